@@ -1,0 +1,217 @@
+"""The agent: what its author writes is `run`, everything else is here."""
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from netsim import check, draws
+from netsim.errors import AgentError
+from netsim.exchange import Exchange
+from netsim.inbox import Inbox
+from netsim.outbox import Outbox
+from netsim.rounds import Rounds
+from netsim.wire import Frame
+
+
+class Context:
+    """What the network gives one agent for one run."""
+
+    __slots__ = ("collected", "exchange", "inbox", "name", "neighbors", "outbox", "requests", "rng", "round", "seed", "task")
+
+    def __init__(self, exchange: Exchange, name: Hashable, neighbors: tuple[Hashable, ...], inbox: Inbox, seed: int) -> None:
+        self.exchange = exchange
+        self.name = name
+        self.neighbors = neighbors
+        self.inbox = inbox
+        self.seed = seed
+        self.outbox: Outbox
+        self.rng: np.random.Generator | None = None
+        self.round = 0
+        self.collected = 0
+        self.requests = 0
+
+
+class Agent:
+    """Base of every agent: subclass it and write ``async def run(self)``.
+
+    Inside `run` plain asyncio works (sleep, timeout, TaskGroup, Queue), in simulated time. What follows is available
+    once the network runs, not yet in ``__init__``. A subclass must not use these names for attributes of its own: doing
+    so is an AgentError at once.
+    """
+
+    _netsim: Context
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in sorted(_RESERVED & vars(cls).keys()):
+            raise _clash(cls, name)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name == "_netsim":
+                raise AgentError(f"{type(self).__qualname__} is in no network yet: use this inside run()")
+            raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
+
+    async def run(self) -> None:
+        """Do what the agent does; when it returns, the agent is finished."""
+        raise NotImplementedError(f"{type(self).__qualname__} must define: async def run(self)")
+
+    def answer(self, frame: Frame) -> Any:
+        """Return the reply to a request, at the instant when it arrives.
+
+        Optional: an agent without it finds requests in its inbox and answers them with `reply`.
+        """
+        raise NotImplementedError
+
+    @property
+    def name(self) -> Hashable:
+        """The agent's name: its node in the graph."""
+        return self._netsim.name
+
+    @property
+    def neighbors(self) -> tuple[Hashable, ...]:
+        """The agents to which it has a link."""
+        return self._netsim.neighbors
+
+    @property
+    def now(self) -> float:
+        """Simulated time in seconds."""
+        return self._netsim.exchange.loop.time()
+
+    @property
+    def round(self) -> int:
+        """The round it is in; 0 outside rounds."""
+        return self._netsim.round
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The agent's own random stream, derived from the network's seed and the agent's name."""
+        context = self._netsim
+        if context.rng is None:
+            context.rng = draws.generator(context.seed, context.name, "agent")
+        return context.rng
+
+    @property
+    def inbox(self) -> Inbox:
+        """Frames that arrived: ``await inbox.get()``, or ``async for frame in inbox``."""
+        return self._netsim.inbox
+
+    @property
+    def outbox(self) -> Outbox:
+        """The sending side, behind `broadcast` and `send`."""
+        return self._netsim.outbox
+
+    def rounds(self, count: int, keep_late: bool = False) -> Rounds:
+        """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields the number of each as it opens, from 1.
+
+        A frame that arrives after the round it was sent in has closed is dropped and counted as late; with ``keep_late``
+        it is delivered with the next round's. An agent that overruns a round takes part again in the next one to open.
+        """
+        return Rounds(self._netsim, check.integer("rounds", count, low=0), keep_late)
+
+    async def broadcast(self, kind: str, payload: Any, *, raw_data: bool = False) -> int:
+        """Send a message to every neighbour: encoded once, carried over each link.
+
+        Parameters
+        ----------
+        kind : str
+            What kind of message it is; counts are kept by kind.
+        payload : object
+            Numbers, text, bytes, None, lists, tuples, dicts, numpy arrays, `Quantized` vectors.
+        raw_data : bool
+            Whether it carries samples: its bits are then counted as raw-data bits, too.
+
+        Returns
+        -------
+        int
+            How many links took it (it may still be lost on its way).
+
+        Raises
+        ------
+        WireError
+            If the payload cannot travel.
+        """
+        context = self._netsim
+        return context.outbox.broadcast(kind, payload, context.round, raw_data)
+
+    async def send(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
+        """Send a message to one neighbour; return whether the link took it. Otherwise as `broadcast`.
+
+        Raises
+        ------
+        AgentError
+            If ``to`` is not a neighbour.
+        """
+        context = self._netsim
+        self._must_be_neighbor(to)
+        return context.outbox.send(to, kind, payload, context.round, raw_data)
+
+    async def request(
+        self, to: Hashable, kind: str, payload: Any, timeout: float | None = None, *, raw_data: bool = False
+    ) -> Frame:
+        """Send a request to a neighbour, wait for its reply and return it.
+
+        Raises
+        ------
+        TimeoutError
+            If no reply came within ``timeout`` seconds; one that comes later is counted as late.
+        """
+        context = self._netsim
+        self._must_be_neighbor(to)
+        context.requests += 1
+        number = context.requests
+        context.outbox.send(to, kind, payload, context.round, raw_data, request=number)
+        return await context.inbox.reply_to(number, timeout)
+
+    async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
+        """Answer a request that was found in the inbox; return whether the link took the reply."""
+        if frame.request is None or frame.is_reply:
+            raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
+        self._must_be_neighbor(frame.sender)
+        context = self._netsim
+        return context.outbox.send(frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True)
+
+    async def collect(self) -> list[Frame]:
+        """Wait until the round closes; return what arrived since the last collect, in order of arrival."""
+        context = self._netsim
+        number = context.round
+        if number <= context.collected:
+            problem = f"was called twice in round {number}" if number else "is for use inside `async for … in self.rounds(…)`"
+            raise AgentError(f"agent {context.name!r}: collect() {problem}")
+        context.collected = number
+        rounds = context.exchange.rounds
+        await rounds.closing(number)
+        return context.inbox.take(rounds.close_time(number))
+
+    def _must_be_neighbor(self, to: Hashable) -> None:
+        if to not in self._netsim.outbox.places:
+            near = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
+            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {near or 'none'}")
+
+
+_RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__")) - {"run", "answer"} | {"_netsim"}
+
+
+def _clash(kind: type[Agent], name: str) -> AgentError:
+    return AgentError(f"{kind.__qualname__}.{name}: the name {name!r} belongs to netsim.Agent; choose another for your own")
+
+
+def _refuse_assignment(name: str) -> Callable[[Agent, Any], None]:
+    def set_it(agent: Agent, value: Any) -> None:
+        raise _clash(type(agent), name)
+
+    return set_it
+
+
+for _name, _member in list(vars(Agent).items()):
+    if isinstance(_member, property):
+        setattr(Agent, _name, _member.setter(_refuse_assignment(_name)))
+
+
+def attach(agent: Agent, context: Context) -> None:
+    """Give an agent its context; raises AgentError if an attribute of its own hides one of Agent's."""
+    for name in sorted(_RESERVED & vars(agent).keys() - {"_netsim"}):
+        raise _clash(type(agent), name)
+    agent._netsim = context

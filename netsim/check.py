@@ -1,0 +1,79 @@
+"""Checks of arguments: each returns the value it was given, or raises BadInput in one line."""
+
+import difflib
+import math
+import numbers
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import BadInput
+
+
+def refuse(name: str, value: object, allowed: str) -> BadInput:
+    """Return the error for an argument: ``name = value: must be allowed``."""
+    return BadInput(f"{name} = {reprlib.repr(value)}: must be {allowed}")
+
+
+def number(name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None) -> float:
+    """Return ``value`` as a float in [low, high], and greater than ``above`` where that is given."""
+    ends = [f"> {above:g}"] if above is not None else [f">= {low:g}"] if low > -math.inf else []
+    ends += [f"<= {high:g}"] if high < math.inf else []
+    allowed = " and ".join(["a number", *ends]).replace("number and", "number", 1)
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise refuse(name, value, allowed)
+    result = float(value)
+    if not low <= result <= high or (above is not None and not result > above) or math.isnan(result):
+        raise refuse(name, value, allowed)
+    return result
+
+
+def finite(name: str, value: Any, *, low: float = -math.inf, above: float | None = None) -> float:
+    """Return ``value`` as a float that is neither infinite nor NaN, with the bounds of `number`."""
+    result = number(name, value, low=low, above=above)
+    if math.isinf(result):
+        raise refuse(name, value, "finite")
+    return result
+
+
+def probability(name: str, value: Any) -> float:
+    """Return ``value`` as a float in [0, 1]."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
+        raise refuse(name, value, "a probability in [0, 1]")
+    return float(value)
+
+
+def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int of at least ``low`` and, where given, at most ``high``."""
+    allowed = f"a whole number >= {low}" if high is None else f"a whole number from {low} to {high}"
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise refuse(name, value, allowed)
+    if value < low or (high is not None and value > high):
+        raise refuse(name, value, allowed)
+    return int(value)
+
+
+def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """Return ``value`` if it is among ``allowed``; the error suggests the nearest name."""
+    names = list(allowed)
+    if value in names:
+        return str(value)
+    near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise refuse(name, value, f"one of {', '.join(names)}{hint}")
+
+
+def finite_array(name: str, value: Any) -> NDArray[np.float64]:
+    """Return ``value`` as a float64 array without NaN or infinity; the error gives the first bad position."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(name, value, "an array of numbers") from None
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = ", ".join(str(int(i)) for i in bad[0])
+        raise BadInput(f"{name}[{where}] = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
+    return array

@@ -1,0 +1,21 @@
+"""The errors that netsim raises. Every message is one line that can be shown to a person as it stands."""
+
+
+class NetsimError(Exception):
+    """Base of every error that netsim raises on purpose."""
+
+
+class BadInput(NetsimError, ValueError):
+    """An argument that cannot be used: the message names it, its value and what is allowed."""
+
+
+class WireError(NetsimError):
+    """Bytes that are no frame, or a payload that cannot be put on the wire."""
+
+
+class AgentError(NetsimError):
+    """An agent raised, or used the network in a way that has no meaning."""
+
+
+class Stalled(NetsimError):
+    """Every task waits for what can never come. The message names the tasks and what each waits for."""

@@ -1,0 +1,218 @@
+"""An agent's inbox. The receiver pulls: links put arrivals here at once, and nobody is woken before it matters.
+
+Frames that have not arrived yet wait in order of arrival. Whoever reads first settles what is due: frames are counted,
+dropped if late, if the agent is down or if the inbox is full, and the rest become readable. A timer is set only while
+a task is blocked on this inbox.
+"""
+
+import asyncio
+import bisect
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from netsim.exchange import Exchange
+from netsim.ledger import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.wire import Frame
+
+Entry = tuple[float, int, int, Frame]
+"""Arrival time (s), number of the link message, slot (kind × links + link), frame."""
+
+
+class Inbox:
+    """Frames for one agent; also an async iterator over them."""
+
+    __slots__ = (
+        "_alarm", "_alarm_at", "_blocked", "_exchange", "_ledger", "_limit", "_loop", "_pending", "_ready", "collided",
+        "incoming", "iterating", "on_request", "replies", "round_now", "up",
+    )
+
+    def __init__(self, exchange: Exchange, limit: int | None) -> None:
+        self._exchange = exchange
+        self._loop = exchange.loop
+        self._ledger = exchange.ledger
+        self._limit = math.inf if limit is None else limit
+        self._ready: deque[Frame] = deque()
+        self._pending: list[Entry] = []
+        self._blocked: deque[asyncio.Future[bool]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
+        self.incoming: list[Entry] = []
+        self.collided: set[int] = set()
+        self.replies: dict[int, asyncio.Future[Frame]] = {}
+        self.on_request: Callable[[Frame], None] | None = None
+        self.iterating = 0
+        # The round in which the agent drops what is late; 0 where nothing is.
+        self.round_now = 0
+        self.up = True
+
+    def __len__(self) -> int:
+        """Return the number of frames that can be read without waiting."""
+        self.settle(math.nextafter(self._loop.time(), math.inf))
+        return len(self._ready)
+
+    async def get(self) -> Frame:
+        """Wait for the next frame and return it."""
+        while not len(self):
+            await self._block()
+        return self._ready.popleft()
+
+    def __aiter__(self) -> "Inbox":
+        """Iterate over all frames that will ever come: it ends when none can come any more."""
+        return self
+
+    async def __anext__(self) -> Frame:
+        self.iterating += 1
+        try:
+            while not len(self):
+                if not await self._block():
+                    raise StopAsyncIteration
+        finally:
+            self.iterating -= 1
+        return self._ready.popleft()
+
+    def take(self, until: float) -> list[Frame]:
+        """Return, and forget, the frames that arrived before ``until`` (seconds) and were not read yet."""
+        self.settle(until)
+        frames = list(self._ready)
+        self._ready.clear()
+        return frames
+
+    def end_iteration(self) -> bool:
+        """End every ``async for`` that is blocked here; return whether there was one."""
+        if not self.iterating:
+            return False
+        for future in self._blocked:
+            if not future.done():
+                future.set_result(False)
+        return True
+
+    def under_way(self) -> Iterator[Entry]:
+        """Yield the frames that have not arrived yet."""
+        yield from self.incoming
+        yield from self._pending
+
+    # --- arrivals -----------------------------------------------------------------------------------------------------
+
+    def settle(self, until: float) -> None:
+        """Make what arrived before ``until`` (seconds) readable, and count it."""
+        due = self._due(until)
+        if not due:
+            return
+        ready = self._ready
+        expected = self.round_now
+        special = self.collided or not self.up or self._limit < math.inf
+        delivered = due
+        for place, entry in enumerate(due):
+            frame = entry[3]
+            if frame.plain and (frame.round == expected or not expected) and not special:
+                ready.append(frame)
+            else:
+                delivered = due[:place] + [other for other in due[place:] if self._admit(other)]
+                break
+        self._ledger.delivered(delivered)
+
+    def _due(self, until: float) -> list[Entry]:
+        """Remove and return, in order of arrival, what arrived before ``until``."""
+        incoming, pending = self.incoming, self._pending
+        due: list[Entry] = []
+        if incoming and not pending:
+            # The usual case: a whole round's frames, in one go. A sorted list is a heap, too.
+            incoming.sort()
+            cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
+            due = incoming[:cut]
+            self._pending = incoming[cut:]
+        else:
+            for entry in incoming:
+                heapq.heappush(pending, entry)
+            while pending and pending[0][0] < until:
+                due.append(heapq.heappop(pending))
+        incoming.clear()
+        return due
+
+    def _admit(self, entry: Entry) -> bool:
+        """Put a frame where it belongs; return whether it counts as delivered, after counting it if not."""
+        time, seq, slot, frame = entry
+        cause = None
+        if seq in self.collided:
+            self.collided.discard(seq)
+            cause = COLLIDED
+        elif not self.up:
+            cause = RECEIVER_DOWN
+        elif self.round_now and frame.round and time >= self._exchange.rounds.close_time(frame.round):
+            cause = LATE
+        elif frame.is_reply:
+            waiting = self.replies.get(frame.request or 0)
+            if waiting is None or waiting.done():
+                cause = LATE
+            else:
+                waiting.set_result(frame.copy() if frame.mutable else frame)
+        elif frame.request is not None and self.on_request is not None:
+            self.on_request(frame)
+        elif len(self._ready) >= self._limit:
+            cause = INBOX_FULL
+        else:
+            self._ready.append(frame.copy() if frame.mutable else frame)
+        if cause is None:
+            return True
+        self._ledger.dropped(time, seq, slot, cause)
+        return False
+
+    # --- waking whoever is blocked ------------------------------------------------------------------------------------
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody is to be told of arrivals as they come."""
+        return bool(self._blocked or self.replies or self.on_request is not None)
+
+    def watch(self) -> None:
+        """Set the alarm to the next arrival, if somebody is to be told of it."""
+        if not self.watched:
+            return
+        self._exchange.watched = True
+        first = min(self.incoming)[0] if self.incoming else math.inf
+        if self._pending:
+            first = min(first, self._pending[0][0])
+        if first < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_at = first
+            self._alarm = self._loop.call_at(first, self._ring)
+
+    def _ring(self) -> None:
+        # A timer may run a nanosecond early (the loop's resolution): what it was set for is due all the same.
+        due = max(self._alarm_at, self._loop.time())
+        self._alarm, self._alarm_at = None, math.inf
+        self.settle(math.nextafter(due, math.inf))
+        for future in list(self._blocked)[: len(self._ready)]:
+            if not future.done():
+                future.set_result(True)
+        self.watch()
+
+    async def _block(self) -> bool:
+        """Wait until there is something to read (True) or nothing can come any more (False)."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._blocked.append(future)
+        self.watch()
+        try:
+            return await future
+        finally:
+            self._blocked.remove(future)
+
+    async def reply_to(self, request: int, timeout: float | None) -> Frame:
+        """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        self.replies[request] = future
+        self.watch()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        finally:
+            del self.replies[request]
+
+
+def waiting_for(inbox: "Inbox | Any") -> str:
+    """Return in words what a task that is blocked on an inbox waits for."""
+    return "the reply to a request" if inbox.replies else "a frame in its inbox"

@@ -1,0 +1,110 @@
+"""A link's settings: each stage of a frame's path, all of them off until asked for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from netsim import check
+from netsim import latency as latencies
+from netsim import loss as losses
+from netsim.errors import BadInput
+from netsim.latency import Latency
+from netsim.loss import Bernoulli, Loss
+from netsim.rate import Budget, Port
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What a directed link does to the frames that are sent over it; without arguments an ideal link.
+
+    Parameters
+    ----------
+    latency : float or Latency
+        Seconds under way, or a model of `netsim.latency`.
+    loss : float or Loss
+        Probability of an independent loss of each fragment, or a model of `netsim.loss`.
+    rate : float, optional
+        Bits per second; frames are sent one at a time, the others wait. None: sending takes no time.
+    queue : int, optional
+        Frames held at most by the sender's side, the one being sent included; more are dropped. None: no limit.
+    queue_bits : int, optional
+        The same in bits.
+    budget : float or Budget, optional
+        Bits that may be sent per round (a number; the rest is refused), or a `Budget`.
+    mtu : int, optional
+        Bytes of a frame that fit in a fragment. A frame is lost with any of its fragments.
+    header_bits : int
+        Bits that the link adds to each fragment.
+    duplicate : float
+        Probability that a frame which arrives, arrives twice.
+    corrupt : float
+        Probability that a bit of a frame which arrives is flipped.
+    crc : bool
+        A corrupted frame is noticed and dropped. Without, it is handed over unless its bytes are no frame any more.
+    fifo : bool
+        A frame never overtakes an earlier one of the same link.
+
+    Raises
+    ------
+    BadInput
+        If a value is outside its range.
+    """
+
+    latency: float | Latency = 0.0
+    loss: float | Loss = 0.0
+    rate: float | None = None
+    queue: int | None = None
+    queue_bits: int | None = None
+    budget: float | Budget | None = None
+    mtu: int | None = None
+    header_bits: int = 0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    crc: bool = True
+    fifo: bool = False
+
+    def __post_init__(self) -> None:
+        self._set("latency", latencies.of(self.latency))
+        self._set("loss", losses.of(self.loss))
+        if self.rate is not None:
+            check.finite("rate", self.rate, above=0)
+        for name in ("queue", "queue_bits", "mtu"):
+            if getattr(self, name) is not None:
+                check.integer(name, getattr(self, name), low=1)
+        if (self.queue or self.queue_bits) and self.rate is None and self.budget is None:
+            raise BadInput(f"queue = {self.queue or self.queue_bits}: must come with a rate or a budget, or nothing ever waits")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            self._set("budget", Budget(self.budget))
+        check.integer("header_bits", self.header_bits, low=0)
+        check.probability("duplicate", self.duplicate)
+        check.probability("corrupt", self.corrupt)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def has_port(self) -> bool:
+        """Whether frames may wait, be refused or be cut up before they leave."""
+        return self.rate is not None or self.budget is not None or self.mtu is not None
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether what happens to a frame after it has left depends on that frame alone, so that many can be drawn at once."""
+        fixed_order = not self.fifo or self.latency_model.fixed is not None
+        return isinstance(self.loss, Bernoulli) and not self.duplicate and not self.corrupt and fixed_order
+
+    @property
+    def latency_model(self) -> Latency:
+        """The latency as a model."""
+        assert not isinstance(self.latency, float | int)
+        return self.latency
+
+    @property
+    def loss_model(self) -> Loss:
+        """The loss as a model."""
+        assert not isinstance(self.loss, float | int)
+        return self.loss
+
+    def new_port(self, round_period: float) -> Port:
+        """Return the sender's side of such a link, empty; ``round_period`` in seconds."""
+        assert self.budget is None or isinstance(self.budget, Budget)
+        return Port(self.rate, self.queue, self.queue_bits, self.mtu, self.header_bits, self.budget, round_period)

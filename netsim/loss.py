@@ -1,0 +1,131 @@
+"""Loss models: which frames never arrive.
+
+A model without memory (`Bernoulli`) is drawn for many frames at once; one with memory keeps a state for each link.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim import check
+from netsim.errors import BadInput
+
+Decide = Callable[[float], bool]
+
+
+class Loss(Protocol):
+    """A loss model."""
+
+    @property
+    def mean(self) -> float:
+        """The share of frames that it loses in the long run."""
+        ...
+
+    def on_link(self, u: float) -> Decide:
+        """Return the decision for one link's frames in turn: a uniform number in, lost or not out.
+
+        ``u`` is a uniform number of the link that sets its initial state.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Each frame is lost independently with the same probability."""
+
+    mean: float
+
+    def on_link(self, u: float) -> Decide:
+        """Return the memoryless decision u < p."""
+        return self.mean.__gt__
+
+
+@dataclass(frozen=True)
+class GilbertElliott:
+    """A good and a bad state (Gilbert 1960): frames sent in the bad one are lost.
+
+    From good to bad with probability p at each frame, back with probability r: mean loss p/(p + r), mean burst 1/r,
+    lag-1 correlation 1 − p − r. A link starts in its stationary state.
+    """
+
+    p: float
+    r: float
+
+    @property
+    def mean(self) -> float:
+        """The mean loss p/(p + r)."""
+        return self.p / (self.p + self.r)
+
+    def on_link(self, u: float) -> Decide:
+        """Return the decision of a chain of the link's own."""
+        bad = u < self.mean
+        p, r = self.p, self.r
+
+        def lost(u: float) -> bool:
+            nonlocal bad
+            now = bad
+            bad = u >= r if bad else u < p
+            return now
+
+        return lost
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Recorded outcomes, in their order, from the start again after the last."""
+
+    outcomes: tuple[bool, ...]
+
+    @property
+    def mean(self) -> float:
+        """The share of losses in the record."""
+        return sum(self.outcomes) / len(self.outcomes)
+
+    def on_link(self, u: float) -> Decide:
+        """Return the decision that reads the record from its start."""
+        count = -1
+
+        def lost(u: float) -> bool:
+            nonlocal count
+            count += 1
+            return self.outcomes[count % len(self.outcomes)]
+
+        return lost
+
+
+def bernoulli(probability: float) -> Loss:
+    """Lose each frame independently with this ``probability``."""
+    return Bernoulli(check.probability("loss", probability))
+
+
+def gilbert_elliott(mean: float, burst: float) -> Loss:
+    """Lose frames in bursts: ``mean`` loss in [0, 1) and ``burst`` ≥ 1 frames in a row on average.
+
+    Raises
+    ------
+    BadInput
+        If the two cannot go together: ``burst`` must be at least mean/(1 − mean), or the good state would last less
+        than a frame and the mean would be lower than asked.
+    """
+    mean = check.probability("mean", mean)
+    burst = check.finite("burst", burst, low=1)
+    if mean == 1 or mean / (1 - mean) > burst:
+        raise BadInput(f"mean = {mean:g}: must be at most burst/(1 + burst) = {burst / (1 + burst):g} for burst = {burst:g}")
+    r = 1 / burst
+    return GilbertElliott(mean * r / (1 - mean), r)
+
+
+def trace(lost: ArrayLike) -> Loss:
+    """Recorded outcomes (true or 1: ``lost``), shape (n,), read in order on each link and again from the start."""
+    values: NDArray[np.generic] = np.asarray(lost)
+    if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
+        raise check.refuse("lost", lost, "a sequence of at least one 0 (arrived) or 1 (lost)")
+    return Trace(tuple(bool(v) for v in values))
+
+
+def of(value: "float | Loss") -> Loss:
+    """Return a model: a number is the probability of an independent loss."""
+    return value if hasattr(value, "on_link") else bernoulli(value)

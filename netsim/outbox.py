@@ -1,0 +1,253 @@
+"""An agent's outbox: it encodes a message once and hands it to the links (docs/links.md walks through the stages)."""
+
+import math
+import zlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netsim.draws import Keys
+from netsim.exchange import Exchange
+from netsim.inbox import Inbox
+from netsim.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST
+from netsim.link import Link
+from netsim.medium import Air
+from netsim.path import Arrivals, Fan, Path
+from netsim.quantize import Quantized
+from netsim.rate import Port
+from netsim.wire import Frame, WireError, decode_frame, encode_frame, is_mutable, payload_bits
+
+_CAUSE_OF_PORT = {"refused": 5, "queue_full": 6}
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where one agent's frames go: its outgoing links in order.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first of its links; the others follow.
+    keys : uint64 array, shape (links,)
+        The links' keys.
+    radio : Link or None
+        On a radio, the settings of the agent's one transmitter.
+    air : Air or None
+        On a radio where transmissions collide, who is heard where.
+    """
+
+    links: Sequence[Link]
+    neighbors: Sequence[Hashable]
+    inboxes: Sequence[Inbox]
+    receivers: Sequence[int]
+    first: int
+    keys: Keys
+    radio: Link | None
+    air: Air | None
+
+
+class Outbox:
+    """Sends what one agent says.
+
+    Parameters
+    ----------
+    number : int
+        The agent's number, its address on the wire.
+    name : Hashable
+        The agent's name.
+    block : int
+        Broadcasts whose outcomes are drawn at a time.
+    """
+
+    __slots__ = (
+        "_appends", "_by_place", "_down", "_exchange", "_fan", "_name", "_number", "_paths", "_plain", "_ports", "_seed",
+        "_header_bits", "_wiring", "places",
+    )
+
+    def __init__(self, exchange: Exchange, number: int, name: Hashable, wiring: Wiring, seed: int, block: int) -> None:
+        self._exchange = exchange
+        self._number = number
+        self._name = name
+        self._wiring = wiring
+        self._seed = seed
+        self._appends = [inbox.incoming.append for inbox in wiring.inboxes]
+        self._fan = Fan(wiring.links, wiring.keys, seed, block)
+        self._down: set[int] = set()
+        self._paths: dict[int, Path] = {}
+        period = exchange.rounds.period
+        self._ports: dict[int, Port] = {}
+        if wiring.radio is not None:
+            self._ports = dict.fromkeys(range(len(wiring.links)), wiring.radio.new_port(period)) if wiring.radio.has_port else {}
+        else:
+            self._ports = {place: link.new_port(period) for place, link in enumerate(wiring.links) if link.has_port}
+        headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
+        self._header_bits = min(headers, default=0)
+        # Whether a broadcast needs no more than a row of the fan.
+        self._plain = (
+            not self._ports and wiring.air is None and len(headers) <= 1 and all(link.is_simple for link in wiring.links)
+        )
+        self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
+
+    def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
+        """Send to every neighbour; return how many links took the frame."""
+        wiring = self._wiring
+        degree = len(wiring.links)
+        if not degree:
+            return 0
+        exchange = self._exchange
+        ledger = exchange.ledger
+        now = exchange.loop.time()
+        data = encode_frame(kind, self._number, round_number, payload)
+        frame = Frame(kind, self._name, round_number, now, data, is_mutable(payload))
+        kind_number = ledger.kind(kind)
+        slot = kind_number * len(ledger.senders) + wiring.first
+        sequence = exchange.sequence
+        exchange.sequence += degree
+        if self._plain and not self._down:
+            for place_slot, number, append, delay in zip(
+                range(slot, slot + degree), range(sequence, sequence + degree), self._appends, self._fan.next(), strict=True
+            ):
+                if delay < 0.0:
+                    ledger.dropped(now, number, place_slot, LOST)
+                else:
+                    append((now + delay, number, place_slot, frame))
+            taken = degree
+            each = 8 * len(data) + self._header_bits
+            wire = each if wiring.radio is not None else each * degree
+            each = 0 if wiring.radio is not None else each
+        else:
+            taken, wire = self._offer_all(now, frame, slot, sequence)
+            each = 0
+        bits = payload_bits(payload)
+        saturated = payload.saturated if type(payload) is Quantized else 0
+        ledger.sent(
+            now, sequence, self._number, kind_number, -1, degree, taken > 0, bits, bits if raw_data else 0, wire, each,
+            saturated, zlib.crc32(data),
+        )
+        if exchange.watched:
+            for inbox in wiring.inboxes:
+                inbox.watch()
+        return taken
+
+    def send(
+        self, to: Hashable, kind: str, payload: Any, round_number: int, raw_data: bool, request: int | None = None,
+        is_reply: bool = False,
+    ) -> bool:
+        """Send to one neighbour; return whether the link took the frame."""
+        wiring, exchange, place = self._wiring, self._exchange, self.places[to]
+        ledger = exchange.ledger
+        now = exchange.loop.time()
+        data = encode_frame(kind, self._number, round_number, payload, request, is_reply)
+        frame = Frame(kind, self._name, round_number, now, data, is_mutable(payload), request, is_reply)
+        kind_number = ledger.kind(kind)
+        link = wiring.first + place
+        slot = kind_number * len(ledger.senders) + link
+        sequence = exchange.sequence
+        exchange.sequence += 1
+        wire = 0
+        cause, start, ends, wire = self._leave(now, place, len(data))
+        if cause:
+            ledger.dropped(now, sequence, slot, cause)
+        else:
+            self._arrive(now, place, slot, sequence, frame, self._path(place).carry(ends), start, ends[-1])
+        bits = payload_bits(payload)
+        saturated = payload.saturated if type(payload) is Quantized else 0
+        ledger.sent(
+            now, sequence, self._number, kind_number, link, 1, not cause, bits, bits if raw_data else 0, wire,
+            0 if wiring.radio is not None else wire, saturated, zlib.crc32(data),
+        )
+        if exchange.watched:
+            wiring.inboxes[place].watch()
+        return not cause
+
+    def set_link(self, to: Hashable, up: bool) -> None:
+        """Cut the link to a neighbour, or mend it."""
+        (self._down.discard if up else self._down.add)(self.places[to])
+
+    # --- stages of one frame on one link ------------------------------------------------------------------------------
+
+    def _offer_all(self, now: float, frame: Frame, slot: int, sequence: int) -> tuple[int, int]:
+        """Offer a broadcast to each link; return how many took it and the bits that crossed."""
+        wiring, ledger = self._wiring, self._exchange.ledger
+        row = self._fan.next()
+        on_radio = wiring.radio is not None
+        size = len(frame.data)
+        taken = wire = 0
+        left = self._leave(now, -1, size) if on_radio else None
+        for place, link in enumerate(wiring.links):
+            cause, start, ends, bits = left or self._leave(now, place, size)
+            if place in self._down:
+                cause = LINK_DOWN
+            if cause:
+                ledger.dropped(now, sequence + place, slot + place, cause)
+                continue
+            taken += 1
+            if link.is_simple and len(ends) == 1:
+                delay = row[place]
+                arrivals = [] if delay < 0.0 else [(ends[0] + delay, False)]
+            else:
+                arrivals = self._path(place).carry(ends)
+            self._arrive(now, place, slot + place, sequence + place, frame, arrivals, start, ends[-1])
+            if on_radio:
+                wire = bits
+            else:
+                wire += bits
+                ledger.link_bits(slot + place, bits)
+        return taken, wire
+
+    def _leave(self, now: float, place: int, size: int) -> tuple[int, float, list[float], int]:
+        """Pass the port of a link: return the cause of a refusal (0: none), when sending starts, each fragment's end, bits."""
+        if place in self._down:
+            return LINK_DOWN, now, [], 0
+        port = self._ports.get(max(place, 0))
+        if port is None:
+            header = self._header_bits if place < 0 or self._wiring.radio is not None else self._wiring.links[place].header_bits
+            return 0, now, [now], 8 * size + header
+        fragments = port.fragments(size)
+        cause, start, ends = port.accept(now, fragments)
+        return (_CAUSE_OF_PORT[cause], now, [], 0) if cause else (0, start, ends, sum(fragments))
+
+    def _arrive(
+        self, now: float, place: int, slot: int, sequence: int, frame: Frame, arrivals: Arrivals, start: float, end: float
+    ) -> None:
+        """Put a frame's copies into the neighbour's inbox, or count why not."""
+        wiring, ledger = self._wiring, self._exchange.ledger
+        inbox = wiring.inboxes[place]
+        collided = wiring.air is not None and wiring.air.hear(wiring.receivers[place], inbox, now, start, end, sequence)
+        if not arrivals:
+            ledger.dropped(now, sequence, slot, COLLIDED if collided else LOST)
+            return
+        for copy, (time, corrupted) in enumerate(arrivals):
+            if copy:
+                # A number of its own: two copies may arrive at the same instant.
+                sequence = self._exchange.sequence
+                self._exchange.sequence += 1
+                ledger.duplicate(slot)
+            received: Frame | None = self._damaged(place, frame) if corrupted else frame
+            if collided:
+                ledger.dropped(now, sequence, slot, COLLIDED)
+            elif received is None:
+                ledger.dropped(time, sequence, slot, CORRUPTED)
+            else:
+                self._appends[place]((time, sequence, slot, received))
+
+    def _damaged(self, place: int, frame: Frame) -> Frame | None:
+        """Return what a receiver makes of a frame with one bit flipped; None if it notices."""
+        if self._wiring.links[place].crc:
+            return None
+        bit = math.floor(self._path(place).damage_place() * 8 * len(frame.data))
+        data = bytearray(frame.data)
+        data[bit // 8] ^= 1 << bit % 8
+        try:
+            return decode_frame(bytes(data), frame.sent_at, self._exchange.ledger.agents)
+        except WireError:
+            return None
+
+    def _path(self, place: int) -> Path:
+        path = self._paths.get(place)
+        if path is None:
+            link = self._wiring.links[place]
+            # On a simple link the fan has used this link's own streams.
+            purpose = "one by one " if link.is_simple else ""
+            path = self._paths[place] = Path(link, self._wiring.keys[place : place + 1], self._seed, purpose)
+        return path

@@ -1,0 +1,143 @@
+"""What becomes of a frame once it has left: loss, latency, duplication, corruption.
+
+`Fan` draws the outcomes of an agent's broadcasts over all its simple links at once, in blocks. `Path` carries frames
+over one link one by one: over a link that needs more, or frames that go to one neighbour only.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from netsim.draws import Keys, Stream, stream_keys, uniforms
+from netsim.latency import Latency
+from netsim.link import Link
+from netsim.loss import Bernoulli
+
+Arrivals = list[tuple[float, bool]]
+"""When each copy of a frame arrives, and whether it is corrupted."""
+
+
+class Fan:
+    """Rows of delays, one number a link: what the next broadcast meets. A negative delay is a loss.
+
+    Parameters
+    ----------
+    links : sequence of Link
+        One agent's outgoing links; those that are not simple are given any delay.
+    keys : uint64 array, shape (links,)
+        The links' keys.
+    block : int
+        Broadcasts drawn at a time.
+    """
+
+    __slots__ = ("_block", "_count", "_groups", "_links", "_loss_keys", "_losses", "_never", "_rows", "_latency_keys")
+
+    def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
+        self._count = 0
+        self._block = block
+        self._rows = np.empty((0, 0))
+        self._links = len(links)
+        losses = [link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0 for link in links]
+        self._losses = np.array(losses) if any(losses) else None
+        models: dict[int, tuple[Latency, list[int]]] = {}
+        for place, link in enumerate(links):
+            models.setdefault(id(link.latency), (link.latency_model, []))[1].append(place)
+        self._groups = [(model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()]
+        self._never: list[float] | None = None
+        if self._losses is None and all(model.fixed is not None for model, _ in self._groups):
+            self._never = [link.latency_model.fixed or 0.0 for link in links]
+        self._loss_keys = stream_keys(seed, keys, "loss") if self._losses is not None else keys
+        self._latency_keys = stream_keys(seed, keys, "latency") if self._never is None else keys
+
+    def next(self) -> list[float]:
+        """Return the delay of the next broadcast on each link, in seconds."""
+        if self._never is not None:
+            return self._never
+        place = self._count % self._block
+        if place == 0:
+            self._draw()
+        self._count += 1
+        row: list[float] = self._rows[place].tolist()
+        return row
+
+    def _draw(self) -> None:
+        rows = np.empty((self._block, self._links))
+        if any(model.fixed is None for model, _ in self._groups):
+            u = uniforms(self._latency_keys, self._count, self._block)
+        else:
+            u = rows
+        for model, places in self._groups:
+            rows[:, places] = model.delays(u[:, places], self._count) if model.fixed is None else model.fixed
+        if self._losses is not None:
+            rows[uniforms(self._loss_keys, self._count, self._block) < self._losses] = -1.0
+        self._rows = rows
+
+
+class _Delays:
+    """One link's delays in turn."""
+
+    __slots__ = ("_block", "_count", "_key", "_model")
+
+    def __init__(self, model: Latency, key: Keys) -> None:
+        self._model, self._key, self._count = model, key, 0
+        self._block: list[float] = []
+
+    def next(self) -> float:
+        if self._model.fixed is not None:
+            return self._model.fixed
+        if not self._block:
+            self._block = self._model.delays(uniforms(self._key, self._count, 32), self._count)[::-1, 0].tolist()
+            self._count += 32
+        return self._block.pop()
+
+
+class Path:
+    """One directed link from the moment a frame's bits have left to its arrivals.
+
+    Parameters
+    ----------
+    key : uint64 array, shape (1,)
+        The link's key.
+    purpose : str
+        Put before the name of each of its random streams, to keep them apart from the link's other draws.
+    """
+
+    __slots__ = ("_corrupts", "_delays", "_duplicates", "_last", "_link", "_lost", "_losses")
+
+    def __init__(self, link: Link, key: Keys, seed: int, purpose: str = "") -> None:
+        def stream(name: str) -> Stream:
+            return Stream(int(stream_keys(seed, key, purpose + name)[0]))
+
+        self._link = link
+        self._losses = stream("loss") if link.loss_model.mean else None
+        self._lost: Callable[[float], bool] = link.loss_model.on_link(stream("loss state").uniform())
+        self._delays = _Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
+        self._duplicates = stream("duplicate") if link.duplicate else None
+        self._corrupts = stream("corrupt") if link.corrupt else None
+        self._last = 0.0
+
+    def carry(self, ends: Sequence[float]) -> Arrivals:
+        """Return the arrivals of a frame whose fragments left at ``ends`` (seconds); none if one of them is lost."""
+        lost = False
+        arrival = 0.0
+        for end in ends:
+            lost = (self._losses is not None and self._lost(self._losses.uniform())) or lost
+            arrival = max(arrival, end + self._delays.next())
+        if lost:
+            return []
+        arrivals = [arrival]
+        if self._duplicates is not None and self._duplicates.uniform() < self._link.duplicate:
+            arrivals.append(ends[-1] + self._delays.next())
+        return [(self._in_order(time), self._damages()) for time in arrivals]
+
+    def damage_place(self) -> float:
+        """Return where in a corrupted frame the flipped bit is, as a share of its length."""
+        return self._corrupts.uniform() if self._corrupts is not None else 0.0
+
+    def _in_order(self, arrival: float) -> float:
+        if self._link.fifo:
+            arrival = self._last = max(arrival, self._last)
+        return arrival
+
+    def _damages(self) -> bool:
+        return self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt

@@ -1,0 +1,203 @@
+"""b-bit coders of real vectors: what travels is n integers of b bits, packed, and at most one float32.
+
+`Uniform` is the dissertation's quantizer (ch. 3, on [u, v) with Δ = (v − u)/2ᵇ); `QSGD` the random, unbiased one of
+Alistarh et al. 2017 that the gossip paper uses. Sender and receivers decode the same integers, so their copies agree
+to the last bit.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim import check
+from netsim.errors import BadInput, WireError
+
+Vector = NDArray[np.float64]
+
+MOST_BITS = 16
+"""The widest integer a coder may use for an element."""
+
+
+def pack(integers: NDArray[np.integer], bits: int) -> bytes:
+    """Return ⌈n·bits/8⌉ bytes that hold n integers of ``bits`` bits each, most significant bit first.
+
+    Parameters
+    ----------
+    integers : array, shape (n,)
+        Each in [0, 2**bits).
+    """
+    if bits in (8, 16):
+        return integers.astype(f">u{bits // 8}").tobytes()
+    shifts = np.arange(bits - 1, -1, -1, dtype=np.uint16)
+    planes = (integers.astype(np.uint16)[:, None] >> shifts) & np.uint16(1)
+    return np.packbits(planes.astype(np.uint8)).tobytes()
+
+
+def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
+    """Return the ``count`` integers that `pack` wrote; raises WireError if ``data`` has another length."""
+    if len(data) != -(-count * bits // 8):
+        raise WireError(f"{len(data)} bytes cannot hold {count} integers of {bits} bits")
+    if bits in (8, 16):
+        return np.frombuffer(data, dtype=f">u{bits // 8}").astype(np.uint16)
+    planes = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count * bits).reshape(count, bits)
+    weights = (1 << np.arange(bits - 1, -1, -1)).astype(np.uint16)
+    return planes.astype(np.uint16) @ weights
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A coded vector: what travels, and the values that sender and receivers alike take it for.
+
+    Attributes
+    ----------
+    method : str
+        ``fixed``, ``range`` or ``qsgd``: how integers become values.
+    bits : int
+        Bits of a level.
+    count : int
+        Number of elements n.
+    scale : tuple of float
+        ``fixed``: (u, v), agreed beforehand; ``range``: (r,) for the range [−r, r); ``qsgd``: (norm,).
+    data : bytes
+        The packed integers.
+    saturated : int
+        How many elements lay outside the range and were clipped; known to the sender only, so not compared.
+    """
+
+    method: str
+    bits: int
+    count: int
+    scale: tuple[float, ...]
+    data: bytes
+    saturated: int = field(default=0, compare=False)
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an element: its level, and for QSGD a sign."""
+        return self.bits + (self.method == "qsgd")
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: n·b, and 32 for a range or norm that travels along."""
+        return self.count * self.element_bits + (0 if self.method == "fixed" else 32)
+
+    @cached_property
+    def values(self) -> Vector:
+        """The decoded vector, shape (n,), read-only."""
+        if self.method == "qsgd":
+            codes = unpack(self.data, self.element_bits, self.count) if self.bits < MOST_BITS else self._wide()
+            levels = codes & np.uint32((1 << self.bits) - 1)
+            magnitude = self.scale[0] * (levels / ((1 << self.bits) - 1))
+            values = np.where(codes >> np.uint32(self.bits), -magnitude, magnitude)
+        else:
+            low, high = self.scale if self.method == "fixed" else (-self.scale[0], self.scale[0])
+            step = (high - low) / (1 << self.bits)
+            values = low + (unpack(self.data, self.bits, self.count) + 0.5) * step
+            if step == 0:
+                values = np.zeros(self.count)
+        values.flags.writeable = False
+        return values
+
+    def _wide(self) -> NDArray[np.uint32]:
+        """Return 17-bit codes: 16-bit levels and then the packed signs."""
+        cut = 2 * self.count
+        levels = unpack(self.data[:cut], 16, self.count).astype(np.uint32)
+        return levels | (unpack(self.data[cut:], 1, self.count).astype(np.uint32) << np.uint32(16))
+
+    def __array__(self, dtype: type | None = None, copy: bool | None = None) -> NDArray[np.generic]:
+        """Return the decoded values, so that numpy functions take a coded vector as it is."""
+        return np.array(self.values, dtype=dtype, copy=bool(copy)) if copy else np.asarray(self.values, dtype=dtype)
+
+
+class Coder(Protocol):
+    """Turns a vector into what travels."""
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
+        """Return the coded vector; a coder that rounds at random draws from ``rng``."""
+        ...
+
+
+def _real_vector(vector: ArrayLike) -> Vector:
+    array = np.asarray(vector, dtype=np.float64)
+    if array.ndim != 1:
+        raise check.refuse("vector", array.shape, "of one dimension")
+    if not np.isfinite(array).all():
+        return check.finite_array("vector", array)
+    return array
+
+
+def _float32_above(value: float) -> float:
+    """Return the smallest float32 that is not below ``value``."""
+    rounded = np.float32(value)
+    if rounded < value:
+        rounded = np.nextafter(rounded, np.float32(np.inf))
+    if not np.isfinite(rounded):
+        raise BadInput(f"vector has an element of size {value:g}: must be within float32's range")
+    return float(rounded)
+
+
+class Uniform:
+    """The b-bit uniform quantizer: the integer ⌊(h − u)/Δ⌋ travels and u + (integer + ½)Δ is decoded.
+
+    With ``low`` and ``high`` the range [u, v) is fixed: no side information, values outside saturate and are counted.
+    Without, it is ±max|h| of each message, as one float32 that travels along; a vector of zeros then decodes to zeros.
+    Within the range the error is at most Δ/2 (dissertation ch. 3).
+
+    Raises
+    ------
+    BadInput
+        If ``bits`` is not in 1…16, only one end is given, or ``low`` ≥ ``high``; in `encode` if an element is not finite.
+    """
+
+    def __init__(self, bits: int, low: float | None = None, high: float | None = None) -> None:
+        self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
+        self.fixed: tuple[float, float] | None = None
+        if (low is None) != (high is None):
+            raise BadInput(f"low = {low!r}, high = {high!r}: must both be given (fixed range) or both be None (per-message range)")
+        if low is not None and high is not None:
+            self.fixed = (check.finite("low", low), check.finite("high", high, above=low))
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
+        """Return the coded vector, shape (n,); ``rng`` is not used."""
+        h = _real_vector(vector)
+        scale = self.fixed or (_float32_above(float(np.abs(h).max(initial=0.0))),)
+        low, high = scale if len(scale) == 2 else (-scale[0], scale[0])
+        levels = 1 << self.bits
+        step = (high - low) / levels
+        integers = np.floor((h - low) / step) if step > 0 else np.zeros_like(h)
+        saturated = int(np.count_nonzero((h < low) | (h >= high))) if self.fixed else 0
+        data = pack(np.clip(integers, 0, levels - 1).astype(np.uint16), self.bits)
+        return Quantized("fixed" if self.fixed else "range", self.bits, len(h), scale, data, saturated)
+
+
+class QSGD:
+    """The random quantizer: |v_i|/‖v‖ is rounded at random to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1, unbiased.
+
+    What travels is the norm (float32), and for each element a sign and a b-bit level: n·(b + 1) + 32 bits.
+    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|).
+
+    Raises
+    ------
+    BadInput
+        If ``bits`` is not in 1…16; in `encode` if an element is not finite.
+    """
+
+    def __init__(self, bits: int) -> None:
+        self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
+        """Return the coded vector, shape (n,); rounding draws n numbers from ``rng``."""
+        v = _real_vector(vector)
+        # Rounded up to float32, so that no |v_i|/norm exceeds 1.
+        norm = _float32_above(float(np.linalg.norm(v)))
+        top = (1 << self.bits) - 1
+        exact = np.abs(v) * (top / norm) if norm > 0 else np.zeros_like(v)
+        levels = np.minimum(np.floor(exact + rng.random(len(v))), top).astype(np.uint16)
+        if self.bits < MOST_BITS:
+            data = pack(levels | ((v < 0).astype(np.uint16) << np.uint16(self.bits)), self.bits + 1)
+        else:
+            data = pack(levels, 16) + pack((v < 0).astype(np.uint16), 1)
+        return Quantized("qsgd", self.bits, len(v), (norm,), data)

@@ -1,0 +1,155 @@
+"""What a sender's side does to a frame: a bit budget, fragments, a queue, and sending at a rate.
+
+All of it is arithmetic on times. A port knows until when it is busy, so the times at which a frame's last bits leave
+are known the moment the frame is offered, and no timer is needed.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from netsim import check
+from netsim.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bits that may be sent, per second or per round; what exceeds it is refused or waits.
+
+    Parameters
+    ----------
+    bits : int
+        Bits per round, or per second.
+    per : {"round", "second"}
+        Per round: a fresh ``bits`` at each round's opening, nothing saved. Per second: a token bucket that fills at
+        ``bits`` a second, so that any window of t seconds carries at most ``burst`` + ``bits``·t.
+    over : {"refuse", "wait"}
+        What happens to a frame that does not fit: it is refused, or it waits for its turn. A frame larger than the
+        whole budget (or burst) is always refused.
+    burst : int, optional
+        Size of the bucket in bits, full at first; default ``bits`` (one second's worth). Per second only.
+    """
+
+    bits: float
+    per: Literal["round", "second"] = "round"
+    over: Literal["refuse", "wait"] = "refuse"
+    burst: float | None = None
+
+    def __post_init__(self) -> None:
+        check.finite("budget", self.bits, above=0)
+        check.one_of("per", self.per, ("round", "second"))
+        check.one_of("over", self.over, ("refuse", "wait"))
+        if self.burst is not None:
+            check.finite("burst", self.burst, above=0)
+            if self.per == "round":
+                raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
+
+
+Release = Callable[[float, int], float]
+"""From (now, bits) the time from which the frame may be sent, or infinity if it is refused."""
+
+
+def _bucket(budget: Budget) -> Release:
+    """Return a token bucket: ``tokens`` were there at time ``then``."""
+    size = budget.bits if budget.burst is None else budget.burst
+    tokens, then = size, 0.0
+
+    def release(now: float, bits: int) -> float:
+        nonlocal tokens, then
+        start = max(now, then)
+        held = min(size, tokens + (start - then) * budget.bits)
+        wait = max(0.0, (bits - held) / budget.bits)
+        if bits > size or (budget.over == "refuse" and (wait > 0 or start > now)):
+            return math.inf
+        tokens, then = max(0.0, held - bits), start + wait
+        return then
+
+    return release
+
+
+def _per_round(budget: Budget, period: float) -> Release:
+    """Return a budget that is whole again at each multiple of ``period``."""
+    window, used = -1, 0
+
+    def release(now: float, bits: int) -> float:
+        nonlocal window, used
+        if bits > budget.bits:
+            return math.inf
+        # A round opens within rounding error of its multiple of the period, before or after.
+        present = math.floor(now / period + 1e-9)
+        if present > window:
+            window, used = present, 0
+        if window > present or used + bits > budget.bits:
+            if budget.over == "refuse":
+                return math.inf
+            if used + bits > budget.bits:
+                window, used = window + 1, 0
+        used += bits
+        return max(now, window * period)
+
+    return release
+
+
+class Port:
+    """One sender's queue and transmitter: of a link on wires, of an agent on a radio.
+
+    Parameters
+    ----------
+    rate : float or None
+        Bits per second; None sends at once.
+    queue, queue_bits : int or None
+        Frames, and bits, that it holds at most, being sent included; what comes when it is full is dropped.
+    mtu : int or None
+        Bytes of a frame that one fragment carries.
+    header_bits : int
+        Bits added to each fragment.
+    """
+
+    __slots__ = ("_busy_until", "_held", "_held_bits", "_mtu", "_queue", "_queue_bits", "_rate", "_release", "header_bits")
+
+    def __init__(
+        self, rate: float | None, queue: int | None, queue_bits: int | None, mtu: int | None, header_bits: int,
+        budget: Budget | None, round_period: float,
+    ) -> None:
+        self._rate = rate
+        self._queue = math.inf if queue is None else queue
+        self._queue_bits = math.inf if queue_bits is None else queue_bits
+        self._mtu = mtu
+        self.header_bits = header_bits
+        self._release = None if budget is None else _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
+        self._busy_until = 0.0
+        self._held: deque[tuple[float, int]] = deque()
+        self._held_bits = 0
+
+    def fragments(self, size: int) -> list[int]:
+        """Return the bits of each fragment, header included, of a frame of ``size`` bytes."""
+        if self._mtu is None or size <= self._mtu:
+            return [8 * size + self.header_bits]
+        whole, rest = divmod(size, self._mtu)
+        parts = [self._mtu] * whole + ([rest] if rest else [])
+        return [8 * part + self.header_bits for part in parts]
+
+    def accept(self, now: float, fragments: list[int]) -> tuple[str, float, list[float]]:
+        """Take a frame: return why not ("" if taken), and when sending starts and each fragment has left, in seconds."""
+        bits = sum(fragments)
+        held = self._held
+        while held and held[0][0] <= now:
+            self._held_bits -= held.popleft()[1]
+        if len(held) >= self._queue or self._held_bits + bits > self._queue_bits:
+            return "queue_full", now, []
+        start = now
+        if self._release is not None:
+            start = self._release(now, bits)
+            if start == math.inf:
+                return "refused", now, []
+        start = end = max(start, self._busy_until)
+        ends = []
+        for part in fragments:
+            end += part / self._rate if self._rate is not None else 0.0
+            ends.append(end)
+        self._busy_until = end
+        held.append((end, bits))
+        self._held_bits += bits
+        return "", start, ends

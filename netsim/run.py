@@ -1,0 +1,90 @@
+"""What a run leaves behind: a row for each round, the ledger, the trace."""
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from netsim.agent import Agent
+from netsim.errors import BadInput
+from netsim.ledger import TOTALS, Ledger
+from netsim.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Probe = Callable[[Mapping[Any, Agent]], float | Mapping[str, float]]
+Progress = Callable[[int], None]
+
+
+class Run:
+    """The result of `Network.run`.
+
+    Attributes
+    ----------
+    agents : dict
+        The agents, in their final state.
+    ledger : Ledger
+        Counts by agent, link, kind of message and cause.
+    ended_at : float
+        Simulated time at the end, in seconds.
+    """
+
+    def __init__(self, agents: dict[Any, Agent], probes: Sequence[Probe], progress: Progress | None) -> None:
+        self.agents = agents
+        self.ledger: Ledger
+        self.ended_at = 0.0
+        self._probes = list(probes)
+        self._progress = progress
+        self._rows: list[tuple[Any, ...]] = []
+        self._measured: list[dict[str, float]] = []
+
+    def add_row(self, number: int, time: float, totals: tuple[int, ...]) -> None:
+        """Write a round's row; raises BadInput if a probe's column has the name of another."""
+        measured: dict[str, float] = {}
+        for probe in self._probes:
+            value = probe(self.agents)
+            columns = {_name(probe): float(value)} if isinstance(value, Real) else dict(value)  # type: ignore[arg-type]
+            clash = columns.keys() & {"round", "time_s", *TOTALS, *measured}
+            if clash:
+                raise BadInput(f"probe column {min(clash)!r}: must not be a column that is there already")
+            measured |= columns
+        self._rows.append((number, time, *totals))
+        self._measured.append(measured)
+        if self._progress is not None:
+            self._progress(number)
+
+    @property
+    def rounds(self) -> "pd.DataFrame":
+        """One row for each round.
+
+        Columns: round, time_s (when it closed), the running totals since the start (see docs/counting.md), and what the
+        probes returned.
+        """
+        import pandas as pd
+
+        table = pd.DataFrame(self._rows, columns=["round", "time_s", *TOTALS])
+        return pd.concat([table, pd.DataFrame(self._measured, index=table.index)], axis=1)
+
+    @property
+    def trace_hash(self) -> str:
+        """A hash of all that happened, in order."""
+        return self.ledger.trace_hash
+
+    @property
+    def trace(self) -> Trace:
+        """The event log; raises BadInput if it was not kept."""
+        trace = Trace.of(self.ledger)
+        if trace is None:
+            raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
+        return trace
+
+    def __repr__(self) -> str:
+        totals = dict(zip(TOTALS, self.ledger.totals(), strict=True))
+        return (
+            f"<Run of {len(self.agents)} agents, {len(self._rows)} rounds, {self.ended_at:g} s: {totals['transmissions']} "
+            f"transmissions, {totals['delivered']} of {totals['link_messages']} link messages delivered>"
+        )
+
+
+def _name(probe: Probe) -> str:
+    return str(getattr(probe, "__name__", type(probe).__name__))

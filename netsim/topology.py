@@ -1,0 +1,132 @@
+"""Graphs of networks. Every one is connected, has nodes 0 … n − 1 and, if random, comes from ``seed`` alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.errors import BadInput
+
+Graph = nx.Graph  # of any hashable nodes
+
+_TRIES = 10_000
+
+
+def check_connected(graph: "nx.Graph[Any]") -> None:
+    """Raise BadInput unless ``graph`` is an undirected, connected networkx graph of at least one node, without loops."""
+    if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
+        raise check.refuse("graph", graph, "an undirected networkx.Graph")
+    if not len(graph):
+        raise BadInput("graph: must have at least one node; it is empty")
+    loop = next(nx.selfloop_edges(graph), None)
+    if loop is not None:
+        raise BadInput(f"graph: must have no edge from a node to itself; node {loop[0]!r} has one")
+    if not nx.is_connected(graph):
+        parts = sorted(nx.connected_components(graph), key=len)
+        lonely = min(parts[0], key=repr)
+        raise BadInput(f"graph: must be connected; it has {len(parts)} parts, the smallest of {len(parts[0])} with node {lonely!r}")
+
+
+def _until_connected(draw: "Callable[[np.random.Generator], nx.Graph[int]]", seed: int, what: str) -> "nx.Graph[int]":
+    rng = np.random.default_rng(check.integer("seed", seed, low=0))
+    for _ in range(_TRIES):
+        graph = draw(rng)
+        if nx.is_connected(graph):
+            return graph
+    raise BadInput(f"{what}: must make a connected graph likely; none of {_TRIES} draws was connected")
+
+
+def _agents(count: int) -> int:
+    return check.integer("agents", count, low=1)
+
+
+def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None, seed: int = 0) -> "nx.Graph[int]":
+    """Random graph in which each pair is linked with probability ``p``, or with just so many ``edges``, drawn until connected."""
+    _agents(agents)
+    if (p is None) == (edges is None):
+        raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
+    if p is not None:
+        share = check.probability("p", p)
+        return _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng), seed, f"p = {p}")
+    count = check.integer("edges", edges, low=agents - 1, high=agents * (agents - 1) // 2)
+    return _until_connected(lambda rng: nx.gnm_random_graph(agents, count, seed=rng), seed, f"edges = {edges}")
+
+
+def ring(agents: int) -> "nx.Graph[int]":
+    """Each agent has two neighbours."""
+    return nx.cycle_graph(check.integer("agents", agents, low=3))
+
+
+def path(agents: int) -> "nx.Graph[int]":
+    """A line."""
+    return nx.path_graph(_agents(agents))
+
+
+def complete(agents: int) -> "nx.Graph[int]":
+    """Everybody is everybody's neighbour."""
+    return nx.complete_graph(_agents(agents))
+
+
+def star(agents: int) -> "nx.Graph[int]":
+    """Agent 0 is the neighbour of all others, who have no other."""
+    return nx.star_graph(_agents(agents) - 1)
+
+
+def grid(rows: int, columns: int) -> "nx.Graph[int]":
+    """A rectangular grid, numbered row by row; the nodes have positions ``pos`` = (column, row)."""
+    check.integer("rows", rows, low=1)
+    check.integer("columns", columns, low=1)
+    graph = nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, columns), ordering="sorted", label_attribute="cell")
+    for _, data in graph.nodes(data=True):
+        row, column = data.pop("cell")
+        data["pos"] = (column, row)
+    return graph
+
+
+def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int]":
+    """Agents at random in the unit square, linked if nearer than ``radius``, drawn until connected; nodes have ``pos``."""
+    _agents(agents)
+    reach = check.finite("radius", radius, above=0)
+    return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, f"radius = {radius:g}")
+
+
+def from_file(file: str | Path) -> "nx.Graph[str]":
+    """Read a graph: GraphML or GML by its ending, else one edge a line (two names; further columns are ignored).
+
+    Raises
+    ------
+    BadInput
+        If the file is missing, cannot be read as such, or the graph is not connected.
+    """
+    readers = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
+    read = readers.get(Path(file).suffix.lower(), lambda f: nx.read_edgelist(f, data=False, delimiter=None))
+    try:
+        graph = read(file)
+    except FileNotFoundError:
+        raise BadInput(f"topology = {str(file)!r}: must be an existing file") from None
+    except Exception as error:
+        raise BadInput(f"topology = {str(file)!r}: must be GraphML, GML or a list of edges ({error})") from None
+    graph = nx.Graph(graph)
+    check_connected(graph)
+    return graph
+
+
+def metropolis_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
+    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + max(d_i, d_j)), shape (n, n), in the order of nodes."""
+    adjacency = nx.to_numpy_array(graph, weight=None)
+    degree = adjacency.sum(axis=1)
+    weights = adjacency / (1 + np.maximum.outer(degree, degree))
+    np.fill_diagonal(weights, 1 - weights.sum(axis=1))
+    return weights
+
+
+def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
+    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + d_max), shape (n, n), in the order of nodes."""
+    adjacency = nx.to_numpy_array(graph, weight=None)
+    weights = adjacency / (1 + adjacency.sum(axis=1).max(initial=0))
+    np.fill_diagonal(weights, 1 - weights.sum(axis=1))
+    return weights

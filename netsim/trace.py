@@ -1,0 +1,170 @@
+"""What happened, in order: hashed always, kept when asked for, saved and loaded whole or not at all."""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import BadInput
+from netsim.files import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from netsim.ledger import Ledger
+
+SENT = np.dtype([
+    ("time", "<f8"), ("seq", "<i8"), ("sender", "<i4"), ("kind", "<i4"), ("link", "<i8"), ("links", "<i4"), ("taken", "<i4"),
+    ("payload_bits", "<i8"), ("raw_data_bits", "<i8"), ("wire_bits", "<i8"), ("each", "<i8"), ("saturated", "<i8"), ("checksum", "<u4"),
+])
+"""A transmission: its first link message's number, the link (−1: all of the sender's), and the CRC-32 of its bytes."""
+
+EXIT = np.dtype([("time", "<f8"), ("seq", "<i8"), ("slot", "<i8"), ("cause", "<i4")])
+"""The end of a link message: slot = kind × links + link, and the cause's number."""
+
+_STREAMS = ("sent", "delivered", "dropped")
+
+
+class Recorder:
+    """Hashes the records of a run as they come, and keeps them if asked to.
+
+    Each of the three streams has a hash of its own, so that it does not matter when records are handed over.
+    """
+
+    def __init__(self, keep: bool) -> None:
+        self._hashes = {name: hashlib.blake2b(digest_size=16) for name in _STREAMS}
+        self._kept: dict[str, list[NDArray[np.void]]] | None = {name: [] for name in _STREAMS} if keep else None
+
+    def sent(self, records: NDArray[np.void]) -> None:
+        """Record transmissions (dtype `SENT`)."""
+        self._add("sent", records)
+
+    def delivered(self, records: NDArray[np.void]) -> None:
+        """Record deliveries (dtype `EXIT`)."""
+        self._add("delivered", records)
+
+    def dropped(self, records: NDArray[np.void]) -> None:
+        """Record other exits (dtype `EXIT`)."""
+        self._add("dropped", records)
+
+    def _add(self, stream: str, records: NDArray[np.void]) -> None:
+        self._hashes[stream].update(records.tobytes())
+        if self._kept is not None:
+            self._kept[stream].append(records)
+
+    def hexdigest(self) -> str:
+        """Return the hash of all that was recorded."""
+        return hashlib.blake2b(b"".join(h.digest() for h in self._hashes.values()), digest_size=16).hexdigest()
+
+    def records(self) -> dict[str, NDArray[np.void]] | None:
+        """Return the kept records by stream, or None if none were to be kept."""
+        if self._kept is None:
+            return None
+        return {name: np.concatenate(self._kept[name] or [np.empty(0, SENT if name == "sent" else EXIT)]) for name in _STREAMS}
+
+
+class Trace:
+    """The event log of a run.
+
+    Attributes
+    ----------
+    agents : list
+        The agents' names (as text once loaded from a file).
+    hash : str
+        The trace hash of the run.
+    """
+
+    def __init__(
+        self, records: dict[str, NDArray[np.void]], agents: Sequence[Hashable], kinds: Sequence[str],
+        senders: NDArray[np.int64], receivers: NDArray[np.int64],
+    ) -> None:
+        self._records = records
+        self.agents = list(agents)
+        self.kinds = list(kinds)
+        self._senders = senders
+        self._receivers = receivers
+        recorder = Recorder(keep=False)
+        for name in _STREAMS:
+            recorder._add(name, records[name])
+        self.hash = recorder.hexdigest()
+
+    @classmethod
+    def of(cls, ledger: "Ledger") -> "Trace | None":
+        """Return the trace of a run's ledger, or None if it was not kept."""
+        ledger.fold()
+        records = ledger.recorder.records()
+        if records is None:
+            return None
+        return cls(records, ledger.agents, list(ledger.kinds), ledger.senders, ledger.receivers)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._records.values()))
+
+    def table(self) -> "pd.DataFrame":
+        """Return the events in order of time.
+
+        Columns: time_s, event (sent, or the cause of a link message's end), message (number of the link message; for a
+        broadcast the first of its several), sender, receiver (empty for a broadcast), kind, payload_bits, wire_bits
+        (both for ``sent`` only).
+        """
+        import pandas as pd
+
+        from netsim.ledger import CAUSES
+
+        sent = self._records["sent"]
+        names = np.empty(len(self.agents) + 1, dtype=object)
+        names[:] = [*self.agents, None]
+        kinds = np.array([*self.kinds, ""], dtype=object)
+        links = max(len(self._senders), 1)
+        receiver_of = np.append(self._receivers, len(self.agents))
+        parts = [pd.DataFrame({
+            "time_s": sent["time"], "event": "sent", "message": sent["seq"], "sender": names[sent["sender"]],
+            "receiver": names[receiver_of[sent["link"]]], "kind": kinds[sent["kind"]],
+            "payload_bits": sent["payload_bits"], "wire_bits": sent["wire_bits"],
+        })]
+        for stream in ("delivered", "dropped"):
+            ends = self._records[stream]
+            link = ends["slot"] % links
+            parts.append(pd.DataFrame({
+                "time_s": ends["time"], "event": np.array(CAUSES, dtype=object)[ends["cause"]], "message": ends["seq"],
+                "sender": names[self._senders[link]], "receiver": names[self._receivers[link]], "kind": kinds[ends["slot"] // links],
+            }))
+        table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        for column in ("payload_bits", "wire_bits"):
+            table[column] = table[column].astype("Int64")
+        return table.sort_values(["time_s", "message"], kind="stable", ignore_index=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace to one file (numpy's npz), whole or not at all."""
+        meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash})
+        with write_whole(path) as file:
+            np.savez_compressed(file, meta=np.array(meta), senders=self._senders, receivers=self._receivers, **self._records)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Trace":
+        """Read a trace that `save` wrote.
+
+        Raises
+        ------
+        BadInput
+            If the file is missing, cut short, changed, or no trace.
+        """
+        try:
+            with np.load(path) as file:
+                parts: dict[str, Any] = {name: file[name] for name in file.files}
+            meta = json.loads(str(parts.pop("meta")))
+            senders, receivers = parts.pop("senders"), parts.pop("receivers")
+            trace = cls({name: parts[name] for name in _STREAMS}, meta["agents"], meta["kinds"], senders, receivers)
+            written = meta["hash"]
+        except FileNotFoundError:
+            raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
+        except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+            raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is cut short or no trace ({error})") from None
+        if trace.hash != written:
+            raise BadInput(f"trace = {str(path)!r}: must be unchanged; its events do not have the hash that it records")
+        return trace

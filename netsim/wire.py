@@ -1,0 +1,284 @@
+"""Frames to bytes and back (msgpack), and how many bits a payload is.
+
+A frame on the wire is a msgpack array [kind, sender, round, payload], with two more elements where it belongs to a
+request: [… , request number, is reply]. numpy arrays, numpy scalars, tuples, complex numbers and quantized vectors
+are msgpack extension types, so decode(encode(x)) is x bit for bit, type included.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import WireError
+from netsim.quantize import MOST_BITS, Quantized, unpack
+
+_ARRAY, _SCALAR, _TUPLE, _COMPLEX, _QUANTIZED = 1, 2, 3, 4, 5
+_METHODS = ("fixed", "range", "qsgd")
+
+_IMMUTABLE = frozenset({np.ndarray, Quantized, float, int, str, bytes, bool, type(None), complex})
+_UNREAD: Any = object()
+
+# Descriptions of arrays, written and read, are few and repeat: building one costs more than all else in a frame.
+_trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], bytes] = {}
+_read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+
+
+def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return what follows an array's raw bytes: its dtype and shape, and the length of that in one byte.
+
+    At the end rather than the front, so that the decoded array is aligned without a copy.
+    """
+    if dtype.hasobject:
+        raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can travel")
+    head = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
+    if len(head) > 255:
+        raise WireError(f"cannot encode an array of dtype {dtype}: its description is longer than 255 bytes")
+    return head + bytes([len(head)])
+
+
+def _array_bytes(array: NDArray[Any]) -> bytes:
+    key = (array.dtype, array.shape)
+    trailer = _trailers.get(key)
+    if trailer is None:
+        if len(_trailers) > 1000:
+            _trailers.clear()
+        trailer = _trailers[key] = _trailer(*key)
+    return array.tobytes() + trailer
+
+
+def _descr(value: Any) -> Any:
+    """Return a dtype description as numpy wants it: msgpack made its tuples lists."""
+    if isinstance(value, list):
+        return [(item[0], _descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
+    return value
+
+
+def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Return dtype, shape and element count of an array of ``raw`` bytes, checked against each other."""
+    descr, *shape = msgpack.unpackb(trailer)
+    dtype = np.lib.format.descr_to_dtype(_descr(descr))
+    count = math.prod(shape)
+    if dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
+        raise WireError(f"array of {raw} bytes cannot have dtype {dtype} and shape {tuple(shape)}")
+    return dtype, tuple(shape), count
+
+
+def _read_array(data: bytes) -> NDArray[Any]:
+    length = data[-1]
+    end = len(data) - 1 - length
+    key = (data[end:-1], end)
+    known = _read_trailers.get(key)
+    if known is None:
+        if len(_read_trailers) > 1000:
+            _read_trailers.clear()
+        known = _read_trailers[key] = _read_trailer(*key)
+    dtype, shape, count = known
+    if end <= 0:
+        array = np.zeros(shape, dtype)
+        array.flags.writeable = False
+        return array
+    array = np.frombuffer(data, dtype, count)
+    return array if len(shape) == 1 else array.reshape(shape)
+
+
+def _quantized_bytes(vector: Quantized) -> bytes:
+    side = np.array(vector.scale, dtype="<f8" if vector.method == "fixed" else "<f4")
+    return bytes([_METHODS.index(vector.method) << 5 | vector.bits]) + msgpack.packb(vector.count) + side.tobytes() + vector.data
+
+
+def _read_quantized(data: bytes) -> Quantized:
+    method, bits = _METHODS[data[0] >> 5], data[0] & 31
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(data[1:10])
+    count = unpacker.unpack()
+    start = 1 + unpacker.tell()
+    side = 16 if method == "fixed" else 4
+    scale = tuple(np.frombuffer(data[start : start + side], "<f8" if method == "fixed" else "<f4").tolist())
+    vector = Quantized(method, bits, count, scale, data[start + side :])
+    if not (1 <= bits <= MOST_BITS and type(count) is int and count >= 0 and all(map(math.isfinite, scale))):
+        raise WireError("not a quantized vector")
+    if vector.method == "qsgd" and bits == MOST_BITS:
+        unpack(vector.data[2 * count :], 1, count)
+    else:
+        unpack(vector.data, vector.element_bits, count)
+    return vector
+
+
+def _pack_other(value: Any) -> msgpack.ExtType:
+    """Encode what msgpack does not know (its ``default`` hook)."""
+    kind = type(value)
+    if kind is Quantized:
+        return msgpack.ExtType(_QUANTIZED, _quantized_bytes(value))
+    if isinstance(value, np.ma.MaskedArray):
+        raise WireError("cannot encode a masked array: fill it first")
+    if isinstance(value, np.ndarray):
+        return msgpack.ExtType(_ARRAY, _array_bytes(np.asarray(value)))
+    if isinstance(value, np.generic):
+        return msgpack.ExtType(_SCALAR, _array_bytes(np.asarray(value)))
+    if kind is tuple:
+        return msgpack.ExtType(_TUPLE, encode(list(value)))
+    if kind is complex:
+        return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
+    raise WireError(
+        f"cannot encode a {kind.__module__}.{kind.__qualname__}: payloads are numbers, text, bytes, None, lists, tuples, "
+        "dicts, numpy arrays and quantized vectors"
+    )
+
+
+def _read_other(code: int, data: bytes) -> Any:
+    """Decode an extension type (msgpack's ``ext_hook``)."""
+    if code == _ARRAY:
+        return _read_array(data)
+    if code == _QUANTIZED:
+        return _read_quantized(data)
+    if code == _SCALAR:
+        return _read_array(data)[()]
+    if code == _TUPLE:
+        return tuple(_unpack(data))
+    if code == _COMPLEX:
+        return complex(np.frombuffer(data, np.complex128)[0])
+    raise WireError(f"unknown extension type {code}")
+
+
+def _unpack(data: bytes) -> Any:
+    return msgpack.unpackb(data, ext_hook=_read_other, strict_map_key=False)
+
+
+def encode(value: Any) -> bytes:
+    """Return the bytes of a payload.
+
+    Raises
+    ------
+    WireError
+        If a value cannot travel: an unknown type, an array of Python objects, an integer of more than 64 bits.
+    """
+    try:
+        return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True))
+    except (OverflowError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise WireError(f"cannot encode the payload: {error}") from None
+
+
+def decode(data: bytes) -> Any:
+    """Return the payload that `encode` gave these bytes; arrays are read-only and share memory with the bytes.
+
+    Raises
+    ------
+    WireError
+        If the bytes are anything else; never another exception.
+    """
+    try:
+        return _unpack(data)
+    except WireError:
+        raise
+    except Exception as error:
+        # Hostile bytes can make msgpack and numpy raise many things; what they mean here is one.
+        raise WireError(f"cannot decode {len(data)} bytes: {type(error).__name__}") from error
+
+
+class Frame:
+    """What an agent receives: who sent what kind of message, when, and its payload.
+
+    The bytes are decoded when the payload is first asked for, once for all receivers of a broadcast; arrays are
+    read-only, and payloads that could be changed in place (lists, dicts) are decoded for each receiver apart.
+
+    Attributes
+    ----------
+    kind : str
+        The sender's name for this kind of message.
+    sender : Hashable
+        The agent that sent it.
+    round : int
+        The round in which it was sent (0: outside rounds).
+    sent_at : float
+        When it was sent, in simulated seconds.
+    data : bytes
+        The frame as it crossed the link.
+    request : int or None
+        The number of the request that this frame is or answers.
+    is_reply : bool
+        Whether it answers a request.
+    """
+
+    __slots__ = ("_payload", "data", "is_reply", "kind", "mutable", "plain", "request", "round", "sender", "sent_at")
+
+    def __init__(
+        self, kind: str, sender: Hashable, round: int, sent_at: float, data: bytes, mutable: bool,
+        request: int | None = None, is_reply: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.sender = sender
+        self.round = round
+        self.sent_at = sent_at
+        self.data = data
+        self.mutable = mutable
+        self.request = request
+        self.is_reply = is_reply
+        # What most frames are: one object serves all receivers, and nobody waits for it by number.
+        self.plain = not mutable and request is None
+        self._payload: Any = _UNREAD
+
+    @property
+    def payload(self) -> Any:
+        """What the sender gave, decoded from the bytes."""
+        payload = self._payload
+        if payload is _UNREAD:
+            payload = self._payload = _unpack(self.data)[3]
+        return payload
+
+    def copy(self) -> "Frame":
+        """Return the same frame with a payload of its own."""
+        return Frame(self.kind, self.sender, self.round, self.sent_at, self.data, self.mutable, self.request, self.is_reply)
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
+
+
+def encode_frame(
+    kind: str, sender: int, round_number: int, payload: Any, request: int | None = None, is_reply: bool = False
+) -> bytes:
+    """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
+    fields = [kind, sender, round_number, payload]
+    return encode(fields if request is None else [*fields, request, is_reply])
+
+
+def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Frame:
+    """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if they are none."""
+    match decode(data):
+        case [str(kind), int(sender), int(number), payload, *rest] if 0 <= sender < len(names) and number >= 0:
+            match rest:
+                case []:
+                    return Frame(kind, names[sender], number, sent_at, data, is_mutable(payload))
+                case [int(request), bool(is_reply)]:
+                    return Frame(kind, names[sender], number, sent_at, data, is_mutable(payload), request, is_reply)
+    raise WireError(f"{len(data)} bytes are no frame")
+
+
+def is_mutable(payload: Any) -> bool:
+    """Return whether a receiver could change this payload in place."""
+    kind = type(payload)
+    if kind in _IMMUTABLE or isinstance(payload, np.ndarray | np.generic):
+        return False
+    return not (kind is tuple and not any(map(is_mutable, payload)))
+
+
+def payload_bits(payload: Any) -> int:
+    """Return the bits that the papers would count for a payload.
+
+    8 × the bytes of an array, n·b (and 32 for a range or norm) of a quantized vector, 64 for a float, the sum over the
+    items of lists, tuples and dicts, and 8 × the encoded length of anything else.
+    """
+    if isinstance(payload, np.ndarray | np.generic):
+        return int(payload.nbytes) * 8
+    if isinstance(payload, Quantized):
+        return payload.payload_bits
+    if isinstance(payload, float):
+        return 64
+    if isinstance(payload, list | tuple):
+        return sum(map(payload_bits, payload))
+    if isinstance(payload, dict):
+        return sum(payload_bits(part) for item in payload.items() for part in item)
+    return 8 * len(encode(payload))

@@ -1,0 +1,279 @@
+"""The data sets that the studies learn from: tables, a synthetic problem, and how agents share them."""
+
+import difflib
+import gzip
+import io
+import os
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.features import kernel_matrix
+from netsim import check
+from netsim.errors import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FOLDER = "NETSIM_DATA"
+_SUFFIX = ".csv.gz"
+
+_SOURCES = {
+    "adult": "UCI id 2",
+    "airquality": "UCI id 360",
+    "banana": "OpenML id 1460",
+    "blood": "UCI id 340",
+    "conductivity": "UCI id 464",
+    "credit_default": "UCI id 350",
+    "energy": "UCI id 374",
+    "har": "UCI id 240",
+    "letter": "UCI id 59",
+    "sensorless": "UCI id 325",
+    "tomshardware": "UCI id 248, regression/TomsHardware.data",
+    "twitter": "UCI id 248, regression/Twitter.data",
+}
+_NOT_INPUTS = {"airquality": ("datetime",), "energy": ("date",)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Samples of a regression or two-class problem.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    inputs : ndarray of shape (n, d)
+        Inputs, one sample a row, in the units of the file unless scaled.
+    target : ndarray of shape (n,)
+        What is to be predicted.
+    input_columns : tuple of str
+        Names of the d columns of ``inputs``.
+    target_column : str
+        Name of the target.
+    """
+
+    name: str
+    inputs: NDArray[np.float64]
+    target: NDArray[np.float64]
+    input_columns: tuple[str, ...]
+    target_column: str
+
+
+@dataclass(frozen=True)
+class AgentData:
+    """One agent's samples, to train on and to test on: inputs of shape (T, d), targets of shape (T,)."""
+
+    train_inputs: NDArray[np.float64]
+    train_target: NDArray[np.float64]
+    test_inputs: NDArray[np.float64]
+    test_target: NDArray[np.float64]
+
+
+def load_table(name: str, *, target: str | None = None) -> Table:
+    """Read the table ``<name>.csv.gz`` from the folder that the environment variable NETSIM_DATA names.
+
+    The file starts with a line of column names. The time columns of airquality and energy are left out;
+    codes for missing values, such as airquality's −200, are kept as they are.
+
+    Parameters
+    ----------
+    name : str
+        Name of the table, without the suffix.
+    target : str, optional
+        Column to predict; the last one by default. All others are inputs.
+
+    Raises
+    ------
+    BadInput
+        If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, the target is
+        no column, or a column holds text, NaN or infinity.
+    """
+    path = _find(name)
+    frame = _read(path)
+    frame = frame.drop(columns=[each for each in _NOT_INPUTS.get(name, ()) if each in frame.columns])
+    columns = [str(each) for each in frame.columns]
+    if len(columns) < 2:
+        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
+    if target is None:
+        target = columns[-1]
+    elif target not in columns:
+        hint = _nearest(target, columns) or f": {', '.join(columns)}"
+        raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
+    values = np.column_stack([_numbers(path, frame[each]) for each in columns])
+    place = columns.index(target)
+    return Table(
+        name=name,
+        inputs=np.delete(values, place, axis=1),
+        target=values[:, place].copy(),
+        input_columns=tuple(columns[:place] + columns[place + 1 :]),
+        target_column=target,
+    )
+
+
+def scale_unit(table: Table) -> Table:
+    """Return the table with each input column and the target scaled to [0, 1]; constant ones become 0."""
+    return replace(table, inputs=_unit(table.inputs), target=_unit(table.target))
+
+
+def deal(
+    table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows: int | None = None
+) -> list[AgentData]:
+    """Shuffle the samples, deal them evenly to the agents, and split each agent's share.
+
+    Parameters
+    ----------
+    table : Table
+        The samples.
+    agents : int
+        Number of agents. Their numbers of samples differ by one at most.
+    train_share : float
+        Share in (0, 1) of an agent's samples that trains, rounded to whole samples so that at least one
+        trains and one tests.
+    seed : int
+        Seed of the shuffle.
+    rows : int, optional
+        Number of samples to draw at random first; all by default.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or fewer than two samples an agent.
+    """
+    check.integer("agents", agents, low=1)
+    if not 0.0 < check.probability("train_share", train_share) < 1.0:
+        raise check.refuse("train_share", train_share, "between 0 and 1")
+    count = len(table.target)
+    if rows is not None:
+        count = check.integer("rows", rows, low=1, high=count)
+    if count < 2 * agents:
+        raise BadInput(f"agents = {agents}: must be at most {count // 2}, for 2 samples each of {count}")
+    order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(table.target))[:count]
+    shares = np.array_split(order, agents)
+    return [_split(table.inputs[share], table.target[share], train_share) for share in shares]
+
+
+def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)) -> list[AgentData]:
+    """Draw the synthetic regression problem of Xu, Wang, Chen and Tian, "COKE", 2021, §5.1.
+
+    Agent i holds T_i samples y = Σ_{m=1..50} b_m κ(c_m, x) + e, with b ~ U[0, 1], c and x ~ N(0, I₅), noise
+    e of variance 0.1, and κ the Gaussian kernel of bandwidth 5. Inputs and target are then scaled to [0,
+    1], column by column, over all agents together; the first 70 % of each agent's samples train. Before the
+    scaling, agent i's samples do not depend on how many agents there are.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    seed : int
+        Seed of everything drawn.
+    samples : (int, int)
+        Smallest and largest T_i, which is uniform between them.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range.
+    """
+    check.integer("agents", agents, low=1)
+    check.integer("seed", seed, low=0)
+    if not isinstance(samples, Sequence) or len(samples) != 2:
+        raise check.refuse("samples", samples, "a pair (smallest, largest)")
+    low = check.integer("samples[0]", samples[0], low=2)
+    high = check.integer("samples[1]", samples[1], low=low)
+    common, *own = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(1 + agents))
+    weights = common.uniform(0.0, 1.0, 50)
+    centres = common.standard_normal((50, 5))
+    inputs, targets = [], []
+    for rng in own:
+        x = rng.standard_normal((int(rng.integers(low, high, endpoint=True)), 5))
+        noise = rng.normal(0.0, np.sqrt(0.1), len(x))
+        inputs.append(x)
+        targets.append(kernel_matrix("gaussian", x, centres, 5.0) @ weights + noise)
+    ends = np.cumsum([len(x) for x in inputs])[:-1]
+    scaled_inputs = np.split(_unit(np.concatenate(inputs)), ends)
+    scaled_targets = np.split(_unit(np.concatenate(targets)), ends)
+    return [_split(x, y, 0.7) for x, y in zip(scaled_inputs, scaled_targets, strict=True)]
+
+
+def _split(inputs: NDArray[np.float64], target: NDArray[np.float64], train_share: float) -> AgentData:
+    cut = min(max(round(train_share * len(target)), 1), len(target) - 1)
+    return AgentData(inputs[:cut], target[:cut], inputs[cut:], target[cut:])
+
+
+def _unit(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale each column to [0, 1]; a constant one becomes 0."""
+    low = array.min(axis=0)
+    span = array.max(axis=0) - low
+    result: NDArray[np.float64] = (array - low) / np.where(span > 0.0, span, 1.0)
+    return result
+
+
+def _find(name: str) -> Path:
+    """Return the path of a table, or raise BadInput that says what to do."""
+    source = f" (public source: {_SOURCES[name]})" if name in _SOURCES else ""
+    wanted = f"a folder that holds {name}{_SUFFIX}{source}"
+    value = os.environ.get(_FOLDER)
+    if not value:
+        raise BadInput(f"{_FOLDER} is not set: must be {wanted}")
+    folder = Path(value)
+    if not folder.is_dir():
+        raise BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
+    there = sorted(path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
+    if name not in there:
+        held = f"it holds {', '.join(there)}" if there else f"it holds no {_SUFFIX} file"
+        raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{_nearest(name, there)}; {held}")
+    return folder / f"{name}{_SUFFIX}"
+
+
+def _read(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        text = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
+            # Only empty cells are missing values: other marks are text, and are reported as such.
+            frame = pd.read_csv(
+                io.BytesIO(text), index_col=False, keep_default_na=False, na_values=[""], low_memory=False
+            )
+    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
+        raise BadInput(f"{path} is no table: {_line(error)}") from None
+    if not len(frame):
+        raise BadInput(f"{path} has no row: must be a table with one sample a row")
+    return frame
+
+
+def _numbers(path: Path, column: "pd.Series[Any]") -> NDArray[np.float64]:
+    """Return a column as finite numbers, or raise BadInput that names the column and the first bad row."""
+    import pandas as pd
+
+    numbers = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        row = int(bad[0])
+        cell = column.iloc[row]
+        value = repr(cell) if isinstance(cell, str) else f"{float(cell):g}"
+        raise BadInput(
+            f"{path}: column {column.name!r}, data row {row + 1} = {value}: must be a finite number "
+            f"({len(bad)} such rows)"
+        )
+    return numbers
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,135 @@
+"""The batch methods as recursions on stacked arrays: all agents at once, every message received.
+
+Agent i has the squared loss, known through gram[i] = Φ_iᵀΦ_i/T_i and cross[i] = Φ_iᵀy_i/T_i, so its cost is
+R_i(θ) = θᵀ gram[i] θ − 2 cross[i]ᵀθ + lam_local ‖θ‖² up to a constant. The equations are those of Xu, Wang,
+Chen and Tian, "COKE: communication-censored decentralized kernel learning", 2021. This is what the agents
+on the network are compared with, and so shares no code with them.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+def stack(data: Sequence[tuple[Vector, Vector]]) -> tuple[Vector, Vector]:
+    """Return gram of shape (N, D, D) and cross of shape (N, D) for N pairs (features, targets)."""
+    gram = np.stack([x.T @ x / len(y) for x, y in data])
+    cross = np.stack([x.T @ y / len(y) for x, y in data])
+    return gram, cross
+
+
+def optimum(gram: Vector, cross: Vector, lam: float) -> Vector:
+    """Return the centralised solution (Σ gram + λI)⁻¹ Σ cross, eq. 26, of shape (D,)."""
+    return np.linalg.solve(gram.sum(axis=0) + lam * np.eye(gram.shape[1]), cross.sum(axis=0))
+
+
+def cta(
+    gram: Vector, cross: Vector, W: Vector, lam_local: float, eta: float, rounds: int
+) -> tuple[Vector, NDArray[np.bool_]]:
+    """Combine then adapt: ψ_i = Σ_n W[i, n] θ_n, then θ_i = ψ_i − η ∇R_i(ψ_i), from θ = 0 (COKE, §5).
+
+    Returns
+    -------
+    thetas : ndarray of shape (rounds, N, D)
+        The models at the end of each round.
+    sent : ndarray of shape (rounds, N)
+        Who broadcast: everyone.
+    """
+    agents, size = cross.shape
+    # ψ − 2η (gram ψ − cross + lam_local ψ) = step ψ + push
+    step = (1.0 - 2.0 * eta * lam_local) * np.eye(size) - 2.0 * eta * gram
+    push = 2.0 * eta * cross
+    theta = np.zeros((agents, size))
+    thetas = np.empty((rounds, agents, size))
+    for k in range(rounds):
+        mixed = W @ theta
+        theta = np.matmul(step, mixed[:, :, None])[:, :, 0] + push
+        thetas[k] = theta
+    return thetas, np.ones((rounds, agents), dtype=bool)
+
+
+def coke(
+    gram: Vector,
+    cross: Vector,
+    A: Vector,
+    lam_local: float,
+    rho: float,
+    rounds: int,
+    v: float = 0.0,
+    mu: float = 1.0,
+    quantize: Callable[[Vector], Vector] | None = None,
+) -> tuple[Vector, NDArray[np.bool_]]:
+    """COKE, eqs. 20 and 21, on the graph of adjacency matrix A; v = 0 is DKLA, eq. 18.
+
+    Round k = 1, 2, …: θ_i = argmin R_i(θ) + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; with h = θ_i −
+    θ̂_i, i broadcasts where ‖h‖ ≥ v μᵏ and then θ̂_i = θ_i, or θ̂_i + quantize(h) if there is such a
+    function; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n). All start at 0.
+
+    Returns
+    -------
+    thetas : ndarray of shape (rounds, N, D)
+        The models at the end of each round.
+    sent : ndarray of shape (rounds, N)
+        Who broadcast.
+    """
+    agents, size = cross.shape
+    degree = A.sum(axis=1)[:, None]
+    identity = np.eye(size)
+    hessian = 2.0 * (gram + (lam_local + rho * degree[:, :, None]) * identity)
+    lower = np.linalg.solve(np.linalg.cholesky(hessian), identity[None])
+    inverse = np.matmul(lower.transpose(0, 2, 1), lower)
+    dual = np.zeros((agents, size))
+    heard = np.zeros((agents, size))
+    own, others = degree * heard, A @ heard
+    thetas = np.empty((rounds, agents, size))
+    sent = np.empty((rounds, agents), dtype=bool)
+    for k in range(rounds):
+        right = 2.0 * cross - dual + rho * (own + others)
+        theta = np.matmul(inverse, right[:, :, None])[:, :, 0]
+        change = theta - heard
+        sent[k] = np.sqrt(np.einsum("ij,ij->i", change, change)) >= v * mu ** (k + 1)
+        if quantize is None:
+            heard = np.where(sent[k][:, None], theta, heard)
+        else:
+            for i in np.flatnonzero(sent[k]):
+                heard[i] += quantize(change[i])
+        own, others = degree * heard, A @ heard
+        dual += rho * (own - others)
+        thetas[k] = theta
+    return thetas, sent
+
+
+def uniform_quantizer(
+    bits: int, scale: float | None = None, low: float | None = None, high: float | None = None
+) -> Callable[[Vector], Vector]:
+    """Return h ↦ what a receiver decodes of it: the middles of 2ᵇ equal cells of a range.
+
+    The range is [low, high) where those are given, [−scale, scale) where that is, and else a range for each
+    message: [−r, r) with r = max|h| as the nearest float32 that is not below it. Elements outside saturate.
+    A message of zeros with a range of its own decodes to zeros.
+    """
+    levels = 2**bits
+    if scale is not None:
+        low, high = -scale, scale
+
+    def decode(h: Vector, u: float, step: float) -> Vector:
+        index = np.clip(np.floor((h - u) / step), 0, levels - 1)
+        return u + (index + 0.5) * step
+
+    if low is not None and high is not None:
+        start, width = low, (high - low) / levels
+        return lambda h: decode(h, start, width)
+
+    def own_range(h: Vector) -> Vector:
+        peak = float(np.max(np.abs(h)))
+        if peak == 0.0:
+            return np.zeros_like(h)
+        r = np.float32(peak)
+        if float(r) < peak:
+            r = np.nextafter(r, np.float32(np.inf))
+        return decode(h, -float(r), 2.0 * float(r) / levels)
+
+    return own_range

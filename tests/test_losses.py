@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from agents.losses import Logistic, Loss, Squared, by_name
+from netsim.errors import BadInput
+
+PREDICTIONS = np.linspace(-6.0, 6.0, 41)
+LOSSES: list[Loss] = [Squared(), Logistic()]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_derivatives_match_finite_differences(loss: Loss, label: float) -> None:
+    y, step = np.full_like(PREDICTIONS, label), 1e-5
+    up, down = PREDICTIONS + step, PREDICTIONS - step
+    first = (loss.value(up, y) - loss.value(down, y)) / (2 * step)
+    second = (loss.derivative(up, y) - loss.derivative(down, y)) / (2 * step)
+    assert loss.derivative(PREDICTIONS, y) == pytest.approx(first, abs=1e-8)
+    assert loss.second_derivative(PREDICTIONS, y) == pytest.approx(second, abs=1e-8)
+
+
+def test_values_are_their_formulas() -> None:
+    f, y = np.array([0.5, -2.0]), np.array([1.0, -1.0])
+    assert Squared().value(f, y) == pytest.approx([0.25, 1.0])
+    assert Logistic().value(f, y) == pytest.approx(np.log1p(np.exp(-y * f)))
+
+
+def test_logistic_is_stable_at_any_margin() -> None:
+    f, y = np.array([1e4, -1e4, 1e4, -1e4]), np.array([1.0, 1.0, -1.0, -1.0])
+    assert Logistic().value(f, y).tolist() == [0.0, 1e4, 1e4, 0.0]
+    assert Logistic().derivative(f, y).tolist() == [0.0, -1.0, 1.0, 0.0]
+    assert Logistic().second_derivative(f, y).tolist() == [0.0, 0.0, 0.0, 0.0]
+    tiny = Logistic().value(np.array([40.0]), np.array([1.0]))
+    assert tiny == pytest.approx(np.exp(-40.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_arguments_broadcast(loss: Loss) -> None:
+    f, y = PREDICTIONS[:, None], np.array([[-1.0, 1.0]])
+    for method in (loss.value, loss.derivative, loss.second_derivative):
+        assert method(f, y).shape == (41, 2)
+
+
+def test_by_name() -> None:
+    assert isinstance(by_name("squared"), Squared)
+    assert isinstance(by_name("logistic"), Logistic)
+    with pytest.raises(BadInput, match=r"^loss = 'logistc': .*\(did you mean 'logistic'\?\)$"):
+        by_name("logistc")
+    with pytest.raises(BadInput, match=r"^loss = 3: must be one of squared, logistic$"):
+        by_name(3)
+
+
+def test_logistic_refuses_other_labels() -> None:
+    Logistic().check_targets(np.array([1.0, -1.0]))
+    with pytest.raises(BadInput, match=r"targets\[2\] = 0.0: must be -1 or 1 for the logistic loss"):
+        Logistic().check_targets(np.array([1.0, -1.0, 0.0]))
