@@ -130,7 +130,7 @@ class LocalProblem:
             # One call an agent and round, so its overhead counts. Measured at D = 100: cho_solve 16 µs (11
             # without its search for NaN), dpotrs 6, products with both factors' inverses 3.3, inverse @ b
             # 1.9, dsymv 1.2, which reads half of the inverse. For a positive matrix the inverse made from
-            # its Cholesky factor costs no accuracy here: at condition numbers from 1e2 to 1e11 the error was
+            # its Cholesky factor costs little accuracy: at condition numbers from 1e2 to 1e11 the error was
             # one to four times that of dpotrs.
             return dsymv(-1.0, inverse, linear, beta=1.0, y=constant)
 
@@ -283,7 +283,7 @@ def _newton(
             length /= 2.0
         else:
             break
-    # Samples' slopes may cancel so far that rounding holds the gradient above the tolerance: compare with them.
+    # The samples' slopes may cancel so far that rounding keeps the gradient above: compare with their size.
     if norm <= _NEWTON_TOLERANCE * (scale + sum(p._loss_slope(theta) for p in problems)):
         return theta
     raise NetsimError(f"Newton's method stopped at a gradient of norm {norm:.3g} beside terms of {scale:.3g}")

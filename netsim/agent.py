@@ -182,7 +182,8 @@ class Agent:
             raise AgentError(f"agent {context.name!r}: collect() {problem}")
         context.collected = number
         rounds = context.exchange.rounds
-        await rounds.closing(number)
+        if number > rounds.closed:
+            await rounds.closing()
         return context.inbox.take(rounds.close_time(number))
 
     def _must_be_neighbor(self, to: Hashable) -> None:

@@ -3,6 +3,7 @@
 from netsim.clock import Loop
 from netsim.ledger import Ledger
 from netsim.rounds import RoundClock
+from netsim.wire import FrameEncoder
 
 
 class Exchange:
@@ -14,9 +15,14 @@ class Exchange:
         The number of the next link message.
     watched : bool
         Whether some inbox was ever watched, so that senders must tell it of arrivals.
+    careful : bool
+        Whether some frame was ever sent that receivers must look at one by one: one that may come late, belongs to a
+        request, or holds what could be changed in place.
+    encoder : FrameEncoder
+        Writes the frames.
     """
 
-    __slots__ = ("ledger", "loop", "rounds", "sequence", "watched")
+    __slots__ = ("careful", "encoder", "ledger", "loop", "rounds", "sequence", "watched")
 
     def __init__(self, loop: Loop, ledger: Ledger, rounds: RoundClock) -> None:
         self.loop = loop
@@ -24,3 +30,5 @@ class Exchange:
         self.rounds = rounds
         self.sequence = 0
         self.watched = False
+        self.careful = False
+        self.encoder = FrameEncoder()

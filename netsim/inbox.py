@@ -15,10 +15,10 @@ from typing import Any
 
 from netsim.exchange import Exchange
 from netsim.ledger import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
-from netsim.wire import Frame
+from netsim.wire import Frame, for_receiver
 
-Entry = tuple[float, int, int, Frame]
-"""Arrival time (s), number of the link message, slot (kind × links + link), frame."""
+Entry = tuple[float, int, Frame]
+"""Arrival time (s), key of the link message (see `netsim.ledger.STEP`), frame."""
 
 
 class Inbox:
@@ -101,18 +101,15 @@ class Inbox:
         due = self._due(until)
         if not due:
             return
-        ready = self._ready
-        expected = self.round_now
-        special = self.collided or not self.up or self._limit < math.inf
-        delivered = due
-        for place, entry in enumerate(due):
-            frame = entry[3]
-            if frame.plain and (frame.round == expected or not expected) and not special:
-                ready.append(frame)
-            else:
-                delivered = due[:place] + [other for other in due[place:] if self._admit(other)]
-                break
-        self._ledger.delivered(delivered)
+        if self._exchange.careful or self.collided or not self.up or self._limit < math.inf:
+            due = [entry for entry in due if self._admit(entry)]
+            if not due:
+                return
+            times, keys, _ = zip(*due, strict=True)
+        else:
+            times, keys, frames = zip(*due, strict=True)
+            self._ready.extend(frames)
+        self._ledger.delivered(times, keys)
 
     def _due(self, until: float) -> list[Entry]:
         """Remove and return, in order of arrival, what arrived before ``until``."""
@@ -134,10 +131,10 @@ class Inbox:
 
     def _admit(self, entry: Entry) -> bool:
         """Put a frame where it belongs; return whether it counts as delivered, after counting it if not."""
-        time, seq, slot, frame = entry
+        time, key, frame = entry
         cause = None
-        if seq in self.collided:
-            self.collided.discard(seq)
+        if key in self.collided:
+            self.collided.discard(key)
             cause = COLLIDED
         elif not self.up:
             cause = RECEIVER_DOWN
@@ -148,16 +145,16 @@ class Inbox:
             if waiting is None or waiting.done():
                 cause = LATE
             else:
-                waiting.set_result(frame.copy() if frame.mutable else frame)
+                waiting.set_result(for_receiver(frame))
         elif frame.request is not None and self.on_request is not None:
             self.on_request(frame)
         elif len(self._ready) >= self._limit:
             cause = INBOX_FULL
         else:
-            self._ready.append(frame.copy() if frame.mutable else frame)
+            self._ready.append(for_receiver(frame))
         if cause is None:
             return True
-        self._ledger.dropped(time, seq, slot, cause)
+        self._ledger.dropped(time, key, cause)
         return False
 
     # --- waking whoever is blocked ------------------------------------------------------------------------------------

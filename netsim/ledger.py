@@ -4,6 +4,8 @@ Running totals are plain integers (a row of them closes each round). The counts 
 come from records that the network appends as things happen and that are folded in by whole blocks.
 """
 
+import struct
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,13 @@ TOTALS = (
 """The columns of a round's row; what each means is in docs/counting.md."""
 
 Counts = NDArray[np.int64]
+
+STEP = (1 << 32) + 1
+"""From one link message's key to the next one's of a broadcast: key = number·2³² + slot, slot = kind × links + link."""
+
+_SLOT = (1 << 32) - 1
 _BLOCK = 1 << 15
+_PACK = struct.Struct("<dqiiiqqqqqI").pack
 
 
 class Ledger:
@@ -51,14 +59,15 @@ class Ledger:
         self.transmissions = self.link_messages = self.duplicated = self.saturated = 0
         self.payload_bits = self.raw_data_bits = self.wire_bits = 0
         self.exits = [0] * len(CAUSES)
-        # Records not folded in yet: transmissions, deliveries (time, seq, slot, frame) and other exits (time, seq, slot, cause).
-        self._sent: list[tuple[Any, ...]] = []
-        self._delivered: list[tuple[Any, ...]] = []
-        self._dropped: list[tuple[Any, ...]] = []
+        # Records not folded in yet: transmissions; times and keys of deliveries; other exits (time, key, cause).
+        self._sent = bytearray()
+        self._times = array("d")
+        self._keys = array("q")
+        self._dropped: list[tuple[float, int, int]] = []
         self._by_sender: dict[str, Counts] = {}
         self._by_slot: dict[str, Counts] = {}
         self.in_flight: Callable[[], Iterable[int]] = lambda: ()
-        """Yields the slot of each frame that is under way: the network puts it here."""
+        """Yields the key of each frame that is under way: the network puts it here."""
 
     # --- what the network calls ---------------------------------------------------------------------------------------
 
@@ -70,49 +79,51 @@ class Ledger:
         return number
 
     def sent(
-        self, now: float, seq: int, sender: int, kind: int, link: int, links: int, taken: bool, payload: int, raw: int,
-        wire: int, each: int, saturated: int, checksum: int,
+        self, now: float, key: int, sender: int, links: int, taken: int, payload: int, raw: int, wire: int, each: int,
+        saturated: int, checksum: int,
     ) -> None:
-        """Count a broadcast (``link`` −1: over all ``links`` of the sender) or a frame sent over one link.
+        """Count a broadcast over all ``links`` of the sender, or (``links`` = 0) a frame sent over one link.
 
-        ``taken``: whether any link took it; if not, no transmission and none of its bits are counted. ``wire``: the bits
-        that crossed in all; ``each``: those that crossed each of the links, 0 where `link_bits` counts them apart.
+        ``key`` is that of its first link message. ``taken``: whether any link took it; if not, no transmission and none
+        of its bits are counted. ``wire``: the bits that crossed in all; ``each``: those that crossed each of the links,
+        0 where `link_bits` counts them apart.
         """
-        self.link_messages += links
+        self.link_messages += links or 1
         if taken:
             self.transmissions += 1
             self.payload_bits += payload
             self.raw_data_bits += raw
             self.wire_bits += wire
             self.saturated += saturated
+            self._sent += _PACK(now, key, sender, links, 1, payload, raw, wire, each, saturated, checksum)
         else:
-            payload = raw = wire = saturated = 0
-        self._sent.append((now, seq, sender, kind, link, links, taken, payload, raw, wire, each, saturated, checksum))
-        if len(self._sent) >= _BLOCK:
+            self._sent += _PACK(now, key, sender, links, 0, 0, 0, 0, 0, 0, checksum)
+        if len(self._sent) >= _BLOCK * SENT.itemsize:
             self._fold_sent()
 
-    def link_bits(self, slot: int, bits: int) -> None:
-        """Count the bits that crossed one link; slot = kind × links + link."""
-        self._slots("wire_bits")[slot] += bits
+    def link_bits(self, key: int, bits: int) -> None:
+        """Count the bits that crossed one link."""
+        self._slots("wire_bits")[key & _SLOT] += bits
 
-    def delivered(self, entries: list[tuple[Any, ...]]) -> None:
-        """Count frames that reached an inbox: (arrival time, sequence number, slot, frame)."""
-        self.exits[DELIVERED] += len(entries)
-        self._delivered += entries
-        if len(self._delivered) >= _BLOCK:
+    def delivered(self, times: Sequence[float], keys: Sequence[int]) -> None:
+        """Count frames that reached an inbox: arrival times (s) and keys."""
+        self.exits[DELIVERED] += len(times)
+        self._times.extend(times)
+        self._keys.extend(keys)
+        if len(self._times) >= _BLOCK:
             self._fold_delivered()
 
-    def dropped(self, time: float, seq: int, slot: int, cause: int) -> None:
+    def dropped(self, time: float, key: int, cause: int) -> None:
         """Count a frame that ended otherwise."""
         self.exits[cause] += 1
-        self._dropped.append((time, seq, slot, cause))
+        self._dropped.append((time, key, cause))
         if len(self._dropped) >= _BLOCK:
             self._fold_dropped()
 
-    def duplicate(self, slot: int) -> None:
+    def duplicate(self, key: int) -> None:
         """Count a second copy."""
         self.duplicated += 1
-        self._slots("duplicated")[slot] += 1
+        self._slots("duplicated")[key & _SLOT] += 1
 
     def totals(self) -> tuple[int, ...]:
         """Return the running totals, in the order of `TOTALS`."""
@@ -165,7 +176,7 @@ class Ledger:
             "kind": np.array(list(self.kinds), dtype=object)[kind] if self.kinds else [],
         }
         counts = {name: self._slots(name) for name in ("offered", "duplicated", *CAUSES)}
-        counts["in_flight"] = np.bincount(np.fromiter(self.in_flight(), np.int64), minlength=links * len(self.kinds))
+        counts["in_flight"] = np.bincount(np.fromiter(self.in_flight(), np.int64) & _SLOT, minlength=links * len(self.kinds))
         counts["wire_bits"] = self._slots("wire_bits")
         columns |= counts
         frame = pd.DataFrame(columns)
@@ -208,44 +219,44 @@ class Ledger:
     def _fold_sent(self) -> None:
         if not self._sent:
             return
-        records = np.array(self._sent, dtype=SENT)
+        records = np.frombuffer(bytes(self._sent), dtype=SENT)
         self._sent.clear()
-        self.recorder.sent(records)
-        who = records["kind"].astype(np.int64) * len(self.agents) + records["sender"]
-        for name, values in (("transmissions", records["taken"]), *((n, records[n]) for n in
-                             ("payload_bits", "raw_data_bits", "wire_bits", "saturated"))):
-            np.add.at(self._senders(name), who, values)
+        self.recorder.add("sent", records)
         links, agents = len(self.senders), len(self.agents)
-        one = records["link"] >= 0
-        slot = records["kind"][one].astype(np.int64) * links + records["link"][one]
+        slots = records["key"] & _SLOT
+        kinds = slots // links
+        who = kinds * agents + records["sender"]
+        for name, column in (("transmissions", "taken"), *((n, n) for n in
+                             ("payload_bits", "raw_data_bits", "wire_bits", "saturated"))):
+            np.add.at(self._senders(name), who, records[column])
+        to_one = records["links"] == 0
         for name, values in (("offered", np.ones(len(records), dtype=np.int64)), ("wire_bits", records["each"])):
             counts = self._slots(name)
-            np.add.at(counts, slot, values[one])
+            np.add.at(counts, slots[to_one], values[to_one])
             by_sender = np.zeros(agents * len(self.kinds), dtype=np.int64)
-            np.add.at(by_sender, who[~one], values[~one])
-            for kind in range(len(self.kinds)):
+            np.add.at(by_sender, who[~to_one], values[~to_one])
+            for kind in np.unique(kinds[~to_one]):
                 counts[kind * links : (kind + 1) * links] += by_sender[kind * agents :][self.senders]
 
     def _fold_delivered(self) -> None:
-        if not self._delivered:
+        if not self._times:
             return
-        records = np.empty(len(self._delivered), dtype=EXIT)
-        times, seqs, slots, _ = zip(*self._delivered, strict=True)
-        self._delivered.clear()
-        records["time"], records["seq"], records["slot"], records["cause"] = times, seqs, slots, DELIVERED
-        self.recorder.delivered(records)
-        self._count(records["slot"], "delivered")
+        records = np.empty(len(self._times), dtype=EXIT)
+        records["time"], records["key"], records["cause"] = self._times, self._keys, DELIVERED
+        del self._times[:], self._keys[:]
+        self.recorder.add("delivered", records)
+        self._count(records["key"] & _SLOT, "delivered")
 
     def _fold_dropped(self) -> None:
         if not self._dropped:
             return
         records = np.array(self._dropped, dtype=EXIT)
         self._dropped.clear()
-        self.recorder.dropped(records)
+        self.recorder.add("dropped", records)
         for cause in np.unique(records["cause"]):
-            self._count(records["slot"][records["cause"] == cause], CAUSES[cause])
+            self._count(records["key"][records["cause"] == cause] & _SLOT, CAUSES[cause])
 
-    def _count(self, slots: NDArray[np.int64], name: str) -> None:
+    def _count(self, slots: Counts, name: str) -> None:
         counts = self._slots(name)
-        found = np.bincount(slots, minlength=0)
+        found = np.bincount(slots)
         counts[: len(found)] += found

@@ -13,7 +13,7 @@ class Air:
     def __init__(self) -> None:
         self._heard: dict[int, list[tuple[float, float, int]]] = {}
 
-    def hear(self, receiver: int, inbox: Inbox, now: float, start: float, end: float, sequence: int) -> bool:
+    def hear(self, receiver: int, inbox: Inbox, now: float, start: float, end: float, key: int) -> bool:
         """Put a transmission on the air at one receiver, from ``start`` to ``end`` (seconds); return whether it collides.
 
         Earlier ones that it overlaps are marked as collided, too.
@@ -21,6 +21,6 @@ class Air:
         on_air = [other for other in self._heard.get(receiver, ()) if other[1] > now]
         hit = {other[2] for other in on_air if other[0] < end and start < other[1]}
         inbox.collided |= hit
-        on_air.append((start, end, sequence))
+        on_air.append((start, end, key))
         self._heard[receiver] = on_air
         return bool(hit)

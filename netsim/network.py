@@ -1,6 +1,7 @@
 """The network: a graph of links with agents on its nodes, and one run of it."""
 
 import asyncio
+import gc
 import math
 import threading
 import traceback
@@ -24,6 +25,7 @@ from netsim.outbox import Outbox, Wiring
 from netsim.rounds import RoundClock
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected
+from netsim.wire import Frame, for_receiver
 
 Medium = Literal["wires", "radio"]
 Agents = Mapping[Any, Agent]
@@ -264,7 +266,7 @@ class _Runtime:
             task.add_done_callback(self._agent_done)
         loop.instants.on_standstill = self._standstill
         try:
-            with self._fail_on_callback_errors():
+            with self._fail_on_callback_errors(), _unhurried_collector():
                 await self.ended
         finally:
             loop.instants.on_standstill = None
@@ -354,12 +356,12 @@ class _Runtime:
 
     # --- what happens meanwhile ---------------------------------------------------------------------------------------
 
-    def _answering(self, name: Hashable) -> Callable[[Any], None]:
+    def _answering(self, name: Hashable) -> Callable[[Frame], None]:
         agent, outbox, context = self.agents[name], self.outboxes[name], self.contexts[name]
 
-        def answer(frame: Any) -> None:
+        def answer(frame: Frame) -> None:
             try:
-                reply = agent.answer(frame.copy() if frame.mutable else frame)
+                reply = agent.answer(for_receiver(frame))
                 outbox.send(frame.sender, frame.kind, reply, context.round, False, frame.request, is_reply=True)
             except Exception as error:
                 self._fail(self._agent_error(name, error))
@@ -382,7 +384,7 @@ class _Runtime:
     def _in_flight(self) -> Iterator[int]:
         for inbox in self.inboxes.values():
             for entry in inbox.under_way():
-                yield entry[2]
+                yield entry[1]
 
 
 def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:
@@ -397,6 +399,19 @@ def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:
             raise check.refuse(f"agents[{name!r}]", agent, "an instance of a subclass of netsim.Agent")
         if seen.setdefault(id(agent), name) != name:
             raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
+
+
+@contextmanager
+def _unhurried_collector() -> Iterator[None]:
+    """Let the garbage collector look at a run's many short-lived objects less often, and at what was there before never."""
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(max(threshold[0], 50_000), *threshold[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 def _in_thread(simulate: Callable[[], Run]) -> Run:

@@ -1,23 +1,25 @@
 """An agent's outbox: it encodes a message once and hands it to the links (docs/links.md walks through the stages)."""
 
 import math
-import zlib
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any
+from zlib import crc32
 
 from netsim.draws import Keys
 from netsim.exchange import Exchange
-from netsim.inbox import Inbox
-from netsim.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST
+from netsim.inbox import Entry, Inbox
+from netsim.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, STEP
 from netsim.link import Link
 from netsim.medium import Air
 from netsim.path import Arrivals, Fan, Path
 from netsim.quantize import Quantized
 from netsim.rate import Port
-from netsim.wire import Frame, WireError, decode_frame, encode_frame, is_mutable, payload_bits
+from netsim.wire import Frame, WireError, decode_frame, new_frame, payload_bits
 
-_CAUSE_OF_PORT = {"refused": 5, "queue_full": 6}
+_CAUSE_OF_PORT = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Outbox:
     """
 
     __slots__ = (
-        "_appends", "_by_place", "_down", "_exchange", "_fan", "_name", "_number", "_paths", "_plain", "_ports", "_seed",
-        "_header_bits", "_wiring", "places",
+        "_down", "_exchange", "_fan", "_header_bits", "_incoming", "_name", "_number", "_paths", "_plain", "_ports", "_seed",
+        "_wiring", "places",
     )
 
     def __init__(self, exchange: Exchange, number: int, name: Hashable, wiring: Wiring, seed: int, block: int) -> None:
@@ -70,7 +72,7 @@ class Outbox:
         self._name = name
         self._wiring = wiring
         self._seed = seed
-        self._appends = [inbox.incoming.append for inbox in wiring.inboxes]
+        self._incoming = [inbox.incoming for inbox in wiring.inboxes]
         self._fan = Fan(wiring.links, wiring.keys, seed, block)
         self._down: set[int] = set()
         self._paths: dict[int, Path] = {}
@@ -90,39 +92,28 @@ class Outbox:
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links took the frame."""
-        wiring = self._wiring
-        degree = len(wiring.links)
+        wiring, exchange = self._wiring, self._exchange
+        degree = len(self._incoming)
         if not degree:
             return 0
-        exchange = self._exchange
         ledger = exchange.ledger
         now = exchange.loop.time()
-        data = encode_frame(kind, self._number, round_number, payload)
-        frame = Frame(kind, self._name, round_number, now, data, is_mutable(payload))
-        kind_number = ledger.kind(kind)
-        slot = kind_number * len(ledger.senders) + wiring.first
-        sequence = exchange.sequence
-        exchange.sequence += degree
+        data = exchange.encoder.encode(kind, self._number, round_number, payload)
+        frame = new_frame(kind, self._name, round_number, now, data, payload)
+        key = self._new_key(kind, 0, degree)
         if self._plain and not self._down:
-            for place_slot, number, append, delay in zip(
-                range(slot, slot + degree), range(sequence, sequence + degree), self._appends, self._fan.next(), strict=True
-            ):
-                if delay < 0.0:
-                    ledger.dropped(now, number, place_slot, LOST)
-                else:
-                    append((now + delay, number, place_slot, frame))
+            self._push_all(now, frame, key)
             taken = degree
             each = 8 * len(data) + self._header_bits
-            wire = each if wiring.radio is not None else each * degree
-            each = 0 if wiring.radio is not None else each
+            wire = each * degree
+            if wiring.radio is not None:
+                each, wire = 0, each
         else:
-            taken, wire = self._offer_all(now, frame, slot, sequence)
+            taken, wire = self._offer_all(now, frame, key)
             each = 0
         bits = payload_bits(payload)
-        saturated = payload.saturated if type(payload) is Quantized else 0
         ledger.sent(
-            now, sequence, self._number, kind_number, -1, degree, taken > 0, bits, bits if raw_data else 0, wire, each,
-            saturated, zlib.crc32(data),
+            now, key, self._number, degree, taken, bits, bits if raw_data else 0, wire, each, _saturated(payload), crc32(data)
         )
         if exchange.watched:
             for inbox in wiring.inboxes:
@@ -135,26 +126,19 @@ class Outbox:
     ) -> bool:
         """Send to one neighbour; return whether the link took the frame."""
         wiring, exchange, place = self._wiring, self._exchange, self.places[to]
-        ledger = exchange.ledger
         now = exchange.loop.time()
-        data = encode_frame(kind, self._number, round_number, payload, request, is_reply)
-        frame = Frame(kind, self._name, round_number, now, data, is_mutable(payload), request, is_reply)
-        kind_number = ledger.kind(kind)
-        link = wiring.first + place
-        slot = kind_number * len(ledger.senders) + link
-        sequence = exchange.sequence
-        exchange.sequence += 1
-        wire = 0
+        data = exchange.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
+        frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
+        key = self._new_key(kind, place, 1)
         cause, start, ends, wire = self._leave(now, place, len(data))
         if cause:
-            ledger.dropped(now, sequence, slot, cause)
+            exchange.ledger.dropped(now, key, cause)
         else:
-            self._arrive(now, place, slot, sequence, frame, self._path(place).carry(ends), start, ends[-1])
+            self._arrive(now, place, key, frame, self._path(place).carry(ends), start, ends[-1])
         bits = payload_bits(payload)
-        saturated = payload.saturated if type(payload) is Quantized else 0
-        ledger.sent(
-            now, sequence, self._number, kind_number, link, 1, not cause, bits, bits if raw_data else 0, wire,
-            0 if wiring.radio is not None else wire, saturated, zlib.crc32(data),
+        exchange.ledger.sent(
+            now, key, self._number, 0, not cause, bits, bits if raw_data else 0, wire, 0 if wiring.radio is not None else wire,
+            _saturated(payload), crc32(data),
         )
         if exchange.watched:
             wiring.inboxes[place].watch()
@@ -164,12 +148,35 @@ class Outbox:
         """Cut the link to a neighbour, or mend it."""
         (self._down.discard if up else self._down.add)(self.places[to])
 
+    def _new_key(self, kind: str, place: int, count: int) -> int:
+        """Number ``count`` link messages; return the key of the first, the one on link ``place``."""
+        exchange = self._exchange
+        ledger = exchange.ledger
+        number = exchange.sequence
+        exchange.sequence += count
+        return (number << 32) + ledger.kind(kind) * len(ledger.senders) + self._wiring.first + place
+
+    def _push_all(self, now: float, frame: Frame, key: int) -> None:
+        """Put a broadcast into every neighbour's inbox whose link keeps it: the usual case, so all of it runs in C."""
+        exchange, targets = self._exchange, self._incoming
+        delays, kept = self._fan.next()
+        if not frame.plain or now + self._fan.longest >= exchange.rounds.close_time(frame.round):
+            exchange.careful = True
+        keys = range(key, key + STEP * len(targets), STEP)
+        entries: Iterable[Entry] = zip((now + delays).tolist(), keys, repeat(frame))
+        if kept is not None:
+            for place, keeps in enumerate(kept):
+                if not keeps:
+                    exchange.ledger.dropped(now, keys[place], LOST)
+            targets, entries = compress(targets, kept), compress(entries, kept)
+        deque(map(list.append, targets, entries), maxlen=0)
+
     # --- stages of one frame on one link ------------------------------------------------------------------------------
 
-    def _offer_all(self, now: float, frame: Frame, slot: int, sequence: int) -> tuple[int, int]:
+    def _offer_all(self, now: float, frame: Frame, key: int) -> tuple[int, int]:
         """Offer a broadcast to each link; return how many took it and the bits that crossed."""
         wiring, ledger = self._wiring, self._exchange.ledger
-        row = self._fan.next()
+        delays, kept = self._fan.next()
         on_radio = wiring.radio is not None
         size = len(frame.data)
         taken = wire = 0
@@ -179,20 +186,19 @@ class Outbox:
             if place in self._down:
                 cause = LINK_DOWN
             if cause:
-                ledger.dropped(now, sequence + place, slot + place, cause)
+                ledger.dropped(now, key + place * STEP, cause)
                 continue
             taken += 1
             if link.is_simple and len(ends) == 1:
-                delay = row[place]
-                arrivals = [] if delay < 0.0 else [(ends[0] + delay, False)]
+                arrivals = [(ends[0] + float(delays[place]), False)] if kept is None or kept[place] else []
             else:
                 arrivals = self._path(place).carry(ends)
-            self._arrive(now, place, slot + place, sequence + place, frame, arrivals, start, ends[-1])
+            self._arrive(now, place, key + place * STEP, frame, arrivals, start, ends[-1])
             if on_radio:
                 wire = bits
             else:
                 wire += bits
-                ledger.link_bits(slot + place, bits)
+                ledger.link_bits(key + place * STEP, bits)
         return taken, wire
 
     def _leave(self, now: float, place: int, size: int) -> tuple[int, float, list[float], int]:
@@ -208,28 +214,28 @@ class Outbox:
         return (_CAUSE_OF_PORT[cause], now, [], 0) if cause else (0, start, ends, sum(fragments))
 
     def _arrive(
-        self, now: float, place: int, slot: int, sequence: int, frame: Frame, arrivals: Arrivals, start: float, end: float
+        self, now: float, place: int, key: int, frame: Frame, arrivals: Arrivals, start: float, end: float
     ) -> None:
         """Put a frame's copies into the neighbour's inbox, or count why not."""
-        wiring, ledger = self._wiring, self._exchange.ledger
+        wiring, exchange = self._wiring, self._exchange
+        ledger = exchange.ledger
         inbox = wiring.inboxes[place]
-        collided = wiring.air is not None and wiring.air.hear(wiring.receivers[place], inbox, now, start, end, sequence)
+        exchange.careful = True
+        collided = wiring.air is not None and wiring.air.hear(wiring.receivers[place], inbox, now, start, end, key)
         if not arrivals:
-            ledger.dropped(now, sequence, slot, COLLIDED if collided else LOST)
-            return
+            ledger.dropped(now, key, COLLIDED if collided else LOST)
         for copy, (time, corrupted) in enumerate(arrivals):
             if copy:
                 # A number of its own: two copies may arrive at the same instant.
-                sequence = self._exchange.sequence
-                self._exchange.sequence += 1
-                ledger.duplicate(slot)
-            received: Frame | None = self._damaged(place, frame) if corrupted else frame
+                key = self._new_key(frame.kind, place, 1)
+                ledger.duplicate(key)
+            received = self._damaged(place, frame) if corrupted else frame
             if collided:
-                ledger.dropped(now, sequence, slot, COLLIDED)
+                ledger.dropped(now, key, COLLIDED)
             elif received is None:
-                ledger.dropped(time, sequence, slot, CORRUPTED)
+                ledger.dropped(time, key, CORRUPTED)
             else:
-                self._appends[place]((time, sequence, slot, received))
+                inbox.incoming.append((time, key, received))
 
     def _damaged(self, place: int, frame: Frame) -> Frame | None:
         """Return what a receiver makes of a frame with one bit flipped; None if it notices."""
@@ -251,3 +257,7 @@ class Outbox:
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[place] = Path(link, self._wiring.keys[place : place + 1], self._seed, purpose)
         return path
+
+
+def _saturated(payload: Any) -> int:
+    return payload.saturated if isinstance(payload, Quantized) else 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from netsim.draws import Keys, Stream, stream_keys, uniforms
-from netsim.latency import Latency
+from netsim.latency import Delays, Latency
 from netsim.link import Link
 from netsim.loss import Bernoulli
 
@@ -18,59 +18,59 @@ Arrivals = list[tuple[float, bool]]
 
 
 class Fan:
-    """Rows of delays, one number a link: what the next broadcast meets. A negative delay is a loss.
+    """What an agent's next broadcast meets on each of its links, drawn for a block of broadcasts at a time.
 
     Parameters
     ----------
     links : sequence of Link
-        One agent's outgoing links; those that are not simple are given any delay.
+        One agent's outgoing links; what is drawn for those that are not simple is for others not to use.
     keys : uint64 array, shape (links,)
         The links' keys.
     block : int
         Broadcasts drawn at a time.
     """
 
-    __slots__ = ("_block", "_count", "_groups", "_links", "_loss_keys", "_losses", "_never", "_rows", "_latency_keys")
+    __slots__ = ("_block", "_count", "_fixed", "_kept", "_keys", "_links", "_losses", "_models", "_rows", "_seed", "longest")
 
     def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
         self._count = 0
         self._block = block
-        self._rows = np.empty((0, 0))
         self._links = len(links)
+        self._keys = keys
+        self._seed = seed
         losses = [link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0 for link in links]
         self._losses = np.array(losses) if any(losses) else None
         models: dict[int, tuple[Latency, list[int]]] = {}
         for place, link in enumerate(links):
             models.setdefault(id(link.latency), (link.latency_model, []))[1].append(place)
-        self._groups = [(model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()]
-        self._never: list[float] | None = None
-        if self._losses is None and all(model.fixed is not None for model, _ in self._groups):
-            self._never = [link.latency_model.fixed or 0.0 for link in links]
-        self._loss_keys = stream_keys(seed, keys, "loss") if self._losses is not None else keys
-        self._latency_keys = stream_keys(seed, keys, "latency") if self._never is None else keys
+        self._models = [(model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()]
+        random = any(model.fixed is None for model, _ in self._models)
+        self._fixed = None if random else np.array([link.latency_model.fixed for link in links], dtype=np.float64)
+        self._rows: Delays = np.empty((0, 0))
+        self._kept: list[list[bool] | None] = [None] * block
+        # The longest delay in the present block, in seconds.
+        self.longest = max((model.fixed or 0.0 for model, _ in self._models), default=0.0)
 
-    def next(self) -> list[float]:
-        """Return the delay of the next broadcast on each link, in seconds."""
-        if self._never is not None:
-            return self._never
+    def next(self) -> tuple[Delays, list[bool] | None]:
+        """Return the next broadcast's delay on each link (s), and which links keep it (None: all)."""
+        if self._fixed is not None and self._losses is None:
+            return self._fixed, None
         place = self._count % self._block
         if place == 0:
             self._draw()
         self._count += 1
-        row: list[float] = self._rows[place].tolist()
-        return row
+        return (self._rows[place] if self._fixed is None else self._fixed), self._kept[place]
 
     def _draw(self) -> None:
-        rows = np.empty((self._block, self._links))
-        if any(model.fixed is None for model, _ in self._groups):
-            u = uniforms(self._latency_keys, self._count, self._block)
-        else:
-            u = rows
-        for model, places in self._groups:
-            rows[:, places] = model.delays(u[:, places], self._count) if model.fixed is None else model.fixed
+        if self._fixed is None:
+            u = uniforms(stream_keys(self._seed, self._keys, "latency"), self._count, self._block)
+            for model, places in self._models:
+                u[:, places] = model.delays(u[:, places], self._count)
+            self._rows = u
+            self.longest = float(u.max())
         if self._losses is not None:
-            rows[uniforms(self._loss_keys, self._count, self._block) < self._losses] = -1.0
-        self._rows = rows
+            kept = uniforms(stream_keys(self._seed, self._keys, "loss"), self._count, self._block) >= self._losses
+            self._kept = [None if row.all() else row.tolist() for row in kept]
 
 
 class _Delays:

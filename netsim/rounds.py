@@ -34,8 +34,8 @@ class RoundClock:
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
         self._loop = loop
         self._on_round_end = on_round_end
-        self._opening: list[asyncio.Future[None]] = []
-        self._closing: list[asyncio.Future[None]] = []
+        self._opening: list[asyncio.Future[int]] = []
+        self._closing: list[asyncio.Future[int]] = []
         self._scheduled = False
         self._ended = 0
         self.period = period
@@ -47,19 +47,17 @@ class RoundClock:
         """Return when a round closes, in seconds."""
         return round_number * self.period
 
-    async def opening(self) -> int:
-        """Wait until a round opens; return its number."""
-        await self._wait(self._opening)
-        return self.current
+    def opening(self) -> asyncio.Future[int]:
+        """Return a future of the number of the next round, done when that opens."""
+        return self._wait(self._opening)
 
-    async def closing(self, round_number: int) -> None:
-        """Wait until a round closes; return at once if it has."""
-        if round_number > self.closed:
-            await self._wait(self._closing)
+    def closing(self) -> asyncio.Future[int]:
+        """Return a future that is done when the open round closes."""
+        return self._wait(self._closing)
 
-    def _wait(self, queue: list[asyncio.Future[None]]) -> asyncio.Future[None]:
+    def _wait(self, queue: list[asyncio.Future[int]]) -> asyncio.Future[int]:
         # A future for each waiting task: one that all shared would be cancelled for all by a timeout in one of them.
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[int] = self._loop.create_future()
         queue.append(future)
         if not self._scheduled:
             self._schedule()
@@ -81,7 +79,7 @@ class RoundClock:
     def _close(self) -> None:
         self._ended = self.current if self.closed < self.current else 0
         self.closed = self.current
-        _wake(self._closing)
+        _wake(self._closing, self.closed)
         self._loop.instants.at_instant_end(self._open)
 
     def _open(self) -> None:
@@ -90,13 +88,13 @@ class RoundClock:
             self._ended = 0
         self.current += 1
         self._scheduled = False
-        _wake(self._opening)
+        _wake(self._opening, self.current)
 
 
-def _wake(queue: list[asyncio.Future[None]]) -> None:
+def _wake(queue: list[asyncio.Future[int]], number: int) -> None:
     for future in queue:
         if not future.done():
-            future.set_result(None)
+            future.set_result(number)
     queue.clear()
 
 
@@ -115,13 +113,13 @@ class Rounds:
 
     async def __anext__(self) -> int:
         context = self._context
+        rounds = context.exchange.rounds
         if self._left == 0:
-            if context.round:
-                await context.exchange.rounds.closing(context.round)
+            if context.round > rounds.closed:
+                await rounds.closing()
             context.round = context.inbox.round_now = 0
             raise StopAsyncIteration
         self._left -= 1
-        number = await context.exchange.rounds.opening()
-        context.round = number
+        number = context.round = await rounds.opening()
         context.inbox.round_now = 0 if self._keep_late else number
         return number

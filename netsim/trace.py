@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from netsim.ledger import Ledger
 
 SENT = np.dtype([
-    ("time", "<f8"), ("seq", "<i8"), ("sender", "<i4"), ("kind", "<i4"), ("link", "<i8"), ("links", "<i4"), ("taken", "<i4"),
-    ("payload_bits", "<i8"), ("raw_data_bits", "<i8"), ("wire_bits", "<i8"), ("each", "<i8"), ("saturated", "<i8"), ("checksum", "<u4"),
+    ("time", "<f8"), ("key", "<i8"), ("sender", "<i4"), ("links", "<i4"), ("taken", "<i4"), ("payload_bits", "<i8"),
+    ("raw_data_bits", "<i8"), ("wire_bits", "<i8"), ("each", "<i8"), ("saturated", "<i8"), ("checksum", "<u4"),
 ])
-"""A transmission: its first link message's number, the link (−1: all of the sender's), and the CRC-32 of its bytes."""
+"""A transmission: the key of its first link message (number·2³² + kind × links + link), over how many links (0: to one
+neighbour only), the bits on each of them, the CRC-32 of its bytes."""
 
-EXIT = np.dtype([("time", "<f8"), ("seq", "<i8"), ("slot", "<i8"), ("cause", "<i4")])
-"""The end of a link message: slot = kind × links + link, and the cause's number."""
+EXIT = np.dtype([("time", "<f8"), ("key", "<i8"), ("cause", "<i4")])
+"""The end of a link message."""
 
 _STREAMS = ("sent", "delivered", "dropped")
 
@@ -40,19 +41,8 @@ class Recorder:
         self._hashes = {name: hashlib.blake2b(digest_size=16) for name in _STREAMS}
         self._kept: dict[str, list[NDArray[np.void]]] | None = {name: [] for name in _STREAMS} if keep else None
 
-    def sent(self, records: NDArray[np.void]) -> None:
-        """Record transmissions (dtype `SENT`)."""
-        self._add("sent", records)
-
-    def delivered(self, records: NDArray[np.void]) -> None:
-        """Record deliveries (dtype `EXIT`)."""
-        self._add("delivered", records)
-
-    def dropped(self, records: NDArray[np.void]) -> None:
-        """Record other exits (dtype `EXIT`)."""
-        self._add("dropped", records)
-
-    def _add(self, stream: str, records: NDArray[np.void]) -> None:
+    def add(self, stream: str, records: NDArray[np.void]) -> None:
+        """Record transmissions (``sent``, dtype `SENT`), deliveries (``delivered``) or other exits (``dropped``, dtype `EXIT`)."""
         self._hashes[stream].update(records.tobytes())
         if self._kept is not None:
             self._kept[stream].append(records)
@@ -90,7 +80,7 @@ class Trace:
         self._receivers = receivers
         recorder = Recorder(keep=False)
         for name in _STREAMS:
-            recorder._add(name, records[name])
+            recorder.add(name, records[name])
         self.hash = recorder.hexdigest()
 
     @classmethod
@@ -122,17 +112,20 @@ class Trace:
         kinds = np.array([*self.kinds, ""], dtype=object)
         links = max(len(self._senders), 1)
         receiver_of = np.append(self._receivers, len(self.agents))
+        slot = sent["key"] & 0xFFFFFFFF
+        to = np.where(sent["links"] > 0, -1, slot % links)
         parts = [pd.DataFrame({
-            "time_s": sent["time"], "event": "sent", "message": sent["seq"], "sender": names[sent["sender"]],
-            "receiver": names[receiver_of[sent["link"]]], "kind": kinds[sent["kind"]],
+            "time_s": sent["time"], "event": "sent", "message": sent["key"] >> 32, "sender": names[sent["sender"]],
+            "receiver": names[receiver_of[to]], "kind": kinds[slot // links],
             "payload_bits": sent["payload_bits"], "wire_bits": sent["wire_bits"],
         })]
         for stream in ("delivered", "dropped"):
             ends = self._records[stream]
-            link = ends["slot"] % links
+            slot = ends["key"] & 0xFFFFFFFF
+            link = slot % links
             parts.append(pd.DataFrame({
-                "time_s": ends["time"], "event": np.array(CAUSES, dtype=object)[ends["cause"]], "message": ends["seq"],
-                "sender": names[self._senders[link]], "receiver": names[self._receivers[link]], "kind": kinds[ends["slot"] // links],
+                "time_s": ends["time"], "event": np.array(CAUSES, dtype=object)[ends["cause"]], "message": ends["key"] >> 32,
+                "sender": names[self._senders[link]], "receiver": names[self._receivers[link]], "kind": kinds[slot // links],
             }))
         table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         for column in ("payload_bits", "wire_bits"):

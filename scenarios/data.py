@@ -228,7 +228,8 @@ def _find(name: str) -> Path:
     there = sorted(path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
     if name not in there:
         held = f"it holds {', '.join(there)}" if there else f"it holds no {_SUFFIX} file"
-        raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{_nearest(name, there)}; {held}")
+        near = "" if source else _nearest(name, there)
+        raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}")
     return folder / f"{name}{_SUFFIX}"
 
 

@@ -88,9 +88,10 @@ def test_missing_file(folder: Path) -> None:
     write(folder, "banana", "a,b\n1,2\n")
     message = refusal("air_quality")
     assert "holds air_quality.csv.gz (did you mean 'airquality'?); it holds airquality, banana" in message
-    assert "did you mean" not in refusal("energy")
+    write(folder, "enery", "a,b\n1,2\n")
+    assert "did you mean" not in refusal("energy")  # a name that is known is no slip of the pen
     assert "(did you mean 'banana'?)" in refusal("banana.csv.gz")
-    assert "it holds airquality, banana" in refusal(f"../{folder.name}/banana")
+    assert "it holds airquality, banana, enery" in refusal(f"../{folder.name}/banana")
 
 
 def test_missing_column(folder: Path) -> None:
@@ -222,8 +223,8 @@ def test_synthetic_set() -> None:
 
 
 def test_synthetic_noise_beside_the_signal() -> None:
-    # Scaling hides the noise's variance of 0.1, but not its ratio to the signal's. Fits find it (a cubic leaves
-    # almost nothing of so smooth a signal), and it is compared with that of the formula over other draws.
+    # Scaling hides the noise's variance of 0.1, but not its ratio to the signal's. Fits find it (a cubic
+    # leaves almost nothing of so smooth a signal); other draws from the formula tell what it should be.
     def cubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
         ones = np.column_stack([x, np.ones(len(x))])
         pairs = np.einsum("ni,nj->nij", ones, ones)[:, *np.triu_indices(6)]

@@ -53,7 +53,9 @@ def test_orthogonal_blocks_are_orthogonal_and_of_chi_length() -> None:
     assert omega.shape == (4002, 4)
     gram = omega[4:8] @ omega[4:8].T
     assert np.allclose(gram, np.diag(np.diag(gram)), atol=1e-12)
-    assert np.mean(np.sum((0.5 * omega) ** 2, axis=1)) == pytest.approx(4.0, rel=0.05)
+    lengths = np.sum((0.5 * omega) ** 2, axis=1)
+    assert np.mean(lengths) == pytest.approx(4.0, rel=0.05)
+    assert np.var(lengths) == pytest.approx(8.0, rel=0.15)
     assert np.cov(0.5 * omega.T) == pytest.approx(np.eye(4), abs=0.1)
 
 
@@ -72,6 +74,12 @@ def test_each_row_is_mapped_alone() -> None:
 
 def test_cos_and_sin_features_have_unit_norm() -> None:
     assert np.sum(RandomFourier(4, 30, form="cos+sin")(POINTS) ** 2, axis=1) == pytest.approx(np.ones(40))
+
+
+def test_phases_fill_the_circle() -> None:
+    phases = RandomFourier(4, 4000).phases
+    assert 0.0 <= phases.min() < 0.02
+    assert 2 * np.pi - 0.02 < phases.max() < 2 * np.pi
 
 
 def test_the_seed_alone_fixes_the_map() -> None:

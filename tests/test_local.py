@@ -65,7 +65,11 @@ def test_proximal_answers_each_call_afresh(loss: str) -> None:
     far = solve(-50.0 * np.ones(8))
     assert not np.allclose(far, kept)
     assert np.array_equal(first, kept)
+    again = solve(np.ones(8))
+    assert again == pytest.approx(kept, rel=1e-10)
+    again[:] = 0.0
     assert solve(np.ones(8)) == pytest.approx(kept, rel=1e-10)
+    assert not np.shares_memory(solve(np.ones(8)), solve(np.ones(8)))
     assert p.proximal(0.1)(np.ones(8)) == pytest.approx(kept, rel=1e-10)
 
 
