@@ -89,6 +89,11 @@ class Inbox:
                 future.set_result(False)
         return True
 
+    @property
+    def holds(self) -> bool:
+        """Whether any frame is not settled yet."""
+        return bool(self.incoming or self._pending)
+
     def under_way(self) -> Iterator[Entry]:
         """Yield the frames that have not arrived yet."""
         yield from self.incoming

@@ -371,7 +371,8 @@ class _Runtime:
     def settle(self, until: float) -> None:
         """Count what arrived before ``until`` in every inbox."""
         for inbox in self.inboxes.values():
-            inbox.settle(until)
+            if inbox.holds:
+                inbox.settle(until)
 
     def _round_ended(self, number: int) -> None:
         time = number * self.network.round_period

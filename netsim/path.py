@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from netsim.draws import Keys, Stream, stream_keys, uniforms
-from netsim.latency import Delays, Latency
+from netsim.latency import Latency
 from netsim.link import Link
 from netsim.loss import Bernoulli
 
@@ -30,12 +30,11 @@ class Fan:
         Broadcasts drawn at a time.
     """
 
-    __slots__ = ("_block", "_count", "_fixed", "_kept", "_keys", "_links", "_losses", "_models", "_rows", "_seed", "longest")
+    __slots__ = ("_block", "_count", "_fixed", "_keys", "_losses", "_models", "_rows", "_seed", "longest")
 
     def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
         self._count = 0
         self._block = block
-        self._links = len(links)
         self._keys = keys
         self._seed = seed
         losses = [link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0 for link in links]
@@ -44,33 +43,34 @@ class Fan:
         for place, link in enumerate(links):
             models.setdefault(id(link.latency), (link.latency_model, []))[1].append(place)
         self._models = [(model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()]
-        random = any(model.fixed is None for model, _ in self._models)
-        self._fixed = None if random else np.array([link.latency_model.fixed for link in links], dtype=np.float64)
-        self._rows: Delays = np.empty((0, 0))
-        self._kept: list[list[bool] | None] = [None] * block
+        self._fixed = [link.latency_model.fixed or 0.0 for link in links]
+        self._rows = [self._fixed]
         # The longest delay in the present block, in seconds.
-        self.longest = max((model.fixed or 0.0 for model, _ in self._models), default=0.0)
+        self.longest = max(self._fixed, default=0.0)
 
-    def next(self) -> tuple[Delays, list[bool] | None]:
-        """Return the next broadcast's delay on each link (s), and which links keep it (None: all)."""
-        if self._fixed is not None and self._losses is None:
-            return self._fixed, None
+    def next(self) -> list[float]:
+        """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
         place = self._count % self._block
         if place == 0:
             self._draw()
         self._count += 1
-        return (self._rows[place] if self._fixed is None else self._fixed), self._kept[place]
+        return self._rows[place]
 
     def _draw(self) -> None:
-        if self._fixed is None:
-            u = uniforms(stream_keys(self._seed, self._keys, "latency"), self._count, self._block)
+        """Draw a block of rows; an ideal network draws nothing."""
+        if all(model.fixed is not None for model, _ in self._models):
+            if self._losses is None:
+                self._rows = [self._fixed] * self._block
+                return
+            rows = np.tile(self._fixed, (self._block, 1))
+        else:
+            rows = uniforms(stream_keys(self._seed, self._keys, "latency"), self._count, self._block)
             for model, places in self._models:
-                u[:, places] = model.delays(u[:, places], self._count)
-            self._rows = u
-            self.longest = float(u.max())
+                rows[:, places] = model.delays(rows[:, places], self._count)
+            self.longest = float(rows.max())
         if self._losses is not None:
-            kept = uniforms(stream_keys(self._seed, self._keys, "loss"), self._count, self._block) >= self._losses
-            self._kept = [None if row.all() else row.tolist() for row in kept]
+            rows[uniforms(stream_keys(self._seed, self._keys, "loss"), self._count, self._block) < self._losses] = -1.0
+        self._rows = rows.tolist()
 
 
 class _Delays:

@@ -38,7 +38,7 @@ class Recorder:
     """
 
     def __init__(self, keep: bool) -> None:
-        self._hashes = {name: hashlib.blake2b(digest_size=16) for name in _STREAMS}
+        self._hashes = {name: hashlib.sha256() for name in _STREAMS}
         self._kept: dict[str, list[NDArray[np.void]]] | None = {name: [] for name in _STREAMS} if keep else None
 
     def add(self, stream: str, records: NDArray[np.void]) -> None:
@@ -49,7 +49,7 @@ class Recorder:
 
     def hexdigest(self) -> str:
         """Return the hash of all that was recorded."""
-        return hashlib.blake2b(b"".join(h.digest() for h in self._hashes.values()), digest_size=16).hexdigest()
+        return hashlib.sha256(b"".join(h.digest() for h in self._hashes.values())).hexdigest()[:32]
 
     def records(self) -> dict[str, NDArray[np.void]] | None:
         """Return the kept records by stream, or None if none were to be kept."""

@@ -320,10 +320,12 @@ def payload_bits(payload: Any) -> int:
     8 × the bytes of an array, n·b (and 32 for a range or norm) of a quantized vector, 64 for a float, the sum over the
     items of lists, tuples and dicts, and 8 × the encoded length of anything else.
     """
-    if isinstance(payload, np.ndarray | np.generic):
-        return int(payload.nbytes) * 8
+    if isinstance(payload, np.ndarray):
+        return payload.nbytes * 8
     if isinstance(payload, Quantized):
         return payload.payload_bits
+    if isinstance(payload, np.generic):
+        return payload.nbytes * 8
     if isinstance(payload, float):
         return 64
     if isinstance(payload, list | tuple):

@@ -1,0 +1,175 @@
+"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by size of the network.
+
+Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages are
+lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a time.
+Sizes are run in processes of their own, so that peak memory is that of one size.
+"""
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import msgpack
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+import netsim
+from benchmarks.report import median_seconds, parser, show
+from netsim import Link, Network, latency
+
+ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
+Vector = NDArray[np.float64]
+
+
+def vector(agent: int) -> Vector:
+    """Return what an agent sends, shape (100,)."""
+    return np.random.default_rng(agent).random(ELEMENTS)
+
+
+class Adder(netsim.Agent):
+    """Sends its vector, adds up what it hears."""
+
+    def __init__(self, number: int, rounds: int) -> None:
+        self.vector = vector(number)
+        self.total = np.zeros(ELEMENTS)
+        self.count = rounds
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        for_all, total = self.vector, self.total
+        async for _ in self.rounds(self.count):
+            await self.broadcast("state", for_all)
+            for frame in await self.collect():
+                total += frame.payload
+
+
+def in_netsim(graph: "nx.Graph[int]", rounds: int) -> netsim.Run:
+    """Run the exchange in netsim."""
+    network = Network(graph, Link(latency=latency.uniform(LOW, HIGH), loss=LOSS), round_period=0.1, seed=1)
+    return network.run({node: Adder(node, rounds) for node in graph})
+
+
+def in_simpy(graph: "nx.Graph[int]", rounds: int) -> None:
+    """Run the exchange in SimPy: a store for each agent, a process for each message under way."""
+    import simpy
+
+    env = simpy.Environment()
+    inboxes = {node: simpy.Store(env) for node in graph}
+    rng = np.random.default_rng(1)
+
+    def carry(inbox: "simpy.Store", delay: float, data: bytes):  # type: ignore[no-untyped-def]
+        yield env.timeout(delay)
+        yield inbox.put(data)
+
+    def agent(node: int):  # type: ignore[no-untyped-def]
+        mine, total, inbox = vector(node), np.zeros(ELEMENTS), inboxes[node]
+        for number in range(rounds):
+            data = msgpack.packb([node, number, mine.tobytes()])
+            for other in graph[node]:
+                if rng.random() >= LOSS:
+                    env.process(carry(inboxes[other], rng.uniform(LOW, HIGH), data))
+            yield env.timeout(0.1)
+            while inbox.items:
+                data = yield inbox.get()
+                total += np.frombuffer(msgpack.unpackb(data)[2])
+
+    for node in graph:
+        env.process(agent(node))
+    env.run()
+
+
+def in_asyncio(graph: "nx.Graph[int]", rounds: int) -> None:
+    """Run the exchange in plain asyncio: a queue for each agent, a timer for each message, netsim's virtual clock."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        inboxes: dict[int, asyncio.Queue[bytes]] = {node: asyncio.Queue() for node in graph}
+        rng = np.random.default_rng(1)
+
+        async def agent(node: int) -> None:
+            mine, total, inbox = vector(node), np.zeros(ELEMENTS), inboxes[node]
+            for number in range(rounds):
+                data = msgpack.packb([node, number, mine.tobytes()])
+                for other in graph[node]:
+                    if rng.random() >= LOSS:
+                        loop.call_later(rng.uniform(LOW, HIGH), inboxes[other].put_nowait, data)
+                await asyncio.sleep(0.1)
+                while not inbox.empty():
+                    total += np.frombuffer(msgpack.unpackb(await inbox.get())[2])
+
+        async with asyncio.TaskGroup() as tasks:
+            for node in graph:
+                tasks.create_task(agent(node))
+
+    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+        runner.run(main())
+
+
+def in_tvopt(graph: "nx.Graph[int]", rounds: int) -> None:
+    """Run the exchange in tvopt: arrays handed over as they are, in no time."""
+    from tvopt.networks import LossyNetwork
+
+    network = LossyNetwork(nx.to_numpy_array(graph), LOSS)
+    vectors = [vector(node) for node in graph]
+    totals = [np.zeros(ELEMENTS) for _ in graph]
+    for _ in range(rounds):
+        for node in graph:
+            network.broadcast(node, vectors[node])
+        for node in graph:
+            for other in network.neighbors[node]:
+                totals[node] += network.receive(node, other)
+
+
+def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
+    """Return deliveries a second of each tool (medians), and netsim's ratio to each."""
+    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
+    expected = agents * DEGREE * rounds * (1 - LOSS)
+    tools = {"netsim": in_netsim, "SimPy": in_simpy, "asyncio, a queue per agent": in_asyncio, "tvopt (no serialization)": in_tvopt}
+    seconds = median_seconds({name: lambda tool=tool: tool(graph, rounds) for name, tool in tools.items()}, repeats)
+    return {
+        name: {"deliveries_per_s": round(expected / time), "microseconds": time / expected * 1e6, "netsim_is_faster_by": time / seconds["netsim"]}
+        for name, time in seconds.items()
+    }
+
+
+def one_size(agents: int, rounds: int) -> dict[str, float]:
+    """Return cost per delivery (µs) and peak memory (kB an agent, above what was there before) for one network."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
+    start = time.perf_counter()
+    run = in_netsim(graph, rounds)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"microseconds": seconds / run.ledger.totals()[3] * 1e6, "kB_per_agent": (peak - before) / agents}
+
+
+def sizes() -> dict[str, dict[str, float]]:
+    """Return cost and memory of 1k, 10k and 100k agents, each in a process of its own."""
+    found = {}
+    for agents, rounds in ((1_000, 60), (10_000, 12), (100_000, 4)):
+        code = f"import json; from benchmarks.delivery import one_size; print(json.dumps(one_size({agents}, {rounds})))"
+        output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        found[f"{agents:,} agents"] = json.loads(output)
+    first = found["1,000 agents"]["microseconds"]
+    for row in found.values():
+        row["times_1k"] = row["microseconds"] / first
+    return found
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, agents=20, rounds=1000, repeats=5)
+    command.add_argument("--sizes", action="store_true", help="also run 1k, 10k and 100k agents (minutes)")
+    chosen = command.parse_args()
+    result = peers(chosen.agents, chosen.rounds, chosen.repeats)
+    if chosen.sizes:
+        result |= sizes()
+    show(result, chosen.json, f"{chosen.agents} agents × {DEGREE} neighbours × {ELEMENTS} float64 × {chosen.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main()
