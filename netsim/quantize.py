@@ -132,7 +132,7 @@ def _real_vector(vector: ArrayLike) -> Vector:
 def _float32_above(value: float) -> float:
     """Return the smallest float32 that is not below ``value``."""
     rounded = np.float32(value)
-    if rounded < value:
+    if float(rounded) < value:
         rounded = np.nextafter(rounded, np.float32(np.inf))
     if not np.isfinite(rounded):
         raise BadInput(f"vector has an element of size {value:g}: must be within float32's range")
