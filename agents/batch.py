@@ -94,15 +94,18 @@ class CTA(BatchAgent):
         self.weights = weights
 
     def start(self) -> None:
-        """Put the weights in the order of the neighbours."""
+        """Look up the agent's own weight."""
         self._own_weight = self.weights[self.name]
-        self._weights = np.array([self.weights[n] for n in self.neighbors])
 
     def local_step(self) -> Vector:
         """Return ψ_i − η ∇R_i(ψ_i)."""
-        weights = self._weights * self.sharing.heard
-        mixed = self._own_weight * self.theta + weights @ self.sharing.copies
-        psi = mixed / (self._own_weight + weights.sum())
+        psi = self._own_weight * self.theta
+        total = self._own_weight
+        for neighbor in self.neighbors:
+            if neighbor in self.sharing.heard:
+                psi += self.weights[neighbor] * self.sharing.copies[neighbor]
+                total += self.weights[neighbor]
+        psi /= total
         return psi - self.eta * self.problem.gradient(psi)
 
 
@@ -141,7 +144,7 @@ class COKE(BatchAgent):
 
     def after_sharing(self) -> None:
         """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
-        self._others = np.add.reduce(self.sharing.copies, axis=0)
+        self._others = self.sharing.sum_of_copies()
         self.dual = self.dual + self.rho * (self.degree * self.sharing.own - self._others)
 
 

@@ -5,6 +5,8 @@ censored round leaves θ̂_i as it is; a broadcast carries either the state itse
 Q(h) of h = θ_i − θ̂_i, and both ends add what was decoded. On a link that loses frames the copies fall behind.
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,10 +35,10 @@ class Sharing:
     ----------
     own : ndarray of shape (D,)
         θ̂_i, all zeros at first. Replaced by a new array whenever it changes.
-    copies : ndarray of shape (d_i, D)
-        The copies of θ̂_n, in the order of the agent's neighbours, all zeros at first.
-    heard : ndarray of shape (d_i,)
-        Whether a neighbour was ever heard.
+    copies : dict
+        The copies of θ̂_n, shape (D,) each, by neighbour; all zeros at first. Replaced, never changed in place.
+    heard : set
+        The neighbours that were ever heard.
     spoken : int
         How often the agent broadcast.
     """
@@ -47,28 +49,35 @@ class Sharing:
         self._agent = agent
         self._censor = censor or Always()
         self._coder = coder
-        self._places = {neighbor: place for place, neighbor in enumerate(agent.neighbors)}
         self.own = np.zeros(size)
-        self.copies = np.zeros((len(agent.neighbors), size))
-        self.heard = np.zeros(len(agent.neighbors), dtype=bool)
+        self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self.own)
+        self.heard: set[Hashable] = set()
         self.spoken = 0
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state``, shape (D,), unless it is censored; wait for the round to close; take in what was heard."""
+        """Broadcast ``state``, shape (D,), unless it is censored; wait for the round to close; take in what was heard.
+
+        ``state`` must not be changed in place afterwards.
+        """
         change = state - self.own
         if self._censor.speaks(change, round_number):
             self.spoken += 1
             if self._coder is None:
                 await self._agent.broadcast("state", state)
-                self.own = state.copy()
+                self.own = state
             else:
                 coded = self._coder.encode(change, self._agent.rng)
                 await self._agent.broadcast("change", coded)
                 self.own = self.own + coded.values
+        copies = self.copies
         for frame in await self._agent.collect():
-            place = self._places[frame.sender]
-            self.heard[place] = True
-            if self._coder is None:
-                self.copies[place] = frame.payload
-            else:
-                self.copies[place] += frame.payload.values
+            sender = frame.sender
+            self.heard.add(sender)
+            copies[sender] = frame.payload if self._coder is None else copies[sender] + frame.payload.values
+
+    def sum_of_copies(self) -> Vector:
+        """Return Σ_n θ̂_n as known here, shape (D,)."""
+        total = np.zeros_like(self.own)
+        for copy in self.copies.values():
+            total += copy
+        return total

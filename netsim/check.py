@@ -15,7 +15,12 @@ from netsim.errors import BadInput
 
 def refuse(name: str, value: object, allowed: str) -> BadInput:
     """Return the error for an argument: ``name = value: must be allowed``."""
-    return BadInput(f"{name} = {reprlib.repr(value)}: must be {allowed}")
+    try:
+        shown = " ".join(reprlib.repr(value).split())
+    except ValueError:
+        # Python does not print integers of thousands of digits.
+        shown = f"<{type(value).__name__}>"
+    return BadInput(f"{name} = {shown}: must be {allowed}")
 
 
 def number(name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None) -> float:
@@ -25,7 +30,10 @@ def number(name: str, value: Any, *, low: float = -math.inf, high: float = math.
     allowed = " and ".join(["a number", *ends]).replace("number and", "number", 1)
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise refuse(name, value, allowed)
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf if value > 0 else -math.inf
     if not low <= result <= high or (above is not None and not result > above) or math.isnan(result):
         raise refuse(name, value, allowed)
     return result
@@ -41,7 +49,7 @@ def finite(name: str, value: Any, *, low: float = -math.inf, above: float | None
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float in [0, 1]."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= value <= 1:
         raise refuse(name, value, "a probability in [0, 1]")
     return float(value)
 
@@ -59,7 +67,7 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return ``value`` if it is among ``allowed``; the error suggests the nearest name."""
     names = list(allowed)
-    if value in names:
+    if isinstance(value, str) and value in names:
         return str(value)
     near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -69,11 +77,14 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 def finite_array(name: str, value: Any) -> NDArray[np.float64]:
     """Return ``value`` as a float64 array without NaN or infinity; the error gives the first bad position."""
     try:
+        if np.iscomplexobj(value):
+            # numpy would drop the imaginary parts.
+            raise TypeError
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise refuse(name, value, "an array of numbers") from None
+    except (TypeError, ValueError, OverflowError):
+        raise refuse(name, value, "an array of real numbers") from None
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
-        where = ", ".join(str(int(i)) for i in bad[0])
-        raise BadInput(f"{name}[{where}] = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
+        where = f"[{', '.join(str(int(i)) for i in bad[0])}]" if array.ndim else ""
+        raise BadInput(f"{name}{where} = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
     return array

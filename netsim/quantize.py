@@ -17,6 +17,8 @@ from netsim.errors import BadInput, WireError
 
 Vector = NDArray[np.float64]
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 MOST_BITS = 16
 """The widest integer a coder may use for an element."""
 
@@ -121,22 +123,20 @@ class Coder(Protocol):
 
 
 def _real_vector(vector: ArrayLike) -> Vector:
-    array = np.asarray(vector, dtype=np.float64)
+    array = np.asarray(vector)
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        array = check.finite_array("vector", vector)
     if array.ndim != 1:
         raise check.refuse("vector", array.shape, "of one dimension")
-    if not np.isfinite(array).all():
-        return check.finite_array("vector", array)
-    return array
+    return array.astype(np.float64, copy=False)
 
 
 def _float32_above(value: float) -> float:
     """Return the smallest float32 that is not below ``value``."""
+    if not value <= _LARGEST:
+        raise BadInput(f"vector has size {value:g}: must be at most {_LARGEST:g}, float32's largest number")
     rounded = np.float32(value)
-    if float(rounded) < value:
-        rounded = np.nextafter(rounded, np.float32(np.inf))
-    if not np.isfinite(rounded):
-        raise BadInput(f"vector has an element of size {value:g}: must be within float32's range")
-    return float(rounded)
+    return float(rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf)))
 
 
 class Uniform:
@@ -158,7 +158,9 @@ class Uniform:
         if (low is None) != (high is None):
             raise BadInput(f"low = {low!r}, high = {high!r}: must both be given (fixed range) or both be None (per-message range)")
         if low is not None and high is not None:
-            self.fixed = (check.finite("low", low), check.finite("high", high, above=low))
+            self.fixed = low, high = check.finite("low", low), check.finite("high", high, above=check.finite("low", low))
+            if np.isinf(high - low):
+                raise BadInput(f"high = {high:g}: must be within float64's range of low = {low:g}")
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded vector, shape (n,); ``rng`` is not used."""
@@ -191,8 +193,11 @@ class QSGD:
     def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
         """Return the coded vector, shape (n,); rounding draws n numbers from ``rng``."""
         v = _real_vector(vector)
-        # Rounded up to float32, so that no |v_i|/norm exceeds 1.
-        norm = _float32_above(float(np.linalg.norm(v)))
+        with np.errstate(over="ignore"):
+            norm = float(np.linalg.norm(v))
+        # Squares of very small elements are zero where the elements are not.
+        norm = _float32_above(norm or float(np.abs(v).max(initial=0.0)))
+        # The norm was rounded up, so no |v_i|/norm exceeds 1.
         top = (1 << self.bits) - 1
         exact = np.abs(v) * (top / norm) if norm > 0 else np.zeros_like(v)
         levels = np.minimum(np.floor(exact + rng.random(len(v))), top).astype(np.uint16)

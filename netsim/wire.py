@@ -6,6 +6,7 @@ are msgpack extension types, so decode(encode(x)) is x bit for bit, type include
 """
 
 import math
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim import check
 from netsim.errors import WireError
 from netsim.quantize import MOST_BITS, Quantized, unpack
 
@@ -33,7 +35,13 @@ def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """
     if dtype.hasobject:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can travel")
-    head = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
+    try:
+        with warnings.catch_warnings():
+            # What a dtype carries beside its layout ("metadata") does not travel.
+            warnings.simplefilter("ignore")
+            head = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
+    except ValueError:
+        raise WireError(f"cannot encode an array of dtype {dtype}: its fields overlap or are out of order") from None
     if len(head) > 255:
         raise WireError(f"cannot encode an array of dtype {dtype}: its description is longer than 255 bytes")
     return head + bytes([len(head)])
@@ -49,10 +57,14 @@ def _array_bytes(array: NDArray[Any]) -> bytes:
     return array.tobytes() + trailer
 
 
+def _name(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _descr(value: Any) -> Any:
     """Return a dtype description as numpy wants it: msgpack made its tuples lists."""
     if isinstance(value, list):
-        return [(item[0], _descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
+        return [(_name(item[0]), _descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
     return value
 
 
@@ -77,9 +89,8 @@ def _read_array(data: bytes) -> NDArray[Any]:
         known = _read_trailers[key] = _read_trailer(*key)
     dtype, shape, count = known
     if end <= 0:
-        array = np.zeros(shape, dtype)
-        array.flags.writeable = False
-        return array
+        # Not from np.zeros: elements of no size may claim to be very many.
+        return np.ndarray(shape, dtype, b"")
     array = np.frombuffer(data, dtype, count)
     return array if len(shape) == 1 else array.reshape(shape)
 
@@ -98,7 +109,8 @@ def _read_quantized(data: bytes) -> Quantized:
     side = 16 if method == "fixed" else 4
     scale = tuple(np.frombuffer(data[start : start + side], "<f8" if method == "fixed" else "<f4").tolist())
     vector = Quantized(method, bits, count, scale, data[start + side :])
-    if not (1 <= bits <= MOST_BITS and type(count) is int and count >= 0 and all(map(math.isfinite, scale))):
+    width = scale[1] - scale[0] if method == "fixed" else scale[0]
+    if not (1 <= bits <= MOST_BITS and type(count) is int and count >= 0 and 0 <= width < math.inf):
         raise WireError("not a quantized vector")
     if vector.method == "qsgd" and bits == MOST_BITS:
         unpack(vector.data[2 * count :], 1, count)
@@ -117,7 +129,10 @@ def _pack_other(value: Any) -> msgpack.ExtType:
     if isinstance(value, np.ndarray):
         return msgpack.ExtType(_ARRAY, _array_bytes(np.asarray(value)))
     if isinstance(value, np.generic):
-        return msgpack.ExtType(_SCALAR, _array_bytes(np.asarray(value)))
+        array = np.asarray(value)
+        if array.dtype.kind in "SU" and array[()] != value:
+            raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros, for numpy drops them: use str or bytes")
+        return msgpack.ExtType(_SCALAR, _array_bytes(array))
     if kind is tuple:
         return msgpack.ExtType(_TUPLE, encode(list(value)))
     if kind is complex:
@@ -278,6 +293,8 @@ class FrameEncoder:
         self, kind: str, sender: int, round_number: int, payload: Any, request: int | None = None, is_reply: bool = False
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
+        if type(kind) is not str:
+            raise check.refuse("kind", kind, "a text (str)")
         if type(payload) is np.ndarray and request is None:
             # What most frames are; five times as fast without lists and hooks.
             packer = self._packer

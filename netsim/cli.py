@@ -1,0 +1,126 @@
+"""The command line: netsim list, run, show."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from netsim import scenario as scenarios
+from netsim.errors import NetsimError
+from netsim.report import Reporter
+from netsim.scenario import Scenario
+from netsim.study import check_free, load
+
+
+class _Scenarios(click.Group):
+    """A command for each scenario, its flags made from the function's parameters."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return scenarios.names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        return _command(scenarios.find(cmd_name))
+
+
+def _command(scenario: Scenario) -> click.Command:
+    options: list[click.Parameter] = []
+    for parameter in scenario.parameters:
+        flag = "--" + parameter.name.replace("_", "-")
+        switch = parameter.kind is bool
+        options.append(click.Option(
+            [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name], type=parameter.kind, default=parameter.default,
+            show_default=parameter.default is not None, help=parameter.description,
+        ))
+    options.append(click.Option(["--out"], type=str, help="The run folder, new or empty. Default: the next free runs/NAME-n."))
+    options.append(click.Option(["--trace"], is_flag=True, help="Keep the event log, too (trace-ALGORITHM.npz)."))
+
+    def call(out: str | None, trace: bool, **parameters: Any) -> None:
+        _execute(scenario, out, trace, parameters)
+
+    return click.Command(scenario.name, callback=call, params=options, help=scenario.function.__doc__ and scenario.title)
+
+
+def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:
+    folder = Path(out) if out is not None else _next_folder(Path(scenario.name).stem)
+    check_free(folder)
+    reporter = Reporter()
+    study = scenario.execute(trace=trace, reporter=reporter, **parameters)
+    study.save(folder)
+    files = ", ".join(sorted(path.name for path in folder.iterdir()))
+    reporter.line(f"\n{folder}: {files}")
+
+
+def _next_folder(name: str) -> Path:
+    number = 1
+    while (folder := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return folder
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="netsim")
+def app() -> None:
+    """Emulate networks of agents that learn together."""
+
+
+@app.command("list")
+def list_them() -> None:
+    """List the scenarios."""
+    found = [scenarios.find(name) for name in scenarios.names()]
+    width = max(len(each.name) for each in found)
+    for each in found:
+        click.echo(f"{each.name:{width}}  {each.title}")
+
+
+@app.group("run", cls=_Scenarios, subcommand_metavar="NAME|PATH.py [--parameter value]...")
+def run() -> None:
+    """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
+
+
+@app.command()
+@click.argument("folder")
+def show(folder: str) -> None:
+    """Show what a run folder holds."""
+    found = load(folder)
+    settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
+    reporter = Reporter()
+    given = {key: value for key, value in settings["parameters"].items() if value is not None}
+    flags = " ".join(_flag(key, value) for key, value in given.items())
+    reporter.line(f"netsim run {settings['scenario']} {flags}")
+    last = rounds.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
+    reporter.table("Last round", last.loc[:, (last != 0).any()])
+    for name, value in summary["centralised"].items():
+        reporter.line(f"centralised {name}: {value:.4g}")
+    for note in summary["notes"]:
+        reporter.line(note)
+    reporter.line(f"trace hash: {summary['trace_hash']}")
+
+
+def _flag(name: str, value: Any) -> str:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{flag}" if value else f"--no-{flag}"
+    return f"--{flag} {value}"
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user's ends in one line and exit status 2."""
+    try:
+        app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+    except click.ClickException as error:
+        _stop(error.format_message(), 2)
+    except NetsimError as error:
+        _stop(str(error), 2)
+    except (KeyboardInterrupt, click.Abort):
+        _stop("interrupted; no run folder was written", 130)
+    except BrokenPipeError:
+        # Whoever read the output has gone, as with `netsim show … | head`.
+        sys.stderr.close()
+
+
+def _stop(message: str, status: int) -> None:
+    print(f"netsim: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(status)

@@ -1,0 +1,59 @@
+"""Figures, drawn without matplotlib's global state."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+LABELS = {
+    "round": "round", "time_s": "simulated time (s)", "transmissions": "transmissions (broadcasts)",
+    "payload_bits": "payload (bits)", "wire_bits": "bits on the wire", "train_mse": "training MSE", "test_mse": "test MSE",
+    "consensus_error": "consensus error",
+}
+"""Axis labels of known columns; another column is labelled with its name."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column to draw against, and whether its axis is logarithmic."""
+
+    column: str
+    log: bool = False
+
+
+def curves(
+    rounds: "pd.DataFrame", y: Axis, against: Sequence[Axis], title: str, levels: Mapping[str, float] | None = None
+) -> "Figure":
+    """Draw a column of a rounds table against others, side by side, a curve for each algorithm, with one legend.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        With a column ``algorithm``.
+    levels : mapping, optional
+        Horizontal lines by their label.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * len(against), 3.9), layout="constrained")
+    panels = figure.subplots(1, len(against), sharey=True, squeeze=False)[0]
+    styles = ("-", "--", "-.", ":")
+    for panel, x in zip(panels, against, strict=True):
+        for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
+            panel.plot(rows[x.column], rows[y.column], styles[number % 4], label=str(name), linewidth=1.6)
+        for label, level in (levels or {}).items():
+            panel.axhline(level, color="0.4", linewidth=1, label=label)
+        panel.set_xlabel(LABELS.get(x.column, x.column))
+        if x.log:
+            panel.set_xscale("log")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel(LABELS.get(y.column, y.column))
+    if y.log:
+        panels[0].set_yscale("log")
+    figure.suptitle(title)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure

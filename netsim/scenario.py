@@ -1,0 +1,121 @@
+"""Scenarios: finding them, and what their parameters are."""
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.report import Reporter
+from netsim.study import Study
+
+_PACKAGE = "scenarios"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a scenario.
+
+    Attributes
+    ----------
+    kind : type
+        int, float, str or bool.
+    optional : bool
+        Whether it may be None.
+    """
+
+    name: str
+    kind: type
+    optional: bool
+    default: Any
+    description: str
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A function of a study and keyword parameters."""
+
+    name: str
+    function: Callable[..., None]
+    title: str
+    parameters: tuple[Parameter, ...]
+
+    def execute(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
+        """Run it and return the study; raises BadInput for an unknown parameter."""
+        known = {parameter.name: parameter.default for parameter in self.parameters}
+        for name in parameters:
+            check.one_of("parameter", name, known)
+        study = Study(self.name, known | parameters, trace=trace, reporter=reporter)
+        self.function(study, **(known | parameters))
+        return study
+
+
+def names() -> list[str]:
+    """Return the names of the scenarios that come with netsim."""
+    package = importlib.import_module(_PACKAGE)
+    found = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return [name for name in found if hasattr(importlib.import_module(f"{_PACKAGE}.{name}"), name)]
+
+
+def find(name: str) -> Scenario:
+    """Return a scenario by its name, or by the path of a Python file that defines one.
+
+    In a file it is the one function whose first parameter is called ``study``.
+
+    Raises
+    ------
+    BadInput
+        If there is none of that name, or the file cannot be used.
+    """
+    if not name.endswith(".py"):
+        check.one_of("scenario", name, names())
+        return _describe(name, getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name))
+    path = Path(name)
+    if not path.is_file():
+        raise check.refuse("scenario", name, "an existing Python file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = [
+        member for member in vars(module).values()
+        if inspect.isfunction(member) and member.__module__ == path.stem and next(iter(inspect.signature(member).parameters), "") == "study"
+    ]
+    if len(found) != 1:
+        raise BadInput(f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}")
+    return _describe(name, found[0])
+
+
+def _describe(name: str, function: Callable[..., None]) -> Scenario:
+    documentation = inspect.getdoc(function) or ""
+    described = dict(re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", documentation, re.MULTILINE))
+    hints = typing.get_type_hints(function)
+    parameters = []
+    for key, parameter in list(inspect.signature(function).parameters.items())[1:]:
+        kind, optional = _kind(name, key, hints.get(key))
+        if parameter.default is inspect.Parameter.empty:
+            raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} a default")
+        words = " ".join(described.get(key, "").split())
+        parameters.append(Parameter(key, kind, optional, parameter.default, words))
+    title = documentation.partition("\n")[0]
+    return Scenario(name, function, title, tuple(parameters))
+
+
+def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
+    """Return a parameter's type and whether it may be None."""
+    optional = False
+    if isinstance(hint, types.UnionType):
+        optional = type(None) in typing.get_args(hint)
+        (hint,) = [part for part in typing.get_args(hint) if part is not type(None)] or [None]
+    if hint not in (int, float, str, bool):
+        raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} the type int, float, str or bool, or one of them | None")
+    return hint, optional

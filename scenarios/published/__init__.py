@@ -1,0 +1,17 @@
+"""Figures that the papers print, to stand beside ours. Each file names its source in its first line."""
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@cache
+def published(name: str) -> "pd.DataFrame":
+    """Return the table ``<name>.csv`` of this package."""
+    import pandas as pd
+
+    with files(__name__).joinpath(f"{name}.csv").open() as file:
+        return pd.read_csv(file, comment="#")
