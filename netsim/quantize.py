@@ -158,9 +158,11 @@ class Uniform:
         if (low is None) != (high is None):
             raise BadInput(f"low = {low!r}, high = {high!r}: must both be given (fixed range) or both be None (per-message range)")
         if low is not None and high is not None:
-            self.fixed = low, high = check.finite("low", low), check.finite("high", high, above=check.finite("low", low))
+            low = check.finite("low", low)
+            high = check.finite("high", high, above=low)
             if np.isinf(high - low):
                 raise BadInput(f"high = {high:g}: must be within float64's range of low = {low:g}")
+            self.fixed = (low, high)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded vector, shape (n,); ``rng`` is not used."""

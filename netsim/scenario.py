@@ -62,7 +62,7 @@ def names() -> list[str]:
     """Return the names of the scenarios that come with netsim."""
     package = importlib.import_module(_PACKAGE)
     found = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return [name for name in found if hasattr(importlib.import_module(f"{_PACKAGE}.{name}"), name)]
+    return [name for name in found if _is_scenario(getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name, None))]
 
 
 def find(name: str) -> Scenario:
@@ -86,13 +86,14 @@ def find(name: str) -> Scenario:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = [
-        member for member in vars(module).values()
-        if inspect.isfunction(member) and member.__module__ == path.stem and next(iter(inspect.signature(member).parameters), "") == "study"
-    ]
+    found = [each for each in vars(module).values() if _is_scenario(each) and each.__module__ == path.stem]
     if len(found) != 1:
         raise BadInput(f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}")
     return _describe(name, found[0])
+
+
+def _is_scenario(member: object) -> bool:
+    return inspect.isfunction(member) and next(iter(inspect.signature(member).parameters), "") == "study"
 
 
 def _describe(name: str, function: Callable[..., None]) -> Scenario:

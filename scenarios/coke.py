@@ -257,7 +257,8 @@ def _savings(rounds: "pd.DataFrame", data: str, best: float) -> "pd.DataFrame":
 
     theirs = published("coke_cost_to_reach")
     theirs = theirs[theirs["dataset"] == data]
-    levels = {*theirs["train_mse"], *(float(f"{best * factor:.2g}") for factor in (5, 4, 3, 2.5, 2, 1.7, 1.5, 1.3, 1.2, 1.1))}
+    first, last = rounds.loc[rounds["round"] == 2, "train_mse"].min(), rounds["train_mse"].min()
+    levels = {*theirs["train_mse"], *(float(f"{level:.2g}") for level in np.geomspace(first, max(last, best), 9)[:-1])}
     rows = []
     for level in sorted(levels, reverse=True):
         row: dict[str, float] = {"train_mse": level}
