@@ -48,7 +48,7 @@ def curves(
             panel.axhline(level, color="0.4", linewidth=1, label=label)
         panel.set_xlabel(LABELS.get(x.column, x.column))
         if x.log:
-            panel.set_xscale("log")
+            panel.set_xscale("log", nonpositive="mask")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(LABELS.get(y.column, y.column))
     if y.log:

@@ -232,9 +232,8 @@ def _report(study: Study, data: str, task: _Task) -> None:
             study.note(f"{name} diverged: try a smaller step size.")
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
-    study.figure("mse", curves(
-        finite[finite["transmissions"] > 0], Axis("train_mse", log=True), axes, f"Training error on {data}", {"centralised": best}
-    ))
+    title = f"Training error, {data} data, {len(task.problems)} agents"
+    study.figure("mse", curves(finite, Axis("train_mse", log=True), axes, title, {"centralised": best}))
 
 
 def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":

@@ -22,14 +22,15 @@ plain_dtypes = st.one_of(
 )
 dtypes = plain_dtypes | hnp.array_dtypes(plain_dtypes, max_size=3)
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
-arrays = st.builds(
-    # Contents at random, so that every bit pattern occurs, as in memory that came from elsewhere.
-    lambda dtype, shape, seed: np.frombuffer(
-        np.random.default_rng(seed).bytes(max(1, math.prod(shape) * dtype.itemsize)), np.uint8
-    )[: math.prod(shape) * dtype.itemsize].view(_valid(dtype)).reshape(shape) if dtype.itemsize and math.prod(shape)
-    else np.zeros(shape, dtype),
-    dtypes, shapes, st.integers(0, 2**32),
-)
+
+
+def random_array(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """An array of random bytes, so that every bit pattern occurs."""
+    size = math.prod(shape) * dtype.itemsize
+    return np.ndarray(shape, dtype, np.random.default_rng(seed).bytes(size))
+
+
+arrays = st.builds(random_array, dtypes, shapes, st.integers(0, 2**32))
 scalars = hnp.arrays(plain_dtypes, ()).map(lambda array: array[()])
 hashables = st.none() | st.booleans() | integers | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5)
 leaves = st.one_of(hashables, floats, st.builds(complex, floats, floats), scalars, arrays)
@@ -39,10 +40,6 @@ payloads = st.recursive(
     | st.dictionaries(hashables | st.tuples(hashables, hashables), inner, max_size=4),
     max_leaves=12,
 )
-
-
-def _valid(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype
 
 
 def same(a: Any, b: Any) -> bool:
@@ -83,7 +80,7 @@ def test_decode_undoes_encode_bit_for_bit(value: Any) -> None:
 def test_arrays_of_every_layout_arrive_whole(array: np.ndarray) -> None:
     received = decode(encode(array))
     assert same(received, array)
-    assert same(decode(encode([array, array[..., :1]]))[0], array) if array.ndim else True
+    assert same(decode(encode([array, 1]))[0], array)
 
 
 @settings(max_examples=100, deadline=None)

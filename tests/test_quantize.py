@@ -1,0 +1,177 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netsim.errors import BadInput, WireError
+from netsim.quantize import MOST_BITS, QSGD, Uniform, pack, unpack
+from netsim.wire import decode, encode
+
+BITS = range(1, MOST_BITS + 1)
+LARGEST = float(np.finfo(np.float32).max)
+vectors = st.lists(st.floats(-1e6, 1e6) | st.floats(-1e-6, 1e-6), max_size=30).map(np.array)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, MOST_BITS), st.data())
+def test_unpack_undoes_pack(bits: int, data: st.DataObject) -> None:
+    integers = np.array(data.draw(st.lists(st.integers(0, 2**bits - 1), max_size=40)), dtype=np.uint16)
+    packed = pack(integers, bits)
+    assert len(packed) == -(-len(integers) * bits // 8)
+    assert unpack(packed, bits, len(integers)).tolist() == integers.tolist()
+    for wrong in (packed + b"\0", packed[:-1] if packed else b"\0"):
+        with pytest.raises(WireError):
+            unpack(wrong, bits, len(integers))
+
+
+def test_pack_writes_the_most_significant_bit_first() -> None:
+    assert pack(np.array([0b101, 0b001, 0b110]), 3) == bytes([0b10100111, 0b00000000])
+    assert pack(np.array([0x1234]), 16) == b"\x12\x34"
+
+
+# --- the uniform quantizer --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, MOST_BITS), vectors)
+def test_error_is_at_most_half_a_step_of_each_messages_range(bits: int, h: np.ndarray) -> None:
+    coded = Uniform(bits).encode(h)
+    (reach,) = coded.scale
+    size = np.abs(h).max(initial=0.0)
+    assert size <= reach <= max(size * (1 + 2e-7), 2e-45)
+    assert np.all(np.abs(coded.values - h) <= 2 * reach / 2**bits / 2 * (1 + 1e-9))
+    assert coded.saturated == 0
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 10.0), (-7.25, -7.0)])
+def test_error_is_at_most_half_a_step_of_the_fixed_range(bits: int, low: float, high: float) -> None:
+    h = np.concatenate([np.random.default_rng(bits).uniform(low, high, 500), [low, np.nextafter(high, low)]])
+    coded = Uniform(bits, low, high).encode(h)
+    step = (high - low) / 2**bits
+    assert np.abs(coded.values - h).max() <= step / 2 * (1 + 1e-9)
+    assert np.abs(coded.values - h).max() > step / 2 * 0.9
+    assert coded.saturated == 0
+    assert set(np.round((coded.values - low) / step - 0.5, 6)) <= set(range(2**bits))
+
+
+def test_elements_outside_the_fixed_range_are_clipped_and_counted() -> None:
+    coded = Uniform(2, -1, 1).encode([-9.0, -1.0, 0.1, 1.0, 9.0])
+    assert coded.values.tolist() == [-0.75, -0.75, 0.25, 0.75, 0.75]
+    assert coded.saturated == 3
+    assert decode(encode(coded)).saturated == 0
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8, 16])
+@pytest.mark.parametrize("n", [0, 1, 10])
+def test_zeros_stay_zeros(bits: int, n: int) -> None:
+    for coder in (Uniform(bits), QSGD(bits)):
+        assert coder.encode(np.zeros(n), np.random.default_rng(0)).values.tolist() == [0.0] * n
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("size", [LARGEST, np.nextafter(LARGEST, 0), 1e30, 1e-30, 1e-44, 1e-170, 5e-324])
+def test_sizes_at_the_ends_of_float32(bits: int, size: float) -> None:
+    h = np.array([size, -size, size / 3, 0.0])
+    v = h[1:2]
+    rng = np.random.default_rng(0)
+    for vector, coded, steps in ((h, Uniform(bits).encode(h), 2**bits), (v, QSGD(bits).encode(v, rng), 2**bits - 1)):
+        (reach,) = coded.scale
+        assert size <= reach <= size * (1 + 2e-7) + 1.5e-45
+        assert np.abs(coded.values - vector).max() <= reach / steps * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("coder", [Uniform(4), QSGD(4)])
+@pytest.mark.parametrize("size", [3.4028235678e38, 1e39, 1e300])
+def test_sizes_beyond_float32_are_refused(coder: Any, size: float) -> None:
+    with pytest.raises(BadInput, match=r"^vector has size \S+: must be at most 3\.40282e\+38[^\n]*$"):
+        coder.encode([0.0, size], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("coder", [Uniform(4), Uniform(4, -1, 1), QSGD(4)])
+@pytest.mark.parametrize(("vector", "message"), [
+    ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
+    ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
+    (np.zeros((2, 2)), r"vector = \(2, 2\): must be of one dimension"),
+    (3.0, r"vector = \(\): must be of one dimension"),
+    (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
+    (["one"], r"vector = \['one'\]: must be an array of real numbers"),
+])
+def test_what_is_no_vector_is_refused(coder: Any, vector: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=f"^{message}"):
+        coder.encode(vector, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Uniform(0), "bits = 0: must be a whole number from 1 to 16"),
+    (lambda: Uniform(17), "bits = 17: must be a whole number from 1 to 16"),
+    (lambda: QSGD(0), "bits = 0: must be a whole number from 1 to 16"),
+    (lambda: QSGD(17), "bits = 17: must be a whole number from 1 to 16"),
+    (lambda: QSGD(2.0), "bits = 2.0: must be a whole number from 1 to 16"),
+    (lambda: Uniform(True), "bits = True: must be a whole number from 1 to 16"),
+    (lambda: Uniform(4, 1, 1), "high = 1: must be a number > 1"),
+    (lambda: Uniform(4, 2, 1), "high = 1: must be a number > 2"),
+    (lambda: Uniform(4, 0), "low = 0, high = None: must both be given (fixed range) or both be None (per-message range)"),
+    (lambda: Uniform(4, high=1), "low = None, high = 1: must both be given (fixed range) or both be None (per-message range)"),
+    (lambda: Uniform(4, 0, np.inf), "high = inf: must be finite"),
+    (lambda: Uniform(4, -1.7e308, 1.7e308), "high = 1.7e+308: must be within float64's range of low = -1.7e+308"),
+])
+def test_bad_coders_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("make", [Uniform, lambda b: Uniform(b, -2, 2), QSGD], ids=["range", "fixed", "qsgd"])
+def test_sender_and_receivers_take_it_for_the_same_values(bits: int, make: Any) -> None:
+    rng = np.random.default_rng(bits)
+    for n in (1, 5, 64):
+        sent = make(bits).encode(rng.normal(size=n), rng)
+        received = decode(encode(sent))
+        assert received.values.tobytes() == sent.values.tobytes()
+        assert not received.values.flags.writeable
+        assert np.asarray(received).tobytes() == sent.values.tobytes()
+        assert len(sent.data) == -(-n * (bits + (make is QSGD)) // 8)
+
+
+# --- QSGD -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("n", [1, 8, 200])
+def test_qsgd_is_unbiased_within_its_variance_bound(bits: int, n: int) -> None:
+    v = np.random.default_rng(100 * n + bits).normal(size=n)
+    rng, count = np.random.default_rng(bits), 1000
+    coded = [QSGD(bits).encode(v, rng) for _ in range(count)]
+    samples = np.array([c.values for c in coded])
+    top, square = 2**bits - 1, v @ v
+    # Levels are a step apart, and rounding up or down is a coin toss: its variance is exactly step²·f·(1 − f).
+    step = coded[0].scale[0] / top
+    fraction = np.abs(v) / step % 1
+    deviation = np.sqrt(fraction * (1 - fraction)) * step
+    # Bernstein's bound, for the many tosses of a coin that nearly always falls on one side.
+    assert np.all(np.abs(samples.mean(axis=0) - v) <= 6 * deviation / np.sqrt(count) + 7 * step / count)
+    errors = np.sum((samples - v) ** 2, axis=1)
+    noise = 5 * errors.std() / np.sqrt(count) + 7 * step**2 / count
+    assert abs(errors.mean() - np.sum(deviation**2)) <= noise
+    assert errors.mean() - noise <= min(n / top**2, np.sqrt(n) / top) * square
+
+
+def test_qsgd_values_are_levels_of_the_norm_with_the_sign_of_the_element() -> None:
+    v = np.random.default_rng(5).normal(size=50)
+    coded = QSGD(3).encode(v, np.random.default_rng(0))
+    levels = coded.values / coded.scale[0] * 7
+    assert np.allclose(levels, np.round(levels))
+    assert np.all((coded.values == 0) | (np.sign(coded.values) == np.sign(v)))
+    assert np.linalg.norm(v) <= coded.scale[0] <= np.linalg.norm(v) * (1 + 2e-7)
+
+
+def test_qsgd_keeps_a_single_element_and_follows_its_generator() -> None:
+    v = np.array([0.0, -3.0, 0.0])
+    assert np.allclose(QSGD(1).encode(v, np.random.default_rng(0)).values, v, rtol=2e-7)
+    w = np.random.default_rng(0).normal(size=20)
+    again = [QSGD(2).encode(w, np.random.default_rng(seed)).data for seed in (1, 1, 2)]
+    assert again[0] == again[1] != again[2]
