@@ -1,4 +1,4 @@
-"""Censoring: an agent broadcasts only what has changed enough since it last did."""
+"""Censoring: an agent broadcasts only what is worth it. h = θ_i − θ̂_i is what changed since its last broadcast."""
 
 import math
 from dataclasses import dataclass
@@ -9,26 +9,36 @@ from numpy.typing import NDArray
 
 from netsim import check
 
+Vector = NDArray[np.float64]
+
 
 class Censor(Protocol):
     """Decides whether an agent speaks."""
 
-    def speaks(self, change: NDArray[np.float64], round_number: int) -> bool:
-        """Return whether h = θ_i − θ̂_i, shape (D,), is worth a broadcast in round k = 1, 2, …"""
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return whether to broadcast in round k = 1, 2, …
+
+        Parameters
+        ----------
+        change, state : ndarray of shape (D,)
+            h and θ_i.
+        rng : numpy Generator
+            The agent's own.
+        """
         ...
 
 
 class Always:
     """No censoring: every round is a broadcast."""
 
-    def speaks(self, change: NDArray[np.float64], round_number: int) -> bool:
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return True."""
         return True
 
 
 @dataclass(frozen=True)
 class Geometric:
-    """Speak if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2 and Theorem 2); v = 0 is no censoring.
+    """Speak if ‖h‖₂ ≥ v·μᵏ (COKE, Algorithm 2; dissertation 3.20); v = 0 is no censoring.
 
     Parameters
     ----------
@@ -45,6 +55,72 @@ class Geometric:
         check.finite("threshold", self.v, low=0.0)
         check.probability("decay", self.mu)
 
-    def speaks(self, change: NDArray[np.float64], round_number: int) -> bool:
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·μᵏ."""
         return math.sqrt(change @ change) >= self.v * self.mu**round_number
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """Speak if ‖h‖₂ ≥ v·k^(−μ) (dissertation 4.14).
+
+    Parameters
+    ----------
+    v : float
+        Threshold in the first round, ≥ 0, in the units of θ.
+    mu : float
+        Exponent of its decay, ≥ 0.
+    """
+
+    v: float
+    mu: float
+
+    def __post_init__(self) -> None:
+        check.finite("threshold", self.v, low=0.0)
+        check.finite("decay", self.mu, low=0.0)
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return whether ‖h‖₂ ≥ v·k^(−μ)."""
+        return math.sqrt(change @ change) >= self.v * round_number**-self.mu
+
+
+@dataclass(frozen=True)
+class Periodic:
+    """Speak in every m-th round: m, 2m, 3m, …"""
+
+    every: int
+
+    def __post_init__(self) -> None:
+        check.integer("every", self.every, low=1)
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return whether k is a multiple of m."""
+        return round_number % self.every == 0
+
+
+@dataclass(frozen=True)
+class AtRandom:
+    """Speak in a share ``rate`` of the rounds, drawn independently by each agent."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        check.probability("rate", self.rate)
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return True with probability ``rate``."""
+        return bool(rng.random() < self.rate)
+
+
+@dataclass(frozen=True)
+class Relative:
+    """Speak if ‖h‖₂ ≥ share·‖θ_i‖₂: silent while the change is small beside the model itself."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        check.finite("share", self.share, low=0.0)
+
+    def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
+        """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂."""
+        return math.sqrt(change @ change) >= self.share * math.sqrt(state @ state)

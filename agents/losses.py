@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from netsim import check
@@ -32,6 +33,12 @@ class Loss(Protocol):
     def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
         """Return ∂²ℓ/∂f², which is never negative."""
 
+    def slope(self, f: float, k: float, y: float, /) -> float:
+        """Return the number s that solves s = ℓ'(f − k·s, y), k ≥ 0.
+
+        It is the slope at the minimum over one sample: argmin_g ℓ(g, y) + (g − f)²/(2k) is g = f − k·s.
+        """
+
 
 class Squared:
     """The squared error (y − f)², without a factor of one half."""
@@ -53,6 +60,36 @@ class Squared:
         """Return 2, in the shape of f − y."""
         return np.full(np.broadcast_shapes(np.shape(f), np.shape(y)), 2.0)
 
+    def slope(self, f: float, k: float, y: float, /) -> float:
+        """Return 2 (f − y)/(1 + 2k)."""
+        return 2.0 * (f - y) / (1.0 + 2.0 * k)
+
+
+class SquaredHinge:
+    """The squared hinge max(0, 1 − y f)² for labels y = ±1."""
+
+    name: ClassVar[str] = "squared_hinge"
+
+    def check_targets(self, y: NDArray[np.float64], /) -> None:
+        """Raise BadInput unless every label is −1 or +1."""
+        _check_labels(y, self.name)
+
+    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return max(0, 1 − y f)²."""
+        return np.square(np.maximum(0.0, 1.0 - y * f))
+
+    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return −2y max(0, 1 − y f)."""
+        return -2.0 * y * np.maximum(0.0, 1.0 - y * f)
+
+    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return 2 where y f < 1, else 0."""
+        return np.where(y * f < 1.0, 2.0, 0.0)
+
+    def slope(self, f: float, k: float, y: float, /) -> float:
+        """Return 2 (f − y)/(1 + 2k) if the margin y f is below 1, else 0."""
+        return 2.0 * (f - y) / (1.0 + 2.0 * k) if y * f < 1.0 else 0.0
+
 
 class Logistic:
     """The logistic loss log(1 + exp(−y f)) for labels y = ±1, without overflow at any margin y f."""
@@ -61,10 +98,7 @@ class Logistic:
 
     def check_targets(self, y: NDArray[np.float64], /) -> None:
         """Raise BadInput unless every label is −1 or +1."""
-        bad = np.argwhere(np.abs(y) != 1.0)
-        if len(bad):
-            where = ", ".join(str(int(i)) for i in bad[0])
-            raise BadInput(f"targets[{where}] = {y[tuple(bad[0])]}: must be -1 or 1 for the logistic loss")
+        _check_labels(y, self.name)
 
     def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
         """Return log(1 + exp(−y f))."""
@@ -79,12 +113,27 @@ class Logistic:
         margin = y * f
         return expit(margin) * expit(-margin)
 
+    def slope(self, f: float, k: float, y: float, /) -> float:
+        """Return s = −y m, m the root in (0, 1) of m = 1/(1 + exp(y f + k m)), whose right side falls in m."""
+        margin = y * f
+        root = brentq(lambda m: m - float(expit(-margin - k * m)), 0.0, 1.0, xtol=1e-300, rtol=1e-15)
+        return -y * float(root)
 
-_LOSSES: dict[str, type[Squared] | type[Logistic]] = {each.name: each for each in (Squared, Logistic)}
+
+def _check_labels(y: NDArray[np.float64], loss: str) -> None:
+    bad = np.argwhere(np.abs(y) != 1.0)
+    if len(bad):
+        where = ", ".join(str(int(i)) for i in bad[0])
+        raise BadInput(f"targets[{where}] = {y[tuple(bad[0])]}: must be -1 or 1 for the {loss} loss")
+
+
+_LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic]] = {
+    each.name: each for each in (Squared, SquaredHinge, Logistic)
+}
 
 
 def by_name(name: Any) -> Loss:
-    """Return the loss called ``name``: squared or logistic.
+    """Return the loss called ``name``: squared, squared_hinge or logistic.
 
     Raises
     ------

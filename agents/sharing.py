@@ -60,7 +60,7 @@ class Sharing:
         ``state`` must not be changed in place afterwards.
         """
         change = state - self.own
-        if self._censor.speaks(change, round_number):
+        if self._censor.speaks(change, state, round_number, self._agent.rng):
             self.spoken += 1
             if self._coder is None:
                 await self._agent.broadcast("state", state)

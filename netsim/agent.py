@@ -1,5 +1,6 @@
 """The agent: what its author writes is `run`, everything else is here."""
 
+import asyncio
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,13 +14,19 @@ from netsim.outbox import Outbox
 from netsim.rounds import Rounds
 from netsim.wire import Frame
 
+_ABSENT = object()
+
 
 class Context:
     """What the network gives one agent for one run."""
 
-    __slots__ = ("collected", "exchange", "inbox", "name", "neighbors", "outbox", "requests", "rng", "round", "seed", "task")
+    __slots__ = (
+        "collected", "exchange", "inbox", "left", "name", "neighbors", "outbox", "requests", "rng", "round", "seed",
+    )
 
-    def __init__(self, exchange: Exchange, name: Hashable, neighbors: tuple[Hashable, ...], inbox: Inbox, seed: int) -> None:
+    def __init__(
+        self, exchange: Exchange, name: Hashable, neighbors: tuple[Hashable, ...], inbox: Inbox, seed: int
+    ) -> None:
         self.exchange = exchange
         self.name = name
         self.neighbors = neighbors
@@ -28,6 +35,8 @@ class Context:
         self.outbox: Outbox
         self.rng: np.random.Generator | None = None
         self.round = 0
+        # The last round that it left, and when.
+        self.left = (0, 0.0)
         self.collected = 0
         self.requests = 0
 
@@ -44,8 +53,10 @@ class Agent:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in sorted(_RESERVED & vars(cls).keys()):
-            raise _clash(cls, name)
+        for name in sorted(_RESERVED):
+            # Not only in the class itself: a mixin before Agent would hide it, too.
+            if getattr(cls, name, _ABSENT) is not getattr(Agent, name, _ABSENT):
+                raise _clash(cls, name)
 
     if not TYPE_CHECKING:
 
@@ -82,7 +93,7 @@ class Agent:
 
     @property
     def round(self) -> int:
-        """The round it is in; 0 outside rounds."""
+        """The round it is in; 0 outside `rounds`."""
         return self._netsim.round
 
     @property
@@ -104,10 +115,11 @@ class Agent:
         return self._netsim.outbox
 
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
-        """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields the number of each as it opens, from 1.
+        """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields each one's number as it opens, from 1.
 
-        A frame that arrives after the round it was sent in has closed is dropped and counted as late; with ``keep_late``
-        it is delivered with the next round's. An agent that overruns a round takes part again in the next one to open.
+        A frame that arrives after the round it was sent in has closed is dropped and counted as late; with
+        ``keep_late`` it is delivered with the next round's. An agent that overruns a round takes part again in the
+        next one to open.
         """
         return Rounds(self._netsim, check.integer("rounds", count, low=0), keep_late)
 
@@ -155,11 +167,15 @@ class Agent:
 
         Raises
         ------
+        AgentError
+            If ``to`` is not a neighbour.
         TimeoutError
             If no reply came within ``timeout`` seconds; one that comes later is counted as late.
         """
         context = self._netsim
         self._must_be_neighbor(to)
+        if timeout is not None:
+            timeout = check.number("timeout", timeout, low=0)
         context.requests += 1
         number = context.requests
         context.outbox.send(to, kind, payload, context.round, raw_data, request=number)
@@ -171,19 +187,30 @@ class Agent:
             raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
         self._must_be_neighbor(frame.sender)
         context = self._netsim
-        return context.outbox.send(frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True)
+        return context.outbox.send(
+            frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True
+        )
 
     async def collect(self) -> list[Frame]:
-        """Wait until the round closes; return what arrived since the last collect, in order of arrival."""
+        """Wait until the round closes; return what arrived since the last collect, in order of arrival.
+
+        If the round has closed already, the agent having overrun it, return at once what arrived until now.
+        """
         context = self._netsim
         number = context.round
         if number <= context.collected:
-            problem = f"was called twice in round {number}" if number else "is for use inside `async for … in self.rounds(…)`"
-            raise AgentError(f"agent {context.name!r}: collect() {problem}")
-        context.collected = number
+            twice, outside = f"was called twice in round {number}", "is for use inside `async for … in self.rounds(…)`"
+            raise AgentError(f"agent {context.name!r}: collect() {twice if number else outside}")
         rounds = context.exchange.rounds
-        if number > rounds.closed:
+        if number <= rounds.closed:
+            context.collected = number
+            return context.inbox.take(context.exchange.loop.time())
+        before, context.collected = context.collected, number
+        try:
             await rounds.closing()
+        except asyncio.CancelledError:
+            context.collected = before
+            raise
         return context.inbox.take(rounds.close_time(number))
 
     def _must_be_neighbor(self, to: Hashable) -> None:
@@ -196,7 +223,8 @@ _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__"))
 
 
 def _clash(kind: type[Agent], name: str) -> AgentError:
-    return AgentError(f"{kind.__qualname__}.{name}: the name {name!r} belongs to netsim.Agent; choose another for your own")
+    what = f"the name {name!r} belongs to netsim.Agent; choose another for your own"
+    return AgentError(f"{kind.__qualname__}.{name}: {what}")
 
 
 def _refuse_assignment(name: str) -> Callable[[Agent, Any], None]:

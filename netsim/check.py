@@ -23,12 +23,19 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
     return BadInput(f"{name} = {shown}: must be {allowed}")
 
 
-def number(name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None) -> float:
+def _is(value: Any, kind: type) -> bool:
+    """Return whether ``value`` is a number of this kind; True and False are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def number(
+    name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None
+) -> float:
     """Return ``value`` as a float in [low, high], and greater than ``above`` where that is given."""
     ends = [f"> {above:g}"] if above is not None else [f">= {low:g}"] if low > -math.inf else []
     ends += [f"<= {high:g}"] if high < math.inf else []
     allowed = " and ".join(["a number", *ends]).replace("number and", "number", 1)
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+    if not _is(value, numbers.Real):
         raise refuse(name, value, allowed)
     try:
         result = float(value)
@@ -49,7 +56,7 @@ def finite(name: str, value: Any, *, low: float = -math.inf, above: float | None
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float in [0, 1]."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= value <= 1:
+    if not _is(value, numbers.Real) or not 0 <= value <= 1:
         raise refuse(name, value, "a probability in [0, 1]")
     return float(value)
 
@@ -57,7 +64,7 @@ def probability(name: str, value: Any) -> float:
 def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     """Return ``value`` as an int of at least ``low`` and, where given, at most ``high``."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number from {low} to {high}"
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+    if not _is(value, numbers.Integral):
         raise refuse(name, value, allowed)
     if value < low or (high is not None and value > high):
         raise refuse(name, value, allowed)

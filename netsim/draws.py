@@ -2,7 +2,8 @@
 
 A generator object for each link would cost more memory than the link, and sharing one would let a frame on one
 link change the draws of another. So a stream is only a 64-bit key: number n of it is the SplitMix64 output function
-of key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), for whole arrays of keys at a time.
+of key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), for whole arrays of keys at
+a time.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ def uniforms(keys: Keys, first: int, count: int) -> NDArray[np.float64]:
     numbers = (np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GAMMA)[:, None]
     bits = _mix(numbers + keys[None, :])
     bits >>= _S11
-    return bits * _TO_UNIT
+    return bits.astype(np.float64) * _TO_UNIT
 
 
 class Stream:

@@ -5,7 +5,7 @@ class NetsimError(Exception):
     """Base of every error that netsim raises on purpose."""
 
 
-class BadInput(NetsimError, ValueError):
+class BadInput(NetsimError, ValueError):  # noqa: N818  names that say what happened
     """An argument that cannot be used: the message names it, its value and what is allowed."""
 
 
@@ -17,5 +17,10 @@ class AgentError(NetsimError):
     """An agent raised, or used the network in a way that has no meaning."""
 
 
-class Stalled(NetsimError):
+class Stalled(NetsimError):  # noqa: N818
     """Every task waits for what can never come. The message names the tasks and what each waits for."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's message without line breaks."""
+    return " ".join(str(error).split())

@@ -8,10 +8,10 @@ a task is blocked on this inbox.
 import asyncio
 import bisect
 import heapq
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from netsim.exchange import Exchange
 from netsim.ledger import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
@@ -25,8 +25,8 @@ class Inbox:
     """Frames for one agent; also an async iterator over them."""
 
     __slots__ = (
-        "_alarm", "_alarm_at", "_blocked", "_exchange", "_ledger", "_limit", "_loop", "_pending", "_ready", "collided",
-        "incoming", "iterating", "on_request", "replies", "round_now", "up",
+        "_alarm", "_alarm_at", "_blocked", "_exchange", "_ledger", "_limit", "_loop", "_on_request", "_pending",
+        "_ready", "collided", "incoming", "iterating", "replies", "strict_until", "up",
     )
 
     def __init__(self, exchange: Exchange, limit: int | None) -> None:
@@ -39,13 +39,13 @@ class Inbox:
         self._blocked: deque[asyncio.Future[bool]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
+        self._on_request: Callable[[Frame], None] | None = None
         self.incoming: list[Entry] = []
         self.collided: set[int] = set()
         self.replies: dict[int, asyncio.Future[Frame]] = {}
-        self.on_request: Callable[[Frame], None] | None = None
         self.iterating = 0
-        # The round in which the agent drops what is late; 0 where nothing is.
-        self.round_now = 0
+        # Frames of rounds up to this one are dropped if they arrive after their round has closed.
+        self.strict_until: float = 0
         self.up = True
 
     def __len__(self) -> int:
@@ -143,7 +143,7 @@ class Inbox:
             cause = COLLIDED
         elif not self.up:
             cause = RECEIVER_DOWN
-        elif self.round_now and frame.round and time >= self._exchange.rounds.close_time(frame.round):
+        elif 0 < frame.round <= self.strict_until and time >= self._exchange.rounds.close_time(frame.round):
             cause = LATE
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
@@ -151,8 +151,8 @@ class Inbox:
                 cause = LATE
             else:
                 waiting.set_result(for_receiver(frame))
-        elif frame.request is not None and self.on_request is not None:
-            self.on_request(frame)
+        elif frame.request is not None and self._on_request is not None:
+            self._on_request(frame)
         elif len(self._ready) >= self._limit:
             cause = INBOX_FULL
         else:
@@ -165,13 +165,24 @@ class Inbox:
     # --- waking whoever is blocked ------------------------------------------------------------------------------------
 
     @property
-    def watched(self) -> bool:
-        """Whether somebody is to be told of arrivals as they come."""
-        return bool(self._blocked or self.replies or self.on_request is not None)
+    def awaited(self) -> str:
+        """What some task waits for here, in words; empty if none does."""
+        return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
+
+    def answer_with(self, on_request: Callable[[Frame], None]) -> None:
+        """Hand each request to ``on_request`` at the instant when it arrives."""
+        self._on_request = on_request
+        self._exchange.watched = True
+
+    def stop(self) -> None:
+        """Wake nobody any more and answer nothing: the run is over."""
+        self._on_request = None
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def watch(self) -> None:
         """Set the alarm to the next arrival, if somebody is to be told of it."""
-        if not self.watched:
+        if not (self._blocked or self.replies or self._on_request is not None):
             return
         self._exchange.watched = True
         first = min(self.incoming)[0] if self.incoming else math.inf
@@ -184,14 +195,16 @@ class Inbox:
             self._alarm = self._loop.call_at(first, self._ring)
 
     def _ring(self) -> None:
-        # A timer may run a nanosecond early (the loop's resolution): what it was set for is due all the same.
-        due = max(self._alarm_at, self._loop.time())
         self._alarm, self._alarm_at = None, math.inf
-        self.settle(math.nextafter(due, math.inf))
-        for future in list(self._blocked)[: len(self._ready)]:
+        self.settle(math.nextafter(self._loop.time(), math.inf))
+        self._wake()
+        self.watch()
+
+    def _wake(self) -> None:
+        """Wake as many of those who are blocked as there are frames to read."""
+        for future in itertools.islice(self._blocked, len(self._ready)):
             if not future.done():
                 future.set_result(True)
-        self.watch()
 
     async def _block(self) -> bool:
         """Wait until there is something to read (True) or nothing can come any more (False)."""
@@ -199,9 +212,14 @@ class Inbox:
         self._blocked.append(future)
         self.watch()
         try:
-            return await future
-        finally:
+            woken = await future
+        except asyncio.CancelledError:
+            # It may have been woken already: the frame is for the next in line, then.
             self._blocked.remove(future)
+            self._wake()
+            raise
+        self._blocked.remove(future)
+        return woken
 
     async def reply_to(self, request: int, timeout: float | None) -> Frame:
         """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
@@ -213,8 +231,3 @@ class Inbox:
                 return await future
         finally:
             del self.replies[request]
-
-
-def waiting_for(inbox: "Inbox | Any") -> str:
-    """Return in words what a task that is blocked on an inbox waits for."""
-    return "the reply to a request" if inbox.replies else "a frame in its inbox"

@@ -5,7 +5,7 @@ overlap: a latency never makes the next frame wait.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from netsim.errors import BadInput
 Delays = NDArray[np.float64]
 
 
+@runtime_checkable
 class Latency(Protocol):
     """A latency model."""
 
@@ -26,7 +27,7 @@ class Latency(Protocol):
         ...
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return delays in seconds for uniform numbers ``u``, shape (count, links), of frames ``first``, ``first`` + 1, …"""
+        """Return delays (s) for uniform numbers ``u``, shape (count, links), of frames ``first``, ``first`` + 1, …"""
         ...
 
 
@@ -122,7 +123,8 @@ def normal(mean: float, deviation: float) -> Latency:
     """
     mean, deviation = check.finite("mean", mean, low=0), check.finite("deviation", deviation, low=0)
     if mean < 3 * deviation:
-        raise BadInput(f"deviation = {deviation:g}: must be at most a third of mean = {mean:g}, or delays would be negative")
+        allowed = f"at most a third of mean = {mean:g}, or delays would be negative"
+        raise BadInput(f"deviation = {deviation:g}: must be {allowed}")
     return Normal(mean, deviation)
 
 
@@ -147,4 +149,4 @@ def trace(seconds: ArrayLike) -> Latency:
 
 def of(value: "float | Latency") -> Latency:
     """Return a model: a number means that many seconds, always."""
-    return value if hasattr(value, "delays") else constant(value)
+    return value if isinstance(value, Latency) else constant(value)

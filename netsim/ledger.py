@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CAUSES = (
-    "delivered", "late", "lost", "collided", "corrupted", "refused", "queue_full", "link_down", "receiver_down", "inbox_full",
+    "delivered", "late", "lost", "collided", "corrupted", "refused", "queue_full", "link_down", "receiver_down",
+    "inbox_full",
 )
 """How a frame on a link can end. `DELIVERED` … are their numbers."""
-DELIVERED, LATE, LOST, COLLIDED, CORRUPTED, REFUSED, QUEUE_FULL, LINK_DOWN, RECEIVER_DOWN, INBOX_FULL = range(len(CAUSES))
+DELIVERED, LATE, LOST, COLLIDED, CORRUPTED, REFUSED, QUEUE_FULL, LINK_DOWN, RECEIVER_DOWN, INBOX_FULL = range(10)
 
 TOTALS = (
     "transmissions", "link_messages", "duplicated", *CAUSES, "payload_bits", "raw_data_bits", "wire_bits", "saturated",
@@ -146,7 +147,7 @@ class Ledger:
         self.fold()
         return self.recorder.hexdigest()
 
-    def table(self, by: Sequence[str] = ("sender", "receiver", "kind")) -> "pd.DataFrame":
+    def table(self, by: str | Sequence[str] = ("sender", "receiver", "kind")) -> "pd.DataFrame":
         """Return the counts of link messages, one row for each combination of ``by``.
 
         Parameters
@@ -163,8 +164,8 @@ class Ledger:
         """
         import pandas as pd
 
-        for name in by:
-            check.one_of("by", name, ("sender", "receiver", "kind"))
+        names_by = [by] if isinstance(by, str) else by
+        by = [check.one_of("by", name, ("sender", "receiver", "kind")) for name in names_by]
         self.fold()
         links = len(self.senders)
         link, kind = np.tile(np.arange(links), len(self.kinds)), np.repeat(np.arange(len(self.kinds)), links)
@@ -176,17 +177,21 @@ class Ledger:
             "kind": np.array(list(self.kinds), dtype=object)[kind] if self.kinds else [],
         }
         counts = {name: self._slots(name) for name in ("offered", "duplicated", *CAUSES)}
-        counts["in_flight"] = np.bincount(np.fromiter(self.in_flight(), np.int64) & _SLOT, minlength=links * len(self.kinds))
+        under_way = np.fromiter(self.in_flight(), np.int64) & _SLOT
+        counts["in_flight"] = np.bincount(under_way, minlength=links * len(self.kinds))
         counts["wire_bits"] = self._slots("wire_bits")
         columns |= counts
         frame = pd.DataFrame(columns)
         frame = frame[frame["offered"] > 0]
         if not by:
             return frame[list(counts)].sum().to_frame().T
-        return frame.groupby(list(by), sort=False, as_index=False)[list(counts)].sum()
+        return frame.groupby(by, sort=False, as_index=False)[list(counts)].sum()
 
     def senders_table(self) -> "pd.DataFrame":
-        """Return what each agent sent: columns agent, kind, transmissions, payload_bits, raw_data_bits, wire_bits, saturated."""
+        """Return what each agent sent.
+
+        Columns: agent, kind, transmissions, payload_bits, raw_data_bits, wire_bits, saturated.
+        """
         import pandas as pd
 
         self.fold()

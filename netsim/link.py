@@ -39,7 +39,8 @@ class Link:
     corrupt : float
         Probability that a bit of a frame which arrives is flipped.
     crc : bool
-        A corrupted frame is noticed and dropped. Without, it is handed over unless its bytes are no frame any more.
+        A corrupted frame is noticed and dropped. Without, it is handed over unless its bytes are no frame of this
+        sender any more.
     fifo : bool
         A frame never overtakes an earlier one of the same link.
 
@@ -70,13 +71,18 @@ class Link:
         for name in ("queue", "queue_bits", "mtu"):
             if getattr(self, name) is not None:
                 check.integer(name, getattr(self, name), low=1)
-        if (self.queue or self.queue_bits) and self.rate is None and self.budget is None:
-            raise BadInput(f"queue = {self.queue or self.queue_bits}: must come with a rate or a budget, or nothing ever waits")
+        for name in ("queue", "queue_bits"):
+            if getattr(self, name) is not None and self.rate is None and self.budget is None:
+                given = f"{name} = {getattr(self, name)}"
+                raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
         if self.budget is not None and not isinstance(self.budget, Budget):
             self._set("budget", Budget(self.budget))
         check.integer("header_bits", self.header_bits, low=0)
         check.probability("duplicate", self.duplicate)
         check.probability("corrupt", self.corrupt)
+        for name in ("crc", "fifo"):
+            if not isinstance(getattr(self, name), bool):
+                raise check.refuse(name, getattr(self, name), "True or False")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -88,7 +94,7 @@ class Link:
 
     @property
     def is_simple(self) -> bool:
-        """Whether what happens to a frame after it has left depends on that frame alone, so that many can be drawn at once."""
+        """Whether what happens to a frame after it has left depends on it alone, so that many can be drawn at once."""
         fixed_order = not self.fifo or self.latency_model.fixed is not None
         return isinstance(self.loss, Bernoulli) and not self.duplicate and not self.corrupt and fixed_order
 

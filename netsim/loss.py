@@ -5,7 +5,7 @@ A model without memory (`Bernoulli`) is drawn for many frames at once; one with 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from netsim.errors import BadInput
 Decide = Callable[[float], bool]
 
 
+@runtime_checkable
 class Loss(Protocol):
     """A loss model."""
 
@@ -112,10 +113,12 @@ def gilbert_elliott(mean: float, burst: float) -> Loss:
     """
     mean = check.probability("mean", mean)
     burst = check.finite("burst", burst, low=1)
-    if mean == 1 or mean / (1 - mean) > burst:
-        raise BadInput(f"mean = {mean:g}: must be at most burst/(1 + burst) = {burst / (1 + burst):g} for burst = {burst:g}")
+    # Up to rounding: 0.8 and 4 go together, though 0.8/(1 − 0.8) is a little more than 4 in floating point.
+    if mean == 1 or mean > burst / (1 + burst) * (1 + 1e-12):
+        most = f"burst/(1 + burst) = {burst / (1 + burst):g} for burst = {burst:g}"
+        raise BadInput(f"mean = {mean:g}: must be at most {most}")
     r = 1 / burst
-    return GilbertElliott(mean * r / (1 - mean), r)
+    return GilbertElliott(min(1.0, mean * r / (1 - mean)), r)
 
 
 def trace(lost: ArrayLike) -> Loss:
@@ -128,4 +131,4 @@ def trace(lost: ArrayLike) -> Loss:
 
 def of(value: "float | Loss") -> Loss:
     """Return a model: a number is the probability of an independent loss."""
-    return value if hasattr(value, "on_link") else bernoulli(value)
+    return value if isinstance(value, Loss) else bernoulli(value)

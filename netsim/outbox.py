@@ -7,6 +7,7 @@ from typing import Any
 from zlib import crc32
 
 from netsim.draws import Keys
+from netsim.errors import WireError
 from netsim.exchange import Exchange
 from netsim.inbox import Inbox
 from netsim.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, STEP
@@ -15,7 +16,7 @@ from netsim.medium import Air
 from netsim.path import Arrivals, Fan, Path
 from netsim.quantize import Quantized
 from netsim.rate import Port
-from netsim.wire import Frame, WireError, decode_frame, new_frame, payload_bits
+from netsim.wire import Frame, decode_frame, new_frame, payload_bits
 
 _CAUSE_OF_PORT = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 
@@ -134,6 +135,10 @@ class Outbox:
             exchange.ledger.dropped(now, key, cause)
         else:
             self._arrive(now, place, key, frame, self._path(place).carry(ends), start, ends[-1])
+            for other in range(len(wiring.links)) if wiring.air is not None else ():
+                # On a radio the others hear it, too, though it is not for them.
+                if other != place and other not in self._down:
+                    self._hear(now, other, start, ends[-1])
         bits = payload_bits(payload)
         exchange.ledger.sent(
             now, key, self._number, 0, not cause, bits, bits if raw_data else 0, wire, 0 if wiring.radio is not None else wire,
@@ -221,7 +226,7 @@ class Outbox:
         ledger = exchange.ledger
         inbox = wiring.inboxes[place]
         exchange.careful = True
-        collided = wiring.air is not None and wiring.air.hear(wiring.receivers[place], inbox, now, start, end, key)
+        collided, under_way = self._hear(now, place, start, end)
         if not arrivals:
             ledger.dropped(now, key, COLLIDED if collided else LOST)
         for copy, (time, corrupted) in enumerate(arrivals):
@@ -236,6 +241,14 @@ class Outbox:
                 ledger.dropped(time, key, CORRUPTED)
             else:
                 inbox.incoming.append((time, key, received))
+                under_way.append(key)
+
+    def _hear(self, now: float, place: int, start: float, end: float) -> tuple[bool, list[int]]:
+        """Put a transmission on the air at one neighbour, if transmissions collide (see `Air.hear`)."""
+        wiring = self._wiring
+        if wiring.air is None:
+            return False, []
+        return wiring.air.hear(wiring.receivers[place], wiring.inboxes[place], now, start, end)
 
     def _damaged(self, place: int, frame: Frame) -> Frame | None:
         """Return what a receiver makes of a frame with one bit flipped; None if it notices."""
@@ -245,9 +258,11 @@ class Outbox:
         data = bytearray(frame.data)
         data[bit // 8] ^= 1 << bit % 8
         try:
-            return decode_frame(bytes(data), frame.sent_at, self._exchange.ledger.agents)
+            received = decode_frame(bytes(data), frame.sent_at, self._exchange.ledger.agents)
         except WireError:
             return None
+        # The link tells from whom a frame comes: another sender's name in it is noticed.
+        return received if received.sender == self._name else None
 
     def _path(self, place: int) -> Path:
         path = self._paths.get(place)

@@ -42,7 +42,9 @@ class Fan:
         models: dict[int, tuple[Latency, list[int]]] = {}
         for place, link in enumerate(links):
             models.setdefault(id(link.latency), (link.latency_model, []))[1].append(place)
-        self._models = [(model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()]
+        self._models = [
+            (model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()
+        ]
         self._fixed = [link.latency_model.fixed or 0.0 for link in links]
         self._rows = [self._fixed]
         # The longest delay in the present block, in seconds.
@@ -102,7 +104,7 @@ class Path:
         Put before the name of each of its random streams, to keep them apart from the link's other draws.
     """
 
-    __slots__ = ("_corrupts", "_delays", "_duplicates", "_last", "_link", "_lost", "_losses")
+    __slots__ = ("_corrupts", "_delays", "_duplicates", "_last", "_link", "_losses", "_lost")
 
     def __init__(self, link: Link, key: Keys, seed: int, purpose: str = "") -> None:
         def stream(name: str) -> Stream:
@@ -110,7 +112,8 @@ class Path:
 
         self._link = link
         self._losses = stream("loss") if link.loss_model.mean else None
-        self._lost: Callable[[float], bool] = link.loss_model.on_link(stream("loss state").uniform())
+        state = stream("loss state").uniform() if self._losses is not None else 0.0
+        self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
         self._delays = _Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
         self._corrupts = stream("corrupt") if link.corrupt else None

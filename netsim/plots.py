@@ -47,7 +47,8 @@ def curves(
         for label, level in (levels or {}).items():
             panel.axhline(level, color="0.4", linewidth=1, label=label)
         panel.set_xlabel(LABELS.get(x.column, x.column))
-        if x.log:
+        # A network without messages has nothing to draw against its bits, and a log axis none to stand on.
+        if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(LABELS.get(y.column, y.column))

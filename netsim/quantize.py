@@ -149,14 +149,16 @@ class Uniform:
     Raises
     ------
     BadInput
-        If ``bits`` is not in 1…16, only one end is given, or ``low`` ≥ ``high``; in `encode` if an element is not finite.
+        If ``bits`` is not in 1…16, only one end is given, or ``low`` ≥ ``high``; in `encode` if an element is not
+        finite, or beyond float32's range where the range is the message's.
     """
 
     def __init__(self, bits: int, low: float | None = None, high: float | None = None) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
         self.fixed: tuple[float, float] | None = None
         if (low is None) != (high is None):
-            raise BadInput(f"low = {low!r}, high = {high!r}: must both be given (fixed range) or both be None (per-message range)")
+            allowed = "both be given (fixed range) or both be None (per-message range)"
+            raise BadInput(f"low = {low!r}, high = {high!r}: must {allowed}")
         if low is not None and high is not None:
             low = check.finite("low", low)
             high = check.finite("high", high, above=low)

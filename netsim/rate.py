@@ -47,6 +47,9 @@ class Budget:
                 raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
 
 
+# Times are rounded, and timers may run this much early (asyncio's clock resolution).
+_EARLY = 1e-9
+
 Release = Callable[[float, int], float]
 """From (now, bits) the time from which the frame may be sent, or infinity if it is refused."""
 
@@ -61,9 +64,11 @@ def _bucket(budget: Budget) -> Release:
         start = max(now, then)
         held = min(size, tokens + (start - then) * budget.bits)
         wait = max(0.0, (bits - held) / budget.bits)
-        if bits > size or (budget.over == "refuse" and (wait > 0 or start > now)):
+        if bits > size or (budget.over == "refuse" and wait > _EARLY):
             return math.inf
-        tokens, then = max(0.0, held - bits), start + wait
+        if budget.over == "refuse":
+            wait = 0.0
+        tokens, then = held + wait * budget.bits - bits, start + wait
         return then
 
     return release
@@ -81,11 +86,11 @@ def _per_round(budget: Budget, period: float) -> Release:
         present = math.floor(now / period + 1e-9)
         if present > window:
             window, used = present, 0
-        if window > present or used + bits > budget.bits:
+        if used + bits > budget.bits:
             if budget.over == "refuse":
                 return math.inf
-            if used + bits > budget.bits:
-                window, used = window + 1, 0
+            # What waits may have used up the round after this one, and more.
+            window, used = window + 1, 0
         used += bits
         return max(now, window * period)
 
@@ -107,7 +112,9 @@ class Port:
         Bits added to each fragment.
     """
 
-    __slots__ = ("_busy_until", "_held", "_held_bits", "_mtu", "_queue", "_queue_bits", "_rate", "_release", "header_bits")
+    __slots__ = (
+        "_busy_until", "_held", "_held_bits", "_mtu", "_queue", "_queue_bits", "_rate", "_release", "header_bits",
+    )
 
     def __init__(
         self, rate: float | None, queue: int | None, queue_bits: int | None, mtu: int | None, header_bits: int,
@@ -118,7 +125,9 @@ class Port:
         self._queue_bits = math.inf if queue_bits is None else queue_bits
         self._mtu = mtu
         self.header_bits = header_bits
-        self._release = None if budget is None else _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
+        self._release: Release | None = None
+        if budget is not None:
+            self._release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
         self._busy_until = 0.0
         self._held: deque[tuple[float, int]] = deque()
         self._held_bits = 0
@@ -132,10 +141,10 @@ class Port:
         return [8 * part + self.header_bits for part in parts]
 
     def accept(self, now: float, fragments: list[int]) -> tuple[str, float, list[float]]:
-        """Take a frame: return why not ("" if taken), and when sending starts and each fragment has left, in seconds."""
+        """Take a frame: return why not ("" if taken), and when (s) sending starts and each fragment has left."""
         bits = sum(fragments)
         held = self._held
-        while held and held[0][0] <= now:
+        while held and held[0][0] <= now + _EARLY:
             self._held_bits -= held.popleft()[1]
         if len(held) >= self._queue or self._held_bits + bits > self._queue_bits:
             return "queue_full", now, []

@@ -1,7 +1,7 @@
 """Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes whether or not all was heard.
 
-At a boundary three things happen at one instant, in this order: what waits for round k to close goes on; when all of that
-is done, the round's row is written (probes see every agent); then round k + 1 opens.
+At a boundary three things happen at one instant, in this order: what waits for round k to close goes on; when all of
+that is done, the round's row is written (probes see every agent); then round k + 1 opens, if anybody waits for it.
 """
 
 import asyncio
@@ -14,12 +14,9 @@ from netsim.clock import Loop
 if TYPE_CHECKING:
     from netsim.agent import Context
 
-# Timers may run this much early (asyncio's clock resolution).
-_EARLY = 1e-9
-
 
 class RoundClock:
-    """Opens and closes the rounds of one network, while somebody waits for it.
+    """Opens and closes the rounds of one network, while somebody takes part.
 
     Parameters
     ----------
@@ -27,58 +24,70 @@ class RoundClock:
         Length of a round in seconds.
     on_round_end : callable
         Called with the number of each round that ended.
+
+    Attributes
+    ----------
+    closed : int
+        The last round that closed.
     """
 
-    __slots__ = ("_closing", "_ended", "_loop", "_on_round_end", "_opening", "_scheduled", "closed", "current", "period")
+    __slots__ = (
+        "_closing", "_ended", "_loop", "_on_round_end", "_open_round", "_opening", "_timer", "closed", "period",
+    )
 
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
         self._loop = loop
         self._on_round_end = on_round_end
         self._opening: list[asyncio.Future[int]] = []
         self._closing: list[asyncio.Future[int]] = []
-        self._scheduled = False
+        self._open_round = 0
+        # The round that closed at this instant and whose row is not written yet; 0: none.
         self._ended = 0
+        # Set while a round is open or is to open.
+        self._timer: asyncio.TimerHandle | None = None
         self.period = period
-        # The last round that opened and the last that closed; equal between the two halves of a boundary.
-        self.current = 0
         self.closed = 0
 
     def close_time(self, round_number: int) -> float:
         """Return when a round closes, in seconds."""
         return round_number * self.period
 
+    def snap(self, time: float) -> float:
+        """Return the time (s) at which a round closes, if ``time`` is that but for rounding errors, else ``time``."""
+        boundary = self.close_time(round(time / self.period))
+        return boundary if abs(boundary - time) <= self._slack(time) else time
+
     def opening(self) -> asyncio.Future[int]:
         """Return a future of the number of the next round, done when that opens."""
+        if self._timer is None:
+            now = self._loop.time()
+            boundary = self.close_time(math.ceil((now - self._slack(now)) / self.period))
+            self._timer = self._loop.call_at(boundary, self._loop.instants.at_instant_end, self._open)
         return self._wait(self._opening)
 
     def closing(self) -> asyncio.Future[int]:
         """Return a future that is done when the open round closes."""
         return self._wait(self._closing)
 
+    def stop(self) -> None:
+        """Open and close no more rounds."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._opening.clear()
+        self._ended = 0
+
+    def _slack(self, now: float) -> float:
+        """Return by how much sums of periods may miss a boundary, in seconds."""
+        return 1e-9 * self.period + 4 * math.ulp(now)
+
     def _wait(self, queue: list[asyncio.Future[int]]) -> asyncio.Future[int]:
         # A future for each waiting task: one that all shared would be cancelled for all by a timeout in one of them.
         future: asyncio.Future[int] = self._loop.create_future()
         queue.append(future)
-        if not self._scheduled:
-            self._schedule()
         return future
 
-    def _schedule(self) -> None:
-        """Set the timer of the next boundary."""
-        self._scheduled = True
-        now = self._loop.time()
-        boundary = math.ceil((now - _EARLY) / self.period)
-        if boundary > self.current:
-            # Rounds that passed while nobody waited for a boundary are skipped.
-            self.closed = self.current = boundary
-        if self.closed == self.current and self.close_time(self.current) <= now + _EARLY:
-            self._loop.instants.at_instant_end(self._open)
-        else:
-            self._loop.call_at(self.close_time(self.current), self._close)
-
     def _close(self) -> None:
-        self._ended = self.current if self.closed < self.current else 0
-        self.closed = self.current
+        self.closed = self._ended = self._open_round
         _wake(self._closing, self.closed)
         self._loop.instants.at_instant_end(self._open)
 
@@ -86,9 +95,15 @@ class RoundClock:
         if self._ended:
             self._on_round_end(self._ended)
             self._ended = 0
-        self.current += 1
-        self._scheduled = False
-        _wake(self._opening, self.current)
+        if not self._opening:
+            self._timer = None
+            return
+        # Rounds that passed while nobody took part are skipped.
+        now = self._loop.time()
+        self.closed = max(self.closed, math.floor((now + self._slack(now)) / self.period))
+        self._open_round = self.closed + 1
+        self._timer = self._loop.call_at(self.close_time(self._open_round), self._close)
+        _wake(self._opening, self._open_round)
 
 
 def _wake(queue: list[asyncio.Future[int]], number: int) -> None:
@@ -101,12 +116,13 @@ def _wake(queue: list[asyncio.Future[int]], number: int) -> None:
 class Rounds:
     """What `Agent.rounds` returns: iterate over it with ``async for``."""
 
-    __slots__ = ("_context", "_keep_late", "_left")
+    __slots__ = ("_context", "_inside", "_keep_late", "_left")
 
     def __init__(self, context: "Context", count: int, keep_late: bool) -> None:
         self._context = context
         self._left = count
         self._keep_late = keep_late
+        self._inside = False
 
     def __aiter__(self) -> "Rounds":
         return self
@@ -117,9 +133,23 @@ class Rounds:
         if self._left == 0:
             if context.round > rounds.closed:
                 await rounds.closing()
-            context.round = context.inbox.round_now = 0
+            self._leave()
             raise StopAsyncIteration
         self._left -= 1
         number = context.round = await rounds.opening()
-        context.inbox.round_now = 0 if self._keep_late else number
+        context.inbox.strict_until = 0 if self._keep_late else math.inf
+        self._inside = True
         return number
+
+    def __del__(self) -> None:
+        # The loop was left by a break, a return or an exception.
+        if self._inside:
+            self._leave()
+
+    def _leave(self) -> None:
+        """From here on what it sends belongs to no round; what comes late of its rounds is dropped as before."""
+        self._inside = False
+        context = self._context
+        context.inbox.strict_until = 0 if self._keep_late else context.round
+        context.left = context.round, context.exchange.loop.time()
+        context.round = 0

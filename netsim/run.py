@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from netsim import check
 from netsim.agent import Agent
-from netsim.errors import BadInput
+from netsim.errors import BadInput, NetsimError, one_line
 from netsim.ledger import TOTALS, Ledger
 from netsim.trace import Trace
 
@@ -39,11 +40,10 @@ class Run:
         self._measured: list[dict[str, float]] = []
 
     def add_row(self, number: int, time: float, totals: tuple[int, ...]) -> None:
-        """Write a round's row; raises BadInput if a probe's column has the name of another."""
+        """Write a round's row; raises NetsimError if a probe fails or its column has the name of another."""
         measured: dict[str, float] = {}
         for probe in self._probes:
-            value = probe(self.agents)
-            columns = {_name(probe): float(value)} if isinstance(value, Real) else dict(value)  # type: ignore[arg-type]
+            columns = self._measure(probe, number)
             clash = columns.keys() & {"round", "time_s", *TOTALS, *measured}
             if clash:
                 raise BadInput(f"probe column {min(clash)!r}: must not be a column that is there already")
@@ -52,6 +52,20 @@ class Run:
         self._measured.append(measured)
         if self._progress is not None:
             self._progress(number)
+
+    def _measure(self, probe: Probe, number: int) -> Mapping[str, float]:
+        try:
+            value = probe(self.agents)
+        except Exception as error:
+            raise NetsimError(
+                f"probe {_name(probe)} raised {type(error).__name__} after round {number}: {one_line(error)}"
+            ) from error
+        if isinstance(value, Real):
+            return {_name(probe): float(value)}
+        if not isinstance(value, Mapping):
+            allowed = "a function that returns a number or a mapping of numbers"
+            raise check.refuse(f"probe {_name(probe)}", value, allowed)
+        return value
 
     @property
     def rounds(self) -> "pd.DataFrame":
@@ -81,8 +95,9 @@ class Run:
     def __repr__(self) -> str:
         totals = dict(zip(TOTALS, self.ledger.totals(), strict=True))
         return (
-            f"<Run of {len(self.agents)} agents, {len(self._rows)} rounds, {self.ended_at:g} s: {totals['transmissions']} "
-            f"transmissions, {totals['delivered']} of {totals['link_messages']} link messages delivered>"
+            f"<Run of {len(self.agents)} agents, {len(self._rows)} rounds, {self.ended_at:g} s: "
+            f"{totals['transmissions']} transmissions, "
+            f"{totals['delivered']} of {totals['link_messages']} link messages delivered>"
         )
 
 

@@ -1,6 +1,7 @@
 """Graphs of networks. Every one is connected, has nodes 0 … n − 1 and, if random, comes from ``seed`` alone."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.errors import BadInput
+from netsim.errors import BadInput, one_line
 
-Graph = nx.Graph  # of any hashable nodes
-
-_TRIES = 10_000
+_TRIES = 1_000
 
 
 def check_connected(graph: "nx.Graph[Any]") -> None:
-    """Raise BadInput unless ``graph`` is an undirected, connected networkx graph of at least one node, without loops."""
+    """Raise BadInput unless ``graph`` is an undirected, connected networkx graph of a node or more, without loops."""
     if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
         raise check.refuse("graph", graph, "an undirected networkx.Graph")
     if not len(graph):
@@ -27,8 +26,8 @@ def check_connected(graph: "nx.Graph[Any]") -> None:
         raise BadInput(f"graph: must have no edge from a node to itself; node {loop[0]!r} has one")
     if not nx.is_connected(graph):
         parts = sorted(nx.connected_components(graph), key=len)
-        lonely = min(parts[0], key=repr)
-        raise BadInput(f"graph: must be connected; it has {len(parts)} parts, the smallest of {len(parts[0])} with node {lonely!r}")
+        smallest = f"the smallest of {len(parts[0])} with node {min(parts[0], key=repr)!r}"
+        raise BadInput(f"graph: must be connected; it has {len(parts)} parts, {smallest}")
 
 
 def _until_connected(draw: "Callable[[np.random.Generator], nx.Graph[int]]", seed: int, what: str) -> "nx.Graph[int]":
@@ -45,7 +44,7 @@ def _agents(count: int) -> int:
 
 
 def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None, seed: int = 0) -> "nx.Graph[int]":
-    """Random graph in which each pair is linked with probability ``p``, or with just so many ``edges``, drawn until connected."""
+    """Each pair is linked with probability ``p``, or ``edges`` pairs at random are, drawn until connected."""
     _agents(agents)
     if (p is None) == (edges is None):
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
@@ -58,29 +57,34 @@ def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None
 
 def ring(agents: int) -> "nx.Graph[int]":
     """Each agent has two neighbours."""
-    return nx.cycle_graph(check.integer("agents", agents, low=3))
+    graph: nx.Graph[int] = nx.cycle_graph(check.integer("agents", agents, low=3))
+    return graph
 
 
 def path(agents: int) -> "nx.Graph[int]":
     """A line."""
-    return nx.path_graph(_agents(agents))
+    graph: nx.Graph[int] = nx.path_graph(_agents(agents))
+    return graph
 
 
 def complete(agents: int) -> "nx.Graph[int]":
     """Everybody is everybody's neighbour."""
-    return nx.complete_graph(_agents(agents))
+    graph: nx.Graph[int] = nx.complete_graph(_agents(agents))
+    return graph
 
 
 def star(agents: int) -> "nx.Graph[int]":
     """Agent 0 is the neighbour of all others, who have no other."""
-    return nx.star_graph(_agents(agents) - 1)
+    graph: nx.Graph[int] = nx.star_graph(_agents(agents) - 1)
+    return graph
 
 
 def grid(rows: int, columns: int) -> "nx.Graph[int]":
     """A rectangular grid, numbered row by row; the nodes have positions ``pos`` = (column, row)."""
     check.integer("rows", rows, low=1)
     check.integer("columns", columns, low=1)
-    graph = nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, columns), ordering="sorted", label_attribute="cell")
+    cells = nx.grid_2d_graph(rows, columns)
+    graph = nx.convert_node_labels_to_integers(cells, ordering="sorted", label_attribute="cell")
     for _, data in graph.nodes(data=True):
         row, column = data.pop("cell")
         data["pos"] = (column, row)
@@ -88,10 +92,11 @@ def grid(rows: int, columns: int) -> "nx.Graph[int]":
 
 
 def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int]":
-    """Agents at random in the unit square, linked if nearer than ``radius``, drawn until connected; nodes have ``pos``."""
+    """Agents at random in the unit square, linked within ``radius``, drawn until connected; nodes have ``pos``."""
     _agents(agents)
     reach = check.finite("radius", radius, above=0)
-    return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, f"radius = {radius:g}")
+    what = f"radius = {radius:g}"
+    return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, what)
 
 
 def from_file(file: str | Path) -> "nx.Graph[str]":
@@ -102,31 +107,42 @@ def from_file(file: str | Path) -> "nx.Graph[str]":
     BadInput
         If the file is missing, cannot be read as such, or the graph is not connected.
     """
-    readers = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
-    read = readers.get(Path(file).suffix.lower(), lambda f: nx.read_edgelist(f, data=False, delimiter=None))
+    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
+    read = readers.get(Path(file).suffix.lower(), partial(nx.read_edgelist, data=False))
     try:
         graph = read(file)
     except FileNotFoundError:
         raise BadInput(f"topology = {str(file)!r}: must be an existing file") from None
     except Exception as error:
-        raise BadInput(f"topology = {str(file)!r}: must be GraphML, GML or a list of edges ({error})") from None
+        reason = one_line(error)
+        raise BadInput(f"topology = {str(file)!r}: must be GraphML, GML or a list of edges ({reason})") from None
     graph = nx.Graph(graph)
-    check_connected(graph)
+    try:
+        check_connected(graph)
+    except BadInput as error:
+        raise BadInput(f"topology = {str(file)!r}: {error}") from None
     return graph
 
 
 def metropolis_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + max(d_i, d_j)), shape (n, n), in the order of nodes."""
-    adjacency = nx.to_numpy_array(graph, weight=None)
+    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + max(d_i, d_j)), shape (n, n), nodes in order."""
+    adjacency = _adjacency(graph)
     degree = adjacency.sum(axis=1)
-    weights = adjacency / (1 + np.maximum.outer(degree, degree))
-    np.fill_diagonal(weights, 1 - weights.sum(axis=1))
-    return weights
+    return _with_own_weights(adjacency / (1 + np.maximum.outer(degree, degree)))
 
 
 def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + d_max), shape (n, n), in the order of nodes."""
-    adjacency = nx.to_numpy_array(graph, weight=None)
-    weights = adjacency / (1 + adjacency.sum(axis=1).max(initial=0))
+    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + d_max), shape (n, n), nodes in order."""
+    adjacency = _adjacency(graph)
+    return _with_own_weights(adjacency / (1 + adjacency.sum(axis=1).max(initial=0)))
+
+
+def _adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
+    # Weights that the edges may have are not asked for.
+    matrix: NDArray[np.float64] = nx.to_scipy_sparse_array(graph, weight=None).toarray().astype(np.float64)
+    return matrix
+
+
+def _with_own_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     np.fill_diagonal(weights, 1 - weights.sum(axis=1))
     return weights

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.errors import BadInput
+from netsim.errors import BadInput, one_line
 from netsim.files import write_whole
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Recorder:
         self._kept: dict[str, list[NDArray[np.void]]] | None = {name: [] for name in _STREAMS} if keep else None
 
     def add(self, stream: str, records: NDArray[np.void]) -> None:
-        """Record transmissions (``sent``, dtype `SENT`), deliveries (``delivered``) or other exits (``dropped``, dtype `EXIT`)."""
+        """Record transmissions (``sent``, of dtype `SENT`), or ``delivered`` or ``dropped`` link messages (`EXIT`)."""
         self._hashes[stream].update(records.tobytes())
         if self._kept is not None:
             self._kept[stream].append(records)
@@ -55,7 +54,8 @@ class Recorder:
         """Return the kept records by stream, or None if none were to be kept."""
         if self._kept is None:
             return None
-        return {name: np.concatenate(self._kept[name] or [np.empty(0, SENT if name == "sent" else EXIT)]) for name in _STREAMS}
+        none = {name: np.empty(0, SENT if name == "sent" else EXIT) for name in _STREAMS}
+        return {name: np.concatenate(self._kept[name] or [none[name]]) for name in _STREAMS}
 
 
 class Trace:
@@ -109,7 +109,7 @@ class Trace:
         sent = self._records["sent"]
         names = np.empty(len(self.agents) + 1, dtype=object)
         names[:] = [*self.agents, None]
-        kinds = np.array([*self.kinds, ""], dtype=object)
+        kinds, causes = np.array([*self.kinds, ""], dtype=object), np.array(CAUSES, dtype=object)
         links = max(len(self._senders), 1)
         receiver_of = np.append(self._receivers, len(self.agents))
         slot = sent["key"] & 0xFFFFFFFF
@@ -124,8 +124,9 @@ class Trace:
             slot = ends["key"] & 0xFFFFFFFF
             link = slot % links
             parts.append(pd.DataFrame({
-                "time_s": ends["time"], "event": np.array(CAUSES, dtype=object)[ends["cause"]], "message": ends["key"] >> 32,
-                "sender": names[self._senders[link]], "receiver": names[self._receivers[link]], "kind": kinds[slot // links],
+                "time_s": ends["time"], "event": causes[ends["cause"]], "message": ends["key"] >> 32,
+                "sender": names[self._senders[link]], "receiver": names[self._receivers[link]],
+                "kind": kinds[slot // links],
             }))
         table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         for column in ("payload_bits", "wire_bits"):
@@ -135,8 +136,11 @@ class Trace:
     def save(self, path: str | Path) -> None:
         """Write the trace to one file (numpy's npz), whole or not at all."""
         meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash})
+        parts: dict[str, Any] = {
+            "meta": np.array(meta), "senders": self._senders, "receivers": self._receivers, **self._records,
+        }
         with write_whole(path) as file:
-            np.savez_compressed(file, meta=np.array(meta), senders=self._senders, receivers=self._receivers, **self._records)
+            np.savez_compressed(file, **parts)
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
@@ -148,7 +152,7 @@ class Trace:
             If the file is missing, cut short, changed, or no trace.
         """
         try:
-            with np.load(path) as file:
+            with open(path, "rb") as opened, np.load(opened) as file:
                 parts: dict[str, Any] = {name: file[name] for name in file.files}
             meta = json.loads(str(parts.pop("meta")))
             senders, receivers = parts.pop("senders"), parts.pop("receivers")
@@ -156,8 +160,10 @@ class Trace:
             written = meta["hash"]
         except FileNotFoundError:
             raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
-        except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is cut short or no trace ({error})") from None
+        except Exception as error:
+            # A damaged file can make zipfile, zlib, numpy and json raise many things; what they mean here is one.
+            reason = one_line(error) or type(error).__name__
+            raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is none ({reason})") from None
         if trace.hash != written:
             raise BadInput(f"trace = {str(path)!r}: must be unchanged; its events do not have the hash that it records")
         return trace

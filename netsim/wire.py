@@ -39,7 +39,7 @@ def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         with warnings.catch_warnings():
             # What a dtype carries beside its layout ("metadata") does not travel.
             warnings.simplefilter("ignore")
-            head = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
+            head: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
     except ValueError:
         raise WireError(f"cannot encode an array of dtype {dtype}: its fields overlap or are out of order") from None
     if len(head) > 255:
@@ -97,7 +97,8 @@ def _read_array(data: bytes) -> NDArray[Any]:
 
 def _quantized_bytes(vector: Quantized) -> bytes:
     side = np.array(vector.scale, dtype="<f8" if vector.method == "fixed" else "<f4")
-    return bytes([_METHODS.index(vector.method) << 5 | vector.bits]) + msgpack.packb(vector.count) + side.tobytes() + vector.data
+    count: bytes = msgpack.packb(vector.count)
+    return bytes([_METHODS.index(vector.method) << 5 | vector.bits]) + count + side.tobytes() + vector.data
 
 
 def _read_quantized(data: bytes) -> Quantized:
@@ -131,15 +132,16 @@ def _pack_other(value: Any) -> msgpack.ExtType:
     if isinstance(value, np.generic):
         array = np.asarray(value)
         if array.dtype.kind in "SU" and array[()] != value:
-            raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros, for numpy drops them: use str or bytes")
+            # numpy keeps no trailing zeros of a text.
+            raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
         return msgpack.ExtType(_SCALAR, _array_bytes(array))
     if kind is tuple:
         return msgpack.ExtType(_TUPLE, encode(list(value)))
     if kind is complex:
         return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
     raise WireError(
-        f"cannot encode a {kind.__module__}.{kind.__qualname__}: payloads are numbers, text, bytes, None, lists, tuples, "
-        "dicts, numpy arrays and quantized vectors"
+        f"cannot encode a {kind.__module__}.{kind.__qualname__}: payloads are numbers, text, bytes, None, lists, "
+        "tuples, dicts, numpy arrays and quantized vectors"
     )
 
 
@@ -177,7 +179,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return the payload that `encode` gave these bytes; arrays are read-only and share memory with the bytes.
+    """Return the payload that `encode` gave these bytes; arrays are read-only, for receivers share them.
 
     Raises
     ------
@@ -211,6 +213,8 @@ class Frame:
         When it was sent, in simulated seconds.
     data : bytes
         The frame as it crossed the link.
+    payload : object
+        What was sent.
     plain : bool
         Whether one object serves all receivers, and nobody waits for it by number: true of most frames.
     request : int or None
@@ -224,6 +228,7 @@ class Frame:
     mutable = False
     request: int | None = None
     is_reply = False
+    payload: Any
 
     def __init__(self, kind: str, sender: Hashable, round: int, sent_at: float, data: bytes) -> None:
         self.kind = kind
@@ -290,7 +295,8 @@ class FrameEncoder:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
 
     def encode(
-        self, kind: str, sender: int, round_number: int, payload: Any, request: int | None = None, is_reply: bool = False
+        self, kind: str, sender: int, round_number: int, payload: Any, request: int | None = None,
+        is_reply: bool = False,
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
         if type(kind) is not str:
@@ -310,7 +316,7 @@ class FrameEncoder:
 
 
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Frame:
-    """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if they are none."""
+    """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if it is none."""
     match decode(data):
         case [str(kind), int(sender), int(number), payload, *rest] if 0 <= sender < len(names) and number >= 0:
             match rest:

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from agents import COKE, CTA, DKLA, Geometric, LocalProblem, RandomFourier, Squared, centralised
-from agents.batch import BatchAgent
+from agents.consensus import SharingAgent
 from agents.metrics import MeanSquaredError, consensus_error
 from netsim import BadInput, Link, Network, check, loss, topology
 from netsim.plots import Axis, curves
@@ -107,16 +107,18 @@ def coke(
     """
     chosen = _complete(data, study.settings)
     study.settings |= chosen
-    count = int(chosen["agents"])
-    samples = _samples(data, count, rows, seed)
+    # Everything that can refuse an argument comes before the long work.
     links = Link(loss=_loss(loss, burst), latency=latency, rate=rate, budget=budget)
-    graph = topology.erdos_renyi(count, edges=int(chosen["edges"]), seed=seed)
+    graph = topology.erdos_renyi(int(chosen["agents"]), edges=int(chosen["edges"]), seed=seed)
     check.one_of("medium", medium, ("radio", "wires"))
     network = Network(graph, links, round_period=round_period, medium="radio" if medium == "radio" else "wires", seed=seed)
+    wanted = [check.one_of("algorithms", name.strip(), ("CTA", "DKLA", "COKE")) for name in algorithms.split(",")]
+    coder = None if bits is None else Uniform(bits)
+    censor = Geometric(chosen["threshold"], chosen["decay"])
+    samples = _samples(data, len(graph), rows, seed)
     task = _Task(samples, chosen, seed, ideal=not (loss or latency or rate or budget))
-    makers = _makers(task, graph, chosen, rounds, bits)
-    wanted = [check.one_of("algorithms", name.strip(), makers) for name in algorithms.split(",")]
-    for name in wanted + [name for name in makers if name.startswith("COKE ")]:
+    makers = _makers(task, graph, chosen, rounds, censor, coder)
+    for name in wanted + ([f"COKE {bits}-bit"] if coder else []):
         study.run(name, network, {node: makers[name](node) for node in graph}, [task.measure], rounds)
     study.centralised = task.optimum()
     _report(study, data, task)
@@ -140,7 +142,7 @@ class _Task:
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
         self._ideal = ideal
 
-    def measure(self, agents: Mapping[Any, BatchAgent]) -> dict[str, float]:
+    def measure(self, agents: Mapping[Any, SharingAgent]) -> dict[str, float]:
         """Return the columns of a round: how good the models are, and how far apart."""
         models = np.stack([agent.theta for agent in agents.values()])
         columns = {"train_mse": self._train(models), "test_mse": self._test(models), "consensus_error": consensus_error(models)}
@@ -190,20 +192,18 @@ def _loss(mean: float, burst: float) -> loss.Loss:
 
 
 def _makers(
-    task: _Task, graph: "nx.Graph[int]", chosen: Mapping[str, float], rounds: int, bits: int | None
-) -> dict[str, Callable[[int], BatchAgent]]:
+    task: _Task, graph: "nx.Graph[int]", chosen: Mapping[str, float], rounds: int, censor: Geometric, coder: Uniform | None
+) -> dict[str, Callable[[int], SharingAgent]]:
     """Return, by name, what makes the agent of a node."""
     weights = topology.metropolis_weights(graph)
-    censor = Geometric(chosen["threshold"], chosen["decay"])
     problems, rho = task.problems, chosen["rho"]
-    makers: dict[str, Callable[[int], BatchAgent]] = {
+    makers: dict[str, Callable[[int], SharingAgent]] = {
         "CTA": lambda i: CTA(problems[i], rounds, eta=chosen["eta"], weights=dict(enumerate(weights[i]))),
         "DKLA": lambda i: DKLA(problems[i], rounds, rho=rho),
         "COKE": lambda i: COKE(problems[i], rounds, rho=rho, censor=censor),
     }
-    if bits is not None:
-        coder = Uniform(bits)
-        makers[f"COKE {bits}-bit"] = lambda i: COKE(problems[i], rounds, rho=rho, censor=censor, coder=coder)
+    if coder is not None:
+        makers[f"COKE {coder.bits}-bit"] = lambda i: COKE(problems[i], rounds, rho=rho, censor=censor, coder=coder)
     return makers
 
 

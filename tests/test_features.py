@@ -123,7 +123,7 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         (np.zeros((3, 5)), "x.shape = (3, 5): must be (n, 4)"),
         (np.zeros(4), "x.shape = (4,): must be (n, 4)"),
         (np.array([[0.0, 0.0, np.nan, 0.0]]), "x[0, 2] = nan: must be finite"),
-        ("text", "x = 'text': must be an array of numbers"),
+        ("text", "x = 'text': must be an array of real numbers"),
     ],
 )
 def test_bad_points(x: Any, message: str) -> None:

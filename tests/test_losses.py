@@ -46,7 +46,7 @@ def test_by_name() -> None:
     assert isinstance(by_name("logistic"), Logistic)
     with pytest.raises(BadInput, match=r"^loss = 'logistc': .*\(did you mean 'logistic'\?\)$"):
         by_name("logistc")
-    with pytest.raises(BadInput, match=r"^loss = 3: must be one of squared, logistic$"):
+    with pytest.raises(BadInput, match=r"^loss = 3: must be one of squared, squared_hinge, logistic$"):
         by_name(3)
 
 

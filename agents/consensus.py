@@ -1,0 +1,145 @@
+"""What every method that shares a state is made of: a local step, the sharing, and what is done with what was heard.
+
+A method is a subclass with a `local_step` that reads like its equation. `Dual` adds the dual variable of the ADMM
+methods, `Diffusion` the weighted mean of the diffusion methods.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import netsim
+from agents.censor import Censor
+from agents.sharing import Sharing
+from netsim import check
+from netsim.quantize import Coder
+
+Vector = NDArray[np.float64]
+
+
+class SharingAgent(netsim.Agent):
+    """In each round a local step, then the state is shared.
+
+    Parameters
+    ----------
+    size : int
+        Length D of the state.
+    count : int
+        Number of rounds.
+    censor : Censor, optional
+        Decides whether a change is broadcast; default: always.
+    coder : netsim.quantize.Coder, optional
+        Codes changes; default: the state travels as it is.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (D,)
+        θ_i, zeros at first. Replaced, never changed in place.
+    sharing : Sharing
+        θ̂_i and the copies of the neighbours'; available once it runs.
+    """
+
+    def __init__(self, size: int, count: int, *, censor: Censor | None = None, coder: Coder | None = None) -> None:
+        self.count = check.integer("count", count, low=0)
+        self.censor = censor
+        self.coder = coder
+        self.theta: Vector = np.zeros(size)
+        self.sharing: Sharing
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        self.sharing = Sharing(self, len(self.theta), self.censor, self.coder)
+        self.start()
+        async for k in self.rounds(self.count):
+            self.theta = self.local_step()
+            await self.sharing.share(self.theta, k)
+            self.after_sharing()
+
+    def start(self) -> None:
+        """Prepare for the first round, the neighbours being known."""
+
+    def local_step(self) -> Vector:
+        """Return the new θ_i, shape (D,)."""
+        raise NotImplementedError
+
+    def after_sharing(self) -> None:
+        """Use what was heard."""
+
+
+class Dual(SharingAgent):
+    """Base of the ADMM methods: after each round γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+
+    Parameters
+    ----------
+    rho : float
+        Penalty ρ > 0.
+
+    Attributes
+    ----------
+    dual : ndarray of shape (D,)
+        γ_i. Over all agents the duals sum to zero as long as no frame is lost.
+    """
+
+    def __init__(
+        self, size: int, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
+    ) -> None:
+        super().__init__(size, count, censor=censor, coder=coder)
+        self.rho = check.finite("rho", rho, above=0.0)
+        self.dual: Vector = np.zeros(size)
+        # Σ_n θ̂_i and Σ_n θ̂_n over the neighbours n.
+        self._own_sum: Vector = np.zeros(size)
+        self._others_sum: Vector = np.zeros(size)
+
+    @property
+    def degree(self) -> int:
+        """The number of neighbours d_i."""
+        return len(self.neighbors)
+
+    def after_sharing(self) -> None:
+        """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+        self._own_sum = self.degree * self.sharing.own
+        self._others_sum = self.sharing.sum_of_copies()
+        self.dual = self.dual + self.rho * (self._own_sum - self._others_sum)
+
+    def pull_to_sum(self) -> Vector:
+        """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step, shape (D,)."""
+        return self.dual - self.rho * (self._own_sum + self._others_sum)
+
+    def pull_to_difference(self) -> Vector:
+        """Return γ_i + ρ Σ_n (θ̂_i − θ̂_n), the linear term of a linearised step, shape (D,)."""
+        return self.dual + self.rho * (self._own_sum - self._others_sum)
+
+
+class Diffusion(SharingAgent):
+    """Base of the diffusion methods, which start a step from ψ_i = Σ_n w_in θ_n.
+
+    A neighbour that was never heard is left out and the other weights grow to sum to 1.
+
+    Parameters
+    ----------
+    eta : float
+        Step size η > 0.
+    weights : mapping
+        w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
+    """
+
+    def __init__(
+        self, size: int, count: int, *, eta: float, weights: Mapping[Any, float], censor: Censor | None = None,
+        coder: Coder | None = None,
+    ) -> None:
+        super().__init__(size, count, censor=censor, coder=coder)
+        self.eta = check.finite("eta", eta, above=0.0)
+        self.weights = weights
+
+    def combined(self) -> Vector:
+        """Return ψ_i, shape (D,)."""
+        total = self.weights[self.name]
+        psi = total * self.theta
+        for neighbor in self.neighbors:
+            if neighbor in self.sharing.heard:
+                psi += self.weights[neighbor] * self.sharing.copies[neighbor]
+                total += self.weights[neighbor]
+        psi /= total
+        return psi

@@ -1,0 +1,240 @@
+"""Event loops on simulated time."""
+
+import asyncio
+import gc
+import math
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from netsim import BadInput, Stalled, new_loop
+from netsim.clock import Loop
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
+    with asyncio.Runner(loop_factory=lambda: new_loop(**settings)) as runner:
+        return runner.run(main())
+
+
+def loop_of() -> Loop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, Loop)
+    return loop
+
+
+def now() -> float:
+    return loop_of().time()
+
+
+# --- virtual time -----------------------------------------------------------------------------------------------------
+
+
+def test_time_jumps_exactly_to_each_timer() -> None:
+    times = [0.013, 0.1, 0.7, 1 / 3, 5e-324, 12.345678901234567, 86_400.1]
+
+    async def main() -> list[float]:
+        seen: list[float] = []
+        for when in times:
+            loop_of().call_at(when, lambda: seen.append(now()))
+        await asyncio.sleep(1e5)
+        return seen
+
+    assert run(main) == sorted(times)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 2.0**25])
+def test_timers_of_one_time_run_in_the_order_in_which_they_were_set(start: float) -> None:
+    async def main() -> list[int]:
+        await asyncio.sleep(start)
+        seen: list[int] = []
+        for i in range(50):
+            loop_of().call_later(2.0, seen.append, i)
+        await asyncio.sleep(2.0)
+        return seen
+
+    assert run(main) == list(range(50))
+
+
+def test_a_simulated_day_and_a_century_cost_nothing() -> None:
+    async def main() -> float:
+        await asyncio.sleep(86_400)
+        await asyncio.sleep(100 * 365 * 86_400)
+        # Far out a nanosecond is less than the clock's last digit: timers still go off.
+        await asyncio.sleep(0.5)
+        await asyncio.sleep(1e-12)
+        return now()
+
+    began = time.monotonic()
+    assert run(main) == 86_400 + 100 * 365 * 86_400 + 0.5
+    assert time.monotonic() - began < 5
+
+
+def test_asyncio_works_in_virtual_time() -> None:
+    async def main() -> None:
+        queue: asyncio.Queue[float] = asyncio.Queue()
+
+        async def produce(delay: float) -> None:
+            await asyncio.sleep(delay)
+            await queue.put(now())
+
+        async with asyncio.TaskGroup() as group:
+            for delay in (3.0, 1.0, 2.0):
+                group.create_task(produce(delay))
+            assert [await queue.get() for _ in range(3)] == [1.0, 2.0, 3.0]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.get(), 4.0)
+        assert now() == 7.0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5.0):
+                await asyncio.Event().wait()
+        assert now() == 12.0
+        assert await asyncio.gather(asyncio.sleep(2.0, "b"), asyncio.sleep(1.0, "a")) == ["b", "a"]
+        assert now() == 14.0
+
+    run(main)
+
+
+def test_a_cancelled_timer_neither_runs_nor_moves_the_clock() -> None:
+    async def main() -> float:
+        seen: list[str] = []
+        loop = loop_of()
+        loop.call_at(9.0, seen.append, "cancelled before").cancel()
+        first = loop.call_at(1.0, lambda: second.cancel())
+        second = loop.call_at(1.0, seen.append, "cancelled by the one before, at the same instant")
+        await asyncio.sleep(1.0)
+        assert not seen
+        assert first.when() == 1.0
+        with pytest.raises(Stalled):
+            await _until_standstill(loop)
+        return loop.time()
+
+    assert run(main) == 1.0
+
+
+async def _until_standstill(loop: Loop) -> None:
+    still = loop.create_future()
+    loop.instants.on_standstill.append(lambda: still.set_exception(Stalled("still")))
+    try:
+        await still
+    finally:
+        loop.instants.on_standstill.clear()
+
+
+def test_cancelled_timers_are_forgotten() -> None:
+    """A timeout on each of very many requests must not fill the memory until its time has come."""
+
+    class Thing:
+        def __call__(self) -> None:
+            raise AssertionError
+
+    async def main() -> int:
+        things: weakref.WeakSet[Thing] = weakref.WeakSet()
+        for _ in range(5000):
+            thing = Thing()
+            things.add(thing)
+            loop_of().call_later(1e6, thing).cancel()
+        del thing
+        gc.collect()
+        return len(things)
+
+    assert run(main) <= 1000
+
+
+def test_timers_that_never_come() -> None:
+    async def main() -> None:
+        loop_of().call_at(math.inf, print)
+        with pytest.raises(ValueError, match="NaN"):
+            loop_of().call_at(math.nan, print)
+        await asyncio.sleep(math.inf)
+
+    with pytest.raises(Stalled):
+        run(main)
+
+
+def test_a_loop_with_nothing_to_do_says_so() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Stalled, match=r"^the event loop waits for what can never come: [^\n]+$"):
+        run(main)
+
+
+def test_a_closed_loop_sets_no_timers() -> None:
+    loop = new_loop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_later(1.0, print)
+
+
+def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
+    async def main() -> list[str]:
+        seen: list[str] = []
+        loop = loop_of()
+
+        async def chatter(name: str) -> None:
+            for i in range(3):
+                seen.append(f"{name}{i}")
+                await asyncio.sleep(0)
+
+        def end() -> None:
+            seen.append(f"end at {now():g}")
+            loop.call_soon(seen.append, "woken by the end")
+            loop.instants.at_instant_end(lambda: seen.append("second end"))
+
+        loop.call_later(1.0, seen.append, "one second")
+        loop.instants.at_instant_end(end)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(chatter("a"))
+            group.create_task(chatter("b"))
+        loop.call_later(0.0, seen.append, "timer of now")
+        await asyncio.sleep(2.0)
+        return seen
+
+    assert run(main) == [
+        "a0", "b0", "a1", "b1", "a2", "b2", "timer of now", "end at 0", "woken by the end", "second end", "one second",
+    ]
+
+
+# --- wall-clock time --------------------------------------------------------------------------------------------------
+
+
+def test_wall_time_passes_speed_times_as_fast() -> None:
+    async def main() -> tuple[list[str], float]:
+        assert now() == 0.0
+        seen: list[str] = []
+        for delay, name in ((0.4, "late"), (0.1, "early"), (0.1, "early, too")):
+            loop_of().call_later(delay, seen.append, name)
+        await asyncio.sleep(0.5)
+        return seen, now()
+
+    began = time.monotonic()
+    seen, ended = run(main, clock="wall", speed=5.0)
+    assert seen == ["early", "early, too", "late"]
+    assert ended >= 0.5
+    assert time.monotonic() - began >= 0.1
+
+
+def test_a_thread_wakes_a_wall_clock_loop() -> None:
+    async def main() -> str:
+        async with asyncio.timeout(60):
+            return await asyncio.to_thread(lambda: "done")
+
+    assert run(main, clock="wall") == "done"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clock": "virtuel"}, "clock = 'virtuel': must be one of virtual, wall (did you mean 'virtual'?)"),
+        ({"clock": "wall", "speed": 0}, "speed = 0: must be a number > 0"),
+        ({"speed": math.inf}, "speed = inf: must be finite"),
+        ({"speed": "fast"}, "speed = 'fast': must be a number > 0"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        new_loop(**settings)
+    assert str(caught.value) == message

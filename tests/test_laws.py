@@ -1,0 +1,284 @@
+"""The laws that hold whatever the algorithm: same seed, same run; nothing random is shared; imports run one way."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from netsim import Agent, AgentError, Budget, Link, Network, Run, draws, latency, loss, topology
+
+ROOT = Path(__file__).parents[1]
+
+Outcomes = dict[tuple[Hashable, Hashable], list[tuple[float, str]]]
+
+
+class Gossip(Agent):
+    """Broadcasts, asks a neighbour drawn at random, and notes its own random numbers."""
+
+    def __init__(self, rounds: int = 8) -> None:
+        self.count = rounds
+        self.drawn: list[float] = []
+
+    def answer(self, frame: Any) -> float:
+        return float(self.rng.random())
+
+    async def run(self) -> None:
+        async for k in self.rounds(self.count):
+            self.drawn.append(float(self.rng.random()))
+            await self.broadcast("state", np.full(4, self.drawn[-1]))
+            other = self.neighbors[int(self.rng.integers(len(self.neighbors)))]
+            await self.send(other, "one", k)
+            await self.collect()
+
+
+class Plain(Gossip):
+    """Broadcasts only, so that what it sends does not depend on how many neighbours it has."""
+
+    async def run(self) -> None:
+        async for k in self.rounds(self.count):
+            self.drawn.append(float(self.rng.random()))
+            await self.broadcast("state", k)
+            await self.collect()
+
+
+HARD = Link(
+    latency=latency.uniform(0.0, 0.15), loss=loss.bernoulli(0.2), rate=1e5, queue=4, budget=Budget(2000), mtu=64,
+    header_bits=32, duplicate=0.1, corrupt=0.1,
+)
+EASY = Link(latency=latency.exponential(0.02), loss=0.2)
+
+
+def named(size: int = 8) -> "nx.Graph[str]":
+    graph = topology.erdos_renyi(size, p=0.5, seed=3)
+    return nx.relabel_nodes(graph, {i: f"agent {i}" for i in graph})
+
+
+def gossip(seed: int = 5, link: Link = HARD, **settings: Any) -> Run:
+    graph = named()
+    return Network(graph, link, round_period=0.1, seed=seed).run({node: Gossip() for node in graph}, **settings)
+
+
+# --- law 1: same seed, same run ---------------------------------------------------------------------------------------
+
+
+def spread(agents: Mapping[Any, Any]) -> dict[str, float]:
+    drawn = [agent.drawn[-1] for agent in agents.values()]
+    return {"spread": float(np.ptp(drawn)), "now": next(iter(agents.values())).now}
+
+
+@pytest.mark.parametrize("link", [HARD, EASY, Link()], ids=["hard", "easy", "ideal"])
+def test_same_seed_same_run_whatever_is_watched(link: Link) -> None:
+    hashes = [
+        gossip(link=link, **settings).trace_hash
+        for settings in ({}, {}, {"trace": True}, {"probes": [spread]}, {"progress": lambda k: None, "trace": True})
+    ]
+    assert len(set(hashes)) == 1
+
+
+def test_another_seed_is_another_run() -> None:
+    assert len({gossip(seed).trace_hash for seed in range(5)}) == 5
+
+
+def test_same_seed_same_run_in_every_process() -> None:
+    script = "from tests.test_laws import gossip; print(gossip().trace_hash)"
+    hashes = {gossip().trace_hash}
+    for hash_seed in ("0", "1", "random"):
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True, text=True, check=True, timeout=60,
+        )
+        hashes.add(done.stdout.strip())
+    assert len(hashes) == 1
+
+
+def test_the_hash_tells_what_was_sent() -> None:
+    def run_of(payload: Any) -> str:
+        class One(Agent):
+            async def run(self) -> None:
+                await self.broadcast("x", payload)
+
+        return Network(topology.path(2)).run({0: One(), 1: One()}).trace_hash
+
+    assert len({run_of(1.0), run_of(2.0), run_of([1.0]), run_of("1.0")}) == 4
+
+
+# --- law 2: nothing random is shared ----------------------------------------------------------------------------------
+
+
+def outcomes(
+    graph: "nx.Graph[Any]", link: Link = EASY, **settings: Any
+) -> tuple[Outcomes, dict[Hashable, list[float]]]:
+    """Return when and how each link's messages ended, and what each agent drew."""
+    probes = settings.pop("probes", ())
+    agents = {node: Plain() for node in graph}
+    run = Network(graph, link, round_period=0.1, seed=1, **settings).run(agents, probes, trace=True)
+    table = run.trace.table()
+    ends = table[table["event"] != "sent"].groupby(["sender", "receiver"])
+    by_link = {ends_of: list(zip(part["time_s"], part["event"], strict=True)) for ends_of, part in ends}
+    return by_link, {node: agent.drawn for node, agent in agents.items()}  # type: ignore[return-value]
+
+
+def differing(first: Outcomes, second: Outcomes) -> set[tuple[Hashable, Hashable]]:
+    return {ends for ends in first if first[ends] != second[ends]}
+
+
+def test_another_agent_changes_no_other_link_and_no_other_agent() -> None:
+    graph = topology.ring(6)
+    larger = nx.Graph([(3, "new"), ("new", 4), *graph.edges])
+    (links, drawn), (new_links, new_drawn) = outcomes(graph), outcomes(larger)
+    assert len(links) == 12
+    assert not differing(links, new_links)
+    assert all(new_drawn[node] == drawn[node] for node in graph)
+
+
+def test_the_order_of_nodes_and_edges_changes_no_link() -> None:
+    graph = topology.ring(6)
+    turned = nx.Graph()
+    turned.add_nodes_from(reversed(list(graph)))
+    turned.add_edges_from((b, a) for a, b in reversed(list(graph.edges)))
+    assert not differing(outcomes(graph)[0], outcomes(turned)[0])
+
+
+def test_a_probe_changes_no_link_and_no_agent() -> None:
+    graph = topology.ring(6)
+    assert outcomes(graph) == outcomes(graph, probes=[spread])
+
+
+@pytest.mark.parametrize(
+    "override", [Link(latency=latency.exponential(0.02), loss=loss.gilbert_elliott(0.3, burst=3)), HARD, Link()],
+    ids=["another loss model", "everything", "ideal"],
+)
+def test_other_settings_of_one_link_change_that_link_only(override: Link) -> None:
+    graph = topology.ring(6)
+    assert differing(outcomes(graph)[0], outcomes(graph, links={(2, 3): override})[0]) == {(2, 3)}
+
+
+def test_links_differ_from_each_other() -> None:
+    links, _ = outcomes(topology.complete(5))
+    assert len({tuple(ends) for ends in links.values()}) == 20
+
+
+# --- law 9: what is off costs nothing ---------------------------------------------------------------------------------
+
+
+class Sends(Agent):
+    async def run(self) -> None:
+        async for k in self.rounds(3):
+            await self.broadcast("x", k)
+            await self.send(self.neighbors[0], "y", k)
+            await self.collect()
+
+
+@pytest.mark.parametrize(
+    ("link", "is_ideal"),
+    [
+        (Link(), True), (Link(latency=0.01), True), (Link(rate=1e6, queue=9, mtu=100, header_bits=8, fifo=True), True),
+        (Link(loss=0.1), False), (Link(latency=latency.uniform(0, 1)), False), (Link(corrupt=0.1), False),
+    ],
+)
+def test_an_ideal_link_draws_no_random_number(link: Link, is_ideal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> None:
+        raise AssertionError("a random number was drawn")
+
+    monkeypatch.setattr("netsim.path.uniforms", refuse)
+    monkeypatch.setattr(draws, "uniforms", refuse)
+    network = Network(topology.ring(4), link)
+    if is_ideal:
+        assert network.run({i: Sends() for i in range(4)}).ledger.table([])["delivered"].tolist() == [3 * 4 * 3]
+    else:
+        with pytest.raises(AgentError, match="a random number was drawn"):
+            network.run({i: Sends() for i in range(4)})
+
+
+# --- the house --------------------------------------------------------------------------------------------------------
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Yield each imported module, and whether the import is at the top (run when the module is)."""
+    def is_later(part: ast.AST) -> bool:
+        if isinstance(part, ast.If):
+            return "TYPE_CHECKING" in ast.dump(part.test)
+        return isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+
+    inside = {node for part in ast.walk(tree) if is_later(part) for node in ast.walk(part)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node not in inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from ((name, node not in inside) for name in [str(node.module), *names])
+
+
+def forbidden(tree: ast.AST, roots: Sequence[str], top_only: bool = False) -> list[str]:
+    return [name for name, at_top in imported(tree) if name.split(".")[0] in roots and (at_top or not top_only)]
+
+
+@pytest.mark.parametrize("path", modules("netsim", "agents", "scenarios"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_run_one_way(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    above = {"netsim": ["agents", "scenarios"], "agents": ["scenarios"], "scenarios": []}
+    house = path.relative_to(ROOT).parts[0]
+    # The command line finds the scenarios that come with netsim by their names, when it is run.
+    if path.name != "cli.py":
+        assert not forbidden(tree, [*above[house], "tests", "benchmarks"])
+
+
+@pytest.mark.parametrize("path", modules("netsim"), ids=lambda path: path.name)
+def test_what_is_not_always_needed_is_imported_where_it_is(path: Path) -> None:
+    if path.name not in ("cli.py", "plots.py"):
+        around = ["pandas", "matplotlib", "typer", "rich", "joblib", "sklearn", "pooch"]
+        assert not forbidden(ast.parse(path.read_text()), around, top_only=True)
+
+
+NEW_STYLE = {"default_rng", "Generator", "SeedSequence", "PCG64", "Philox", "BitGenerator"}
+
+
+def global_randomness(tree: ast.AST) -> list[str]:
+    """Return uses of random state that is shared or of clocks that differ from run to run."""
+    found = [name for name, _ in imported(tree) if name.split(".")[0] in ("random", "secrets", "uuid")]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            match ast.unparse(node).split("."):
+                case ["np" | "numpy", "random", name] if name not in NEW_STYLE:
+                    found.append(f"np.random.{name}")
+                case ["time", "time"] | ["os", "urandom"]:
+                    found.append(ast.unparse(node))
+        elif isinstance(node, ast.Call) and not (node.args or node.keywords):
+            # Without a seed it takes one from the operating system.
+            found += ["default_rng()"] * ast.unparse(node.func).endswith("default_rng")
+    return found
+
+
+@pytest.mark.parametrize("path", modules("netsim", "agents", "scenarios"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_global_random_state(path: Path) -> None:
+    assert not global_randomness(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import random", "from random import shuffle", "np.random.seed(1)", "x = numpy.random.rand(3)", "time.time()",
+        "np.random.default_rng()",
+    ],
+)
+def test_the_scan_finds_it(code: str) -> None:
+    assert global_randomness(ast.parse(code))
+
+
+def test_the_scan_finds_imports() -> None:
+    code = "import pandas\nfrom agents import cta\nif TYPE_CHECKING:\n    import rich\ndef f():\n    import typer"
+    tree = ast.parse(code)
+    assert forbidden(tree, ["pandas", "rich", "typer"], top_only=True) == ["pandas"]
+    assert forbidden(tree, ["agents", "typer"]) == ["agents", "agents.cta", "typer"]

@@ -1,0 +1,612 @@
+import asyncio
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
+from netsim.errors import BadInput
+from netsim.ledger import CAUSES
+from netsim.wire import FrameEncoder
+
+Plan = Iterable[tuple[float, int]]
+
+
+def body(size: int) -> bytes:
+    """A payload whose frame is ``size`` bytes long (kind "m", from one of the first 128 agents, outside rounds)."""
+    for overhead in (7, 8, 10):
+        payload = bytes(size - overhead)
+        if len(FrameEncoder().encode("m", 0, 0, payload)) == size:
+            return payload
+    raise ValueError(f"no frame of bytes is {size} bytes long")
+
+
+class Talker(Agent):
+    """Sends frames of given sizes (bytes) at given times (s), to one neighbour or to all."""
+
+    def __init__(self, plan: Plan, to: Any = 1) -> None:
+        self.plan = sorted(plan, key=lambda item: item[0])
+        self.to = to
+        self.took: list[bool] = []
+
+    async def run(self) -> None:
+        for time, size in self.plan:
+            if time > self.now:
+                await asyncio.sleep(time - self.now)
+            payload = body(size)
+            sent = self.broadcast("m", payload) if self.to is None else self.send(self.to, "m", payload)
+            self.took.append(bool(await sent))
+
+
+class Listener(Agent):
+    """Notes what it hears, and when."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[float, bytes]] = []
+        self.senders: list[Any] = []
+
+    async def run(self) -> None:
+        async for frame in self.inbox:
+            self.heard.append((self.now, frame.data))
+            self.senders.append(frame.sender)
+
+    @property
+    def times(self) -> list[float]:
+        return [time for time, _ in self.heard]
+
+
+def talk(plan: Plan, link: Link, to: Any = 1, seed: int = 0, trace: bool = False, **options: Any) -> Run:
+    """One agent's frames to another over ``link``."""
+    network = Network(nx.path_graph(2), link, seed=seed, **options)
+    return network.run({0: Talker(plan, to), 1: Listener()}, trace=trace)
+
+
+def counts(run: Run, **of: Any) -> dict[str, int]:
+    """What became of the frames (of some links), without the zeros."""
+    table = run.ledger.table()
+    for column, value in of.items():
+        table = table[table[column] == value]
+    found = table[["offered", "duplicated", *CAUSES, "in_flight"]].sum()
+    assert found["offered"] + found["duplicated"] == found[[*CAUSES, "in_flight"]].sum()
+    return {name: int(n) for name, n in found.items() if n and name != "offered"}
+
+
+def close(times: Sequence[float]) -> Any:
+    return pytest.approx(times, abs=1e-8)
+
+
+# --- rate and latency -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", [1, None], ids=["send", "broadcast"])
+@pytest.mark.parametrize("delay", [0.0, 0.25, 100.0])
+def test_a_burst_leaves_one_frame_after_the_other(to: Any, delay: float) -> None:
+    run = talk([(0, 1000)] * 5, Link(rate=8e3, latency=delay), to)
+    assert run.agents[1].times == close([n + delay for n in range(1, 6)])
+    assert run.ledger.wire_bits == 5 * 8000
+
+
+def test_a_link_that_was_idle_starts_at_once() -> None:
+    run = talk([(0, 1000), (0.5, 500), (3, 250)], Link(rate=8e3))
+    assert run.agents[1].times == close([1, 1.5, 3.25])
+
+
+def test_frames_in_flight_overlap() -> None:
+    run = talk([(n / 100, 1000) for n in range(100)], Link(latency=5.0))
+    assert run.agents[1].times == close([5 + n / 100 for n in range(100)])
+
+
+def test_each_direction_and_each_link_sends_for_itself() -> None:
+    graph = nx.path_graph(3)
+    agents = {0: Listener(), 1: Talker([(0, 1000)] * 2, None), 2: Listener()}
+    run = Network(graph, Link(rate=8e3), links={(1, 2): Link(rate=16e3)}).run(agents)
+    assert run.agents[0].times == close([1, 2])
+    assert run.agents[2].times == close([0.5, 1])
+
+
+def mean_and_error(values: np.ndarray, batches: int = 40) -> tuple[float, float]:
+    """Mean of a correlated sequence, and the standard error of it by batch means."""
+    means = np.array([batch.mean() for batch in np.array_split(values, batches)])
+    return float(means.mean()), float(means.std(ddof=1) / math.sqrt(batches))
+
+
+def poisson_times(load: float, count: int, seed: int) -> np.ndarray:
+    return np.cumsum(np.random.default_rng(seed).exponential(1 / load, count))
+
+
+@pytest.mark.parametrize("load", [0.5, 0.7])
+def test_mean_wait_of_equal_frames_at_random_times_is_that_of_an_md1_queue(load: float) -> None:
+    run = talk([(time, 1000) for time in poisson_times(load, 12_000, seed=2)], Link(rate=8e3), trace=True)
+    table = run.trace.table()
+    times = table.pivot(index="message", columns="event", values="time_s")
+    wait, error = mean_and_error((times["delivered"] - times["sent"]).to_numpy() - 1)
+    expected = load / (2 * (1 - load))
+    assert error < 0.08 * expected
+    assert wait == pytest.approx(expected, abs=3.5 * error)
+
+
+@pytest.mark.parametrize(("load", "queue"), [(0.8, 3), (1.5, 5), (0.9, 1)])
+def test_frames_of_random_sizes_are_dropped_as_often_as_by_an_mm1k_queue(load: float, queue: int) -> None:
+    sizes = np.maximum(np.round(np.random.default_rng(3).exponential(4000, 12_000)), 8).astype(int)
+    sizes[(sizes == 263) | (sizes == 65544) | (sizes == 65545)] += 2
+    # Lost on the way, so that nothing is kept: what matters happens before.
+    run = talk(zip(poisson_times(load, len(sizes), seed=4), sizes, strict=True), Link(rate=32e3, queue=queue, loss=1.0))
+    blocked, error = mean_and_error(~np.array(run.agents[0].took))
+    expected = (1 - load) * load**queue / (1 - load ** (queue + 1))
+    assert error < 0.05 * expected
+    assert blocked == pytest.approx(expected, abs=3.5 * error)
+    assert counts(run)["queue_full"] == run.agents[0].took.count(False)
+
+
+# --- queue ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [{"queue": 2}, {"queue_bits": 16_000}, {"queue_bits": 23_999}])
+def test_the_tail_of_a_burst_is_dropped_and_room_is_given_back(limit: dict[str, int]) -> None:
+    plan = [(0, 1000)] * 4 + [(1.1, 1000)] * 2 + [(9, 1000)] * 3
+    run = talk(plan, Link(rate=8e3, **limit))
+    assert run.agents[0].took == [True, True, False, False, True, False, True, True, False]
+    assert run.agents[1].times == close([1, 2, 3, 10, 11])
+    assert counts(run) == {"delivered": 5, "queue_full": 4}
+    assert run.ledger.wire_bits == 5 * 8000
+
+
+def test_a_queue_in_bits_takes_what_fits() -> None:
+    run = talk([(0, 1000), (0, 1001), (0, 500), (0, 501), (0, 499)], Link(rate=8e3, queue_bits=8 * 2000))
+    assert run.agents[0].took == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("interval", [0.1, 1 / 3, 0.7])
+def test_frames_that_come_just_as_fast_as_they_leave_are_all_taken(interval: float) -> None:
+    link = Link(rate=800 / interval, queue=1, budget=Budget(800 / interval, per="second", burst=800))
+    run = talk([(n * interval, 100) for n in range(1000)], link)
+    assert counts(run) == {"delivered": 1000}
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+plans = st.lists(st.tuples(st.integers(0, 160).map(lambda n: n / 16), st.integers(10, 130)), min_size=1, max_size=25)
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans, st.sampled_from([200, 800, 3000]), st.sampled_from([None, 500, 800, 5000]))
+def test_a_token_bucket_refuses_what_it_cannot_pay_at_once(plan: Plan, bits: int, burst: int | None) -> None:
+    run = talk(plan, Link(budget=Budget(bits, per="second", burst=burst)))
+    talker = run.agents[0]
+    size = tokens = Fraction(burst or bits)
+    before = Fraction(0)
+    for (time, length), took in zip(talker.plan, talker.took, strict=True):
+        tokens, before = min(size, tokens + (Fraction(time) - before) * bits), Fraction(time)
+        assert took == (8 * length <= tokens)
+        tokens -= 8 * length * took
+    assert counts(run).get("refused", 0) == talker.took.count(False)
+    sent = [length for (_, length), took in zip(talker.plan, talker.took, strict=True) if took]
+    assert run.ledger.wire_bits == 8 * sum(sent)
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans, st.sampled_from([200, 800, 3000]), st.sampled_from([500, 800, 5000]), st.sampled_from(["refuse", "wait"]))
+def test_every_window_of_a_token_bucket_carries_at_most_its_burst_and_rate(
+    plan: Plan, bits: int, burst: int, over: Any
+) -> None:
+    run = talk(plan, Link(budget=Budget(bits, per="second", over=over, burst=burst)))
+    left = [(time, 8 * len(data)) for time, data in run.agents[1].heard]
+    for first in range(len(left)):
+        carried = 0
+        for time, length in left[first:]:
+            carried += length
+            assert carried <= burst + bits * (time - left[first][0]) + 1e-3
+    if over == "wait":
+        talker = run.agents[0]
+        assert talker.took == [8 * length <= burst for _, length in talker.plan]
+        assert [length for _, length in left] == [8 * length for _, length in talker.plan if 8 * length <= burst]
+
+
+def test_a_waiting_token_bucket_sends_as_soon_as_it_can_pay() -> None:
+    link = Link(budget=Budget(800, per="second", over="wait", burst=1600))
+    assert talk([(0, 100)] * 5 + [(6, 200)] * 2, link).agents[1].times == close([0, 0, 1, 2, 3, 6, 8])
+
+
+def per_round(plan: Plan, period: float, budget: Budget) -> tuple[Run, dict[int, list[int]]]:
+    """Run a plan; return the run and the bits that left in each round."""
+    run = talk(plan, Link(budget=budget), round_period=period)
+    left: dict[int, list[int]] = {}
+    for time, data in run.agents[1].heard:
+        left.setdefault(math.floor(time / period + 1e-6), []).append(8 * len(data))
+    return run, left
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans, st.sampled_from([0.25, 1.0, 2.5]), st.sampled_from([400, 800, 2000]), st.booleans())
+def test_a_round_carries_at_most_its_budget(plan: Plan, period: float, bits: int, as_number: bool) -> None:
+    budget = Budget(bits)
+    run, left = per_round(plan, period, bits if as_number else budget)  # type: ignore[arg-type]
+    used: dict[int, int] = {}
+    for (time, length), took in zip(run.agents[0].plan, run.agents[0].took, strict=True):
+        number = math.floor(time / period)
+        assert took == (used.get(number, 0) + 8 * length <= bits)
+        used[number] = used.get(number, 0) + 8 * length * took
+    assert {number: sum(lengths) for number, lengths in left.items()} == {n: b for n, b in used.items() if b}
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans, st.sampled_from([0.25, 1.0, 2.5]), st.sampled_from([400, 800, 2000]))
+def test_what_exceeds_a_rounds_budget_waits_for_the_next_round(plan: Plan, period: float, bits: int) -> None:
+    run, left = per_round(plan, period, Budget(bits, over="wait"))
+    fits = [8 * length for _, length in run.agents[0].plan if 8 * length <= bits]
+    assert [length for number in left for length in left[number]] == fits
+    assert all(sum(lengths) <= bits for lengths in left.values())
+    # It waits no longer than it must: it did not fit in the round before.
+    starts = [math.floor(time / period) for time, length in run.agents[0].plan if 8 * length <= bits]
+    numbers = [number for number, lengths in left.items() for _ in lengths]
+    for place in range(len(fits)):
+        if numbers[place] > max(starts[place], numbers[place - 1] if place else 0):
+            assert sum(left.get(numbers[place] - 1, [])) + fits[place] > bits
+
+
+class Rounder(Agent):
+    """Broadcasts frames of 100 bytes in each round and notes what it heard of which round."""
+
+    def __init__(self, rounds: int, each: int = 1, keep_late: bool = False) -> None:
+        self.count, self.each, self.keep_late = rounds, each, keep_late
+        self.took: list[int] = []
+        self.heard: list[list[int]] = []
+
+    async def run(self) -> None:
+        async for _ in self.rounds(self.count, self.keep_late):
+            self.took += [await self.broadcast("m", body(100)) for _ in range(self.each)]
+            self.heard.append([frame.round for frame in await self.collect()])
+
+
+@pytest.mark.parametrize("period", [1.0, 0.1, 1 / 3, 0.7])
+def test_the_budget_is_whole_in_each_of_many_rounds(period: float) -> None:
+    run = Network(nx.path_graph(2), Link(budget=1600), round_period=period).run({i: Rounder(120, 3) for i in (0, 1)})
+    assert run.agents[0].took == [1, 1, 0] * 120
+    assert run.rounds["refused"].diff().dropna().unique().tolist() == [2]
+    assert run.rounds["wire_bits"].diff().dropna().unique().tolist() == [2 * 1600]
+
+
+def test_what_waits_for_a_rounds_budget_is_late_unless_late_frames_are_kept() -> None:
+    def run(keep_late: bool) -> Run:
+        link = Link(budget=Budget(1600, over="wait"))
+        return Network(nx.path_graph(2), link).run({i: Rounder(2, 3, keep_late) for i in (0, 1)})
+
+    assert run(False).agents[1].heard == [[1, 1], [2]]
+    assert counts(run(False)) == {"delivered": 6, "late": 6}
+    assert run(True).agents[1].heard == [[1, 1], [1, 2]]
+
+
+# --- fragments --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "mtu", "fragments"), [
+    (1000, None, 1), (1000, 1000, 1), (1000, 999, 2), (1000, 500, 2), (1000, 300, 4), (1000, 1, 1000), (1000, 5000, 1),
+])
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+@pytest.mark.parametrize("to", [1, None])
+def test_each_fragment_has_a_header(size: int, mtu: int | None, fragments: int, medium: Any, to: Any) -> None:
+    run = talk([(0, size)] * 3, Link(mtu=mtu, header_bits=88, rate=8e3), to, medium=medium)
+    bits = 8 * size + 88 * fragments
+    assert run.ledger.wire_bits == 3 * bits
+    assert run.agents[1].times == close([n * bits / 8e3 for n in (1, 2, 3)])
+
+
+@pytest.mark.parametrize("to", [1, None], ids=["send", "broadcast"])
+@pytest.mark.parametrize(("mtu", "fragments"), [(100, 1), (50, 2), (30, 4)])
+def test_a_frame_is_lost_with_any_of_its_fragments(to: Any, mtu: int, fragments: int) -> None:
+    found = counts(talk([(0, 100)] * 4000, Link(mtu=mtu, loss=0.15), to))
+    assert stats.binomtest(found["lost"], 4000, 1 - 0.85**fragments).pvalue > 1e-3
+
+
+def test_a_frame_has_arrived_when_its_last_fragment_has() -> None:
+    link = Link(mtu=50, rate=400, latency=latency.trace([5, 0.5, 0.5, 0.5]))
+    assert talk([(0, 100)] * 2, link).agents[1].times == close([4.5, 6])
+
+
+# --- duplicates, corruption, order ------------------------------------------------------------------------------------
+
+
+def test_duplicates_are_counted_and_arrive_twice() -> None:
+    run = talk([(n, 100) for n in range(2000)], Link(duplicate=0.3, loss=0.2, latency=latency.uniform(0, 0.5)))
+    found = counts(run)
+    assert found["delivered"] == len(run.agents[1].heard) == 2000 + found["duplicated"] - found["lost"]
+    assert stats.binomtest(found["duplicated"], 2000 - found["lost"], 0.3).pvalue > 1e-3
+    assert run.ledger.wire_bits == 2000 * 800
+
+
+def test_every_copy_has_a_delay_of_its_own() -> None:
+    run = talk([(0, 100), (10, 100)], Link(duplicate=1.0, latency=latency.trace([3, 1, 2])))
+    assert run.agents[1].times == close([1, 3, 12, 13])
+
+
+def test_a_crc_turns_corruption_into_a_drop() -> None:
+    found = counts(talk([(0, 100)] * 3000, Link(corrupt=0.2)))
+    assert found["delivered"] + found["corrupted"] == 3000
+    assert stats.binomtest(found["corrupted"], 3000, 0.2).pvalue > 1e-3
+
+
+def test_without_a_crc_one_flipped_bit_arrives_or_the_frame_is_dropped() -> None:
+    run = talk([(0, 100)] * 3000, Link(corrupt=0.5, crc=False))
+    sent = FrameEncoder().encode("m", 0, 0, body(100))
+    flipped = [int.from_bytes(sent) ^ int.from_bytes(data) for _, data in run.agents[1].heard]
+    assert {bits.bit_count() for bits in flipped} == {0, 1}
+    found = counts(run)
+    damaged = sum(map(bool, flipped)) + found["corrupted"]
+    assert found["delivered"] + found["corrupted"] == 3000
+    assert stats.binomtest(damaged, 3000, 0.5).pvalue > 1e-3
+    # All bits of the content are hit alike; most of the few bytes before it make it no frame.
+    places = [bits.bit_length() - 1 for bits in flipped if 0 < bits < 1 << 8 * 90]
+    assert stats.kstest(places, stats.randint(0, 8 * 90).cdf).pvalue > 1e-3
+    assert found["corrupted"] < 0.1 * damaged
+
+
+def test_damaged_requests_and_replies_go_to_nobody_else() -> None:
+    class Asker(Agent):
+        answers = 0
+
+        async def run(self) -> None:
+            for _ in range(1500):
+                with suppress(TimeoutError):
+                    await self.request(self.neighbors[0], "ask", 1, timeout=1)
+                    self.answers += 1
+
+        def answer(self, frame: Frame) -> int:
+            assert frame.sender in self.neighbors
+            return 2
+
+    run = Network(nx.path_graph(3), Link(corrupt=0.5, crc=False)).run({i: Asker() for i in range(3)})
+    assert 0 < run.agents[0].answers < 1500
+    assert sum(counts(run).values()) == run.ledger.link_messages
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.3, 0.7])
+def test_frames_overtake_each_other_as_often_as_their_delays_say(gap: float) -> None:
+    count = 3000
+    plan = [item for n in range(count) for item in ((2.0 * n, 100), (2.0 * n + gap, 101))]
+    lengths = [len(data) for _, data in talk(plan, Link(latency=latency.uniform(0.1, 1.1))).agents[1].heard]
+    overtaken = sum(first == 101 for first in lengths[::2])
+    assert stats.binomtest(overtaken, count, (1 - gap) ** 2 / 2).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("extra", [{}, {"duplicate": 0.5}, {"loss": 0.3}, {"rate": 1e6, "mtu": 30}])
+def test_fifo_never_reorders(extra: dict[str, Any]) -> None:
+    plan = [(n / 100, 50 + n % 150) for n in range(150)]
+    run = talk(plan, Link(latency=latency.exponential(0.5), fifo=True, **extra))
+    lengths = [len(data) for _, data in run.agents[1].heard]
+    assert lengths == sorted(lengths)
+    assert len(lengths) > 90
+    free = talk(plan, Link(latency=latency.exponential(0.5), **extra)).agents[1].heard
+    assert [len(data) for _, data in free] != sorted(len(data) for _, data in free)
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+@pytest.mark.parametrize("to", [1, None])
+@pytest.mark.parametrize("rate", [None, 1e6])
+def test_a_cut_link_takes_nothing_and_what_is_under_way_arrives(medium: Any, to: Any, rate: float | None) -> None:
+    network = Network(nx.path_graph(2), Link(latency=1.0, rate=rate), medium=medium)
+    network.at(1.5, lambda: network.set_link(0, 1, up=False))
+    network.at(3.5, lambda: network.set_link(0, 1, up=True))
+    both = {i: Both([(n, 100) for n in range(5)], to if to is None else 1 - i) for i in (0, 1)}
+    run = network.run(both)
+    assert run.agents[0].took == [True, True, False, False, True]
+    assert counts(run, sender=0) == {"delivered": 3, "link_down": 2}
+    assert counts(run, sender=1) == {"delivered": 5}
+    assert run.ledger.transmissions == 8
+    assert run.ledger.wire_bits == 8 * 800
+
+
+class Both(Talker):
+    """Talks, and then lets come what is under way."""
+
+    async def run(self) -> None:
+        await super().run()
+        async for _ in self.inbox:
+            pass
+
+
+def test_frames_that_find_a_receiver_switched_off_are_gone() -> None:
+    network = Network(nx.path_graph(2), Link(latency=1.0))
+    network.at(1.5, lambda: network.set_receiver(1, up=False))
+    network.at(3.5, lambda: network.set_receiver(1, up=True))
+    run = network.run({0: Talker([(n, 100) for n in range(5)]), 1: Listener()})
+    assert run.agents[1].times == close([1, 4, 5])
+    assert counts(run) == {"delivered": 3, "receiver_down": 2}
+
+
+class Sleeper(Agent):
+    """Reads its inbox at given times only."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = times
+        self.read: list[int] = []
+
+    async def run(self) -> None:
+        for time in self.times:
+            await asyncio.sleep(time - self.now)
+            self.read.append(len(self.inbox))
+            for _ in range(len(self.inbox)):
+                await self.inbox.get()
+
+
+def test_a_full_inbox_drops_what_comes() -> None:
+    network = Network(nx.path_graph(2), inbox_limit=3)
+    run = network.run({0: Talker([(1, 100)] * 5 + [(3, 100)] * 2 + [(5, 100)] * 9), 1: Sleeper(2, 4, 6)})
+    assert run.agents[1].read == [3, 2, 3]
+    assert counts(run) == {"delivered": 8, "inbox_full": 8}
+
+
+@pytest.mark.parametrize("delay", [1.5, latency.uniform(1.4, 1.6)])
+def test_frames_that_outlast_their_round_are_late_or_kept(delay: Any) -> None:
+    def run(keep_late: bool) -> Run:
+        agents = {i: Rounder(4, keep_late=keep_late) for i in (0, 1)}
+        return Network(nx.path_graph(2), Link(latency=delay)).run(agents)
+
+    dropped, kept = run(keep_late=False), run(keep_late=True)
+    assert dropped.agents[1].heard == [[], [], [], []]
+    assert counts(dropped) == {"late": 6, "in_flight": 2}
+    assert kept.agents[1].heard == [[], [1], [2], [3]]
+    assert counts(kept) == {"delivered": 6, "in_flight": 2}
+
+
+# --- radio ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("medium", "transmissions"), [("radio", 1), ("wires", 3)])
+@pytest.mark.parametrize("simple", [True, False])
+def test_a_broadcast_on_a_radio_is_one_transmission(medium: Any, transmissions: int, simple: bool) -> None:
+    link = Link(latency=1.011, header_bits=40) if simple else Link(latency=0.011, header_bits=40, rate=840)
+    network = Network(nx.star_graph(3), link, medium=medium)
+    run = network.run({0: Talker([(0, 100)], None), **{i: Listener() for i in (1, 2, 3)}})
+    assert [run.agents[i].times for i in (1, 2, 3)] == [close([1.011])] * 3
+    assert run.ledger.wire_bits == 840 * transmissions
+    assert run.ledger.senders_table()["wire_bits"].tolist() == [840 * transmissions]
+    assert run.ledger.table()["wire_bits"].tolist() == [840 * (medium == "wires")] * 3
+    assert (run.ledger.transmissions, run.ledger.link_messages) == (1, 3)
+
+
+def test_a_radio_sends_one_frame_at_a_time_whoever_it_is_for() -> None:
+    class Switch(Agent):
+        async def run(self) -> None:
+            for to in (1, 2, 1, 3):
+                await self.send(to, "m", body(100))
+            await self.broadcast("m", body(100))
+
+    def times(medium: Any) -> list[list[float]]:
+        agents = {0: Switch(), **{i: Listener() for i in (1, 2, 3)}}
+        run = Network(nx.star_graph(3), Link(rate=800), medium=medium).run(agents)
+        return [run.agents[i].times for i in (1, 2, 3)]
+
+    assert times("radio") == [close([1, 3, 5]), close([2, 5]), close([4, 5])]
+    assert times("wires") == [close([1, 2, 3]), close([1, 2]), close([1, 2])]
+
+
+def test_a_radios_budget_is_one_for_all_neighbours() -> None:
+    def run(medium: Any) -> Run:
+        agents = {0: Talker([(0, 100)] * 3, None), **{i: Listener() for i in (1, 2, 3)}}
+        return Network(nx.star_graph(3), Link(budget=1600), medium=medium).run(agents)
+
+    for medium in ("radio", "wires"):
+        assert counts(run(medium)) == {"delivered": 6, "refused": 3}
+        assert run(medium).ledger.wire_bits == 1600 * (1 if medium == "radio" else 3)
+
+
+def test_each_neighbour_on_a_radio_loses_for_itself() -> None:
+    network = Network(nx.star_graph(2), Link(loss=0.5), links={(0, 1): Link(), (0, 2): Link(loss=1.0)}, medium="radio")
+    run = network.run({0: Talker([(0, 100)] * 9, None), 1: Listener(), 2: Listener()})
+    assert counts(run, receiver=1) == {"delivered": 9}
+    assert counts(run, receiver=2) == {"lost": 9}
+
+
+# 1 - 0 - 2 - 3: what 1 and 2 send, 0 hears; what 2 sends, 3 hears, too.
+HIDDEN = nx.Graph([(1, 0), (0, 2), (2, 3)])
+
+
+def on_air(first: float, second: float, to: Any = None, link: Link | None = None, **links: Link) -> Run:
+    """Agents 1 and 2 each send a frame of 1 s at a time of their own."""
+    link = link or Link(rate=800)
+    network = Network(HIDDEN, link, links={(2, 0): links.get("from_2", link)}, medium="radio", collisions=True)
+    agents = {0: Listener(), 1: Talker([(first, 100)], 0), 2: Talker([(second, 100)], to), 3: Listener()}
+    return network.run(agents)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.5, 0.999])
+@pytest.mark.parametrize("swap", [False, True])
+def test_transmissions_that_overlap_at_a_common_neighbour_destroy_each_other(gap: float, swap: bool) -> None:
+    run = on_air(*((gap, 0.0) if swap else (0.0, gap)))
+    assert counts(run, receiver=0) == {"collided": 2}
+    assert counts(run, receiver=3) == {"delivered": 1}
+    assert run.ledger.wire_bits == 1600
+
+
+@pytest.mark.parametrize("gap", [1.0, 1.001])
+def test_transmissions_one_after_the_other_do_not_collide(gap: float) -> None:
+    assert counts(on_air(0, gap)) == counts(on_air(gap, 0)) == {"delivered": 3}
+
+
+def test_frames_that_one_station_sends_in_a_row_do_not_collide() -> None:
+    network = Network(HIDDEN, Link(rate=800), medium="radio", collisions=True)
+    run = network.run({0: Listener(), 1: Talker([(0, 100)] * 4, 0), 2: Talker([(2.5, 100)], 0), 3: Listener()})
+    assert counts(run, sender=1) == {"delivered": 2, "collided": 2}
+    assert counts(run, sender=2) == {"collided": 1}
+
+
+def test_a_transmission_for_another_neighbour_interferes() -> None:
+    for run in (on_air(0, 0.5, to=3), on_air(0.5, 0, to=3)):
+        assert counts(run, sender=1) == {"collided": 1}
+        assert counts(run, sender=2) == {"delivered": 1}
+
+
+def test_a_frame_that_would_have_been_lost_interferes() -> None:
+    for times in ((0, 0.5), (0.5, 0)):
+        run = on_air(*times, from_2=Link(rate=800, loss=1.0))
+        assert counts(run, sender=1) == {"collided": 1}
+
+
+@pytest.mark.parametrize("latency_", [0.0, 2.5])
+def test_all_copies_of_a_transmission_are_destroyed(latency_: float) -> None:
+    run = on_air(0, 0.5, link=Link(rate=800, duplicate=1.0, latency=latency_))
+    assert counts(run, receiver=0) == {"duplicated": 2, "collided": 4}
+    assert counts(run, receiver=3) == {"duplicated": 1, "delivered": 2}
+
+
+def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
+    stations, load, count = 40, 0.5, 4000
+    rng = np.random.default_rng(6)
+    starts, who = poisson_times(load, count, seed=7), rng.integers(1, stations + 1, count)
+    agents = {i: Talker([(time, 100) for time in starts[who == i]], 0) for i in range(1, stations + 1)}
+    network = Network(nx.star_graph(stations), Link(rate=800), medium="radio", collisions=True)
+    run = network.run({0: Listener(), **agents})
+    throughput = counts(run)["delivered"] / starts[-1]
+    # Of its own frames a station sends one at a time: others make the interference.
+    expected = load * math.exp(-2 * load * (1 - 1 / stations))
+    assert throughput == pytest.approx(expected, rel=0.06)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Link(latency=-1), "latency = -1: must be a number >= 0"),
+    (lambda: Link(latency=None), "latency = None: must be a number >= 0"),
+    (lambda: Link(loss=2), "loss = 2: must be a probability in [0, 1]"),
+    (lambda: Link(rate=0), "rate = 0: must be a number > 0"),
+    (lambda: Link(rate=math.inf), "rate = inf: must be finite"),
+    (lambda: Link(rate=1, queue=0), "queue = 0: must be a whole number >= 1"),
+    (lambda: Link(rate=1, queue_bits=1.5), "queue_bits = 1.5: must be a whole number >= 1"),
+    (lambda: Link(queue=4), "queue = 4: must come with a rate or a budget, or nothing ever waits"),
+    (lambda: Link(queue_bits=9), "queue_bits = 9: must come with a rate or a budget, or nothing ever waits"),
+    (lambda: Link(mtu=0), "mtu = 0: must be a whole number >= 1"),
+    (lambda: Link(header_bits=-1), "header_bits = -1: must be a whole number >= 0"),
+    (lambda: Link(duplicate=1.1), "duplicate = 1.1: must be a probability in [0, 1]"),
+    (lambda: Link(corrupt=math.nan), "corrupt = nan: must be a probability in [0, 1]"),
+    (lambda: Link(crc="yes"), "crc = 'yes': must be True or False"),
+    (lambda: Link(fifo=0.5), "fifo = 0.5: must be True or False"),
+    (lambda: Link(budget=0), "budget = 0: must be a number > 0"),
+    (lambda: Link(budget="much"), "budget = 'much': must be a number > 0"),
+    (lambda: Budget(-1), "budget = -1: must be a number > 0"),
+    (lambda: Budget(1, per="hour"), "per = 'hour': must be one of round, second"),
+    (lambda: Budget(1, per="secnd"), "per = 'secnd': must be one of round, second (did you mean 'second'?)"),
+    (lambda: Budget(1, over="drop"), "over = 'drop': must be one of refuse, wait"),
+    (lambda: Budget(1, per="second", burst=0), "burst = 0: must be a number > 0"),
+    (lambda: Budget(1, burst=5), "burst = 5: must be None for a budget per round"),
+])
+def test_bad_links_are_refused_in_one_line(make: Any, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+def test_models_and_numbers_mean_the_same() -> None:
+    models = Link(latency=latency.constant(0.5), loss=loss.bernoulli(0.1), budget=Budget(9))
+    assert Link(latency=0.5, loss=0.1, budget=9) == models

@@ -1,0 +1,329 @@
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy import stats
+
+from netsim import Agent, Link, Network, latency, loss
+from netsim.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
+from netsim.errors import BadInput
+from netsim.latency import Latency
+from netsim.loss import Loss
+from netsim.path import Fan, Path
+
+MANY = 12_000
+
+
+def key(name: str) -> np.ndarray:
+    return np.array([name_key(name)], dtype=np.uint64)
+
+
+class Source(Agent):
+    """Sends ``count`` frames at once, to all or to one neighbour."""
+
+    def __init__(self, count: int, one_by_one: bool) -> None:
+        self.count = count
+        self.one_by_one = one_by_one
+
+    async def run(self) -> None:
+        for number in range(self.count):
+            await (self.send(1, "m", number) if self.one_by_one else self.broadcast("m", number))
+
+
+class Sink(Agent):
+    """Notes when the frames of each number arrived."""
+
+    async def run(self) -> None:
+        self.arrivals: dict[int, float] = {}
+        async for frame in self.inbox:
+            self.arrivals[frame.payload] = self.now
+
+
+def arrivals(link: Link, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> dict[int, float]:
+    """Arrival times (s) by number of frames that were all sent over one link at time 0."""
+    run = Network(nx.path_graph(2), link, seed=seed).run({0: Source(count, one_by_one), 1: Sink()})
+    assert run.ledger.table()["offered"].tolist() == [count]
+    return run.agents[1].arrivals
+
+
+def losses(model: float | Loss, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> np.ndarray:
+    arrived = arrivals(Link(loss=model), count, seed, one_by_one)
+    return np.array([number not in arrived for number in range(count)])
+
+
+# --- latency ----------------------------------------------------------------------------------------------------------
+
+DISTRIBUTIONS = {
+    "uniform": (latency.uniform(5e-3, 20e-3), stats.uniform(5e-3, 15e-3)),
+    "normal": (latency.normal(10e-3, 3e-3), stats.norm(10e-3, 3e-3)),
+    "exponential": (latency.exponential(10e-3), stats.expon(0, 10e-3)),
+    "shifted exponential": (latency.exponential(10e-3, minimum=8e-3), stats.expon(8e-3, 2e-3)),
+    "pareto": (latency.pareto(2e-3, 3.5), stats.pareto(3.5, scale=2e-3)),
+}
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["broadcast", "send"])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_delays_on_a_link_have_the_configured_distribution(name: str, one_by_one: bool) -> None:
+    model, expected = DISTRIBUTIONS[name]
+    delays = np.array(list(arrivals(Link(latency=model), one_by_one=one_by_one).values()))
+    assert len(delays) == MANY
+    # A normal latency has a mass of 0.04 % at zero.
+    assert stats.kstest(delays, expected.cdf).pvalue > 1e-3
+    error = expected.std() / math.sqrt(MANY)
+    assert delays.mean() == pytest.approx(expected.mean(), abs=4 * error)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_quantiles_of_a_latency_model_are_those_of_its_distribution(name: str) -> None:
+    model, expected = DISTRIBUTIONS[name]
+    levels = np.array([[0.0, 0.001], [0.25, 0.5], [0.75, 0.9], [0.99, 1 - 2**-53]])
+    delays = model.delays(levels.copy(), 0)
+    assert delays.shape == levels.shape
+    assert delays[1:] == pytest.approx(expected.ppf(levels[1:]), rel=1e-9)
+    assert np.all(np.isfinite(delays))
+    assert np.all(delays >= 0)
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "shifted exponential"])
+def test_variance_of_delays(name: str) -> None:
+    model, expected = DISTRIBUTIONS[name]
+    delays = model.delays(uniforms(key(name), 0, 200_000), 0)
+    spread = (delays - expected.mean()) ** 2
+    assert spread.mean() == pytest.approx(expected.var(), abs=4 * spread.std() / math.sqrt(len(delays)))
+
+
+@pytest.mark.parametrize("model", [0.02, latency.constant(0.02), latency.uniform(0.02, 0.02), latency.normal(0.02, 0),
+                                   latency.exponential(0.02, 0.02)])
+def test_latencies_without_spread(model: float | Latency) -> None:
+    assert list(arrivals(Link(latency=model), 50).values()) == pytest.approx([0.02] * 50)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_latency_trace_is_read_in_order_and_again(count: int, one_by_one: bool) -> None:
+    trace = np.random.default_rng(0).uniform(1, 2, 37)
+    found = arrivals(Link(latency=latency.trace(trace)), count, one_by_one=one_by_one)
+    assert [found[i] for i in range(count)] == pytest.approx([trace[i % 37] for i in range(count)], abs=1e-8)
+
+
+# --- loss -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["broadcast", "send"])
+@pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.97])
+def test_independent_losses_are_a_binomial_number(probability: float, one_by_one: bool) -> None:
+    lost = losses(probability, one_by_one=one_by_one)
+    assert stats.binomtest(int(lost.sum()), MANY, probability).pvalue > 1e-3
+    pairs = int((lost[1:] & lost[:-1]).sum())
+    assert stats.binomtest(pairs, MANY - 1, probability**2).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0])
+def test_certain_losses(probability: float) -> None:
+    assert losses(probability, 500).mean() == losses(probability, 500, one_by_one=True).mean() == probability
+
+
+@pytest.mark.parametrize(("mean", "burst"), [(0.1, 5.0), (0.5, 2.0), (0.5, 1.0), (0.02, 10.0), (0.8, 4.0), (0.3, 1.5)])
+def test_gilbert_elliott_has_its_mean_loss_burst_length_and_correlation(mean: float, burst: float) -> None:
+    r = 1 / burst
+    p = mean * r / (1 - mean)
+    lost = np.concatenate([losses(loss.gilbert_elliott(mean, burst), seed=seed) for seed in range(3)])
+    correlation = 1 - p - r
+    # Losses in a row repeat each other: that many independent ones would tell as much.
+    independent = len(lost) * (1 - correlation) / max(1 + correlation, 1e-9)
+    assert lost.mean() == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / independent) + 1e-12)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], lost.astype(int), [0]])))
+    lengths = edges[1::2] - edges[::2]
+    assert lengths.mean() == pytest.approx(burst, abs=4 * math.sqrt((1 - r) / r**2 / len(lengths)) + 1e-3)
+    assert np.corrcoef(lost[1:], lost[:-1])[0, 1] == pytest.approx(correlation, abs=4 / math.sqrt(independent) + 1e-3)
+    assert loss.gilbert_elliott(mean, burst).mean == pytest.approx(mean)
+
+
+def test_gilbert_elliott_starts_in_its_stationary_state() -> None:
+    model = loss.gilbert_elliott(0.3, 20)
+    first = [model.on_link(u)(0.5) for u in uniforms(key("start"), 0, 4000)[:, 0]]
+    assert stats.binomtest(sum(first), 4000, 0.3).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_loss_trace_is_read_in_order_and_again(one_by_one: bool) -> None:
+    lost = losses(loss.trace([0, 1, 1, 0, 1]), 12, one_by_one=one_by_one)
+    assert lost.tolist() == [False, True, True, False, True, False, True, True, False, True, False, True]
+    assert loss.trace([True, False]).mean == 0.5
+    assert not losses(loss.trace([0]), 9).any()
+
+
+def test_each_link_reads_a_loss_trace_from_its_start() -> None:
+    run = Network(nx.star_graph(3), Link(loss=loss.trace([0, 0, 1]))).run(
+        {0: Source(7, one_by_one=False), **{i: Sink() for i in (1, 2, 3)}}
+    )
+    assert all(list(run.agents[i].arrivals) == [0, 1, 3, 4, 6] for i in (1, 2, 3))
+
+
+# --- draws ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_reads_the_numbers_of_its_key() -> None:
+    stream = Stream(int(key("a")[0]))
+    assert [stream.uniform() for _ in range(100)] == uniforms(key("a"), 0, 100)[:, 0].tolist()
+
+
+def test_numbers_do_not_depend_on_how_they_are_read() -> None:
+    keys = np.concatenate([key("a"), key("b"), key("c")])
+    whole = uniforms(keys, 0, 90)
+    assert np.array_equal(np.concatenate([uniforms(keys, first, 9) for first in range(0, 90, 9)]), whole)
+    assert np.array_equal(uniforms(keys[1:2], 0, 90)[:, 0], whole[:, 1])
+
+
+def test_numbers_are_uniform_and_independent_from_one_to_the_next_and_between_streams() -> None:
+    names = np.array([name_key(i) for i in range(12)], dtype=np.uint64)
+    senders, receivers = (grid.ravel() for grid in np.meshgrid(names, names))
+    links = link_keys(senders, receivers)
+    keys = [stream_keys(seed, links, purpose) for seed in (0, 1) for purpose in ("loss", "latency")]
+    numbers = uniforms(np.concatenate(keys), 0, 500)
+    assert numbers.shape == (500, 4 * 144)
+    assert np.unique(numbers[0]).size == numbers.shape[1]
+    assert 0 <= numbers.min() <= numbers.max() < 1
+    assert stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
+    # Along each stream, and at one time across streams: p-values of a uniform sample are uniform themselves.
+    for samples in (numbers.T, numbers):
+        assert stats.kstest([stats.kstest(sample, "uniform").pvalue for sample in samples], "uniform").pvalue > 1e-3
+    correlations = np.corrcoef(numbers.T)[np.triu_indices(numbers.shape[1], 1)] * math.sqrt(500)
+    assert correlations.std() == pytest.approx(1, abs=0.02)
+    assert np.abs(correlations).max() < 6
+    successive = np.array([np.corrcoef(s[1:], s[:-1])[0, 1] for s in numbers.T]) * math.sqrt(499)
+    assert abs(successive.mean()) < 4 / math.sqrt(len(successive))
+    assert np.abs(successive).max() < 5
+
+
+def test_bits_of_the_numbers_are_fair() -> None:
+    draws = (uniforms(key("bits"), 0, 50_000)[:, 0] * 2**53).astype(np.uint64)
+    ones = np.array([int(((draws >> np.uint64(bit)) & np.uint64(1)).sum()) for bit in range(53)])
+    assert np.abs(ones - 25_000).max() < 4.5 * math.sqrt(50_000) / 2
+
+
+def test_names_purposes_seeds_and_directions_have_streams_of_their_own() -> None:
+    names = [0, 1, "0", "1", 0.0, (0, 1), (1, 0), "a", b"a", None, True]
+    keys = np.array([name_key(name) for name in names], dtype=np.uint64)
+    assert len(set(keys.tolist())) == len(names)
+    both = np.array([link_keys(keys[i : i + 1], keys[j : j + 1])[0] for i in range(11) for j in range(11)])
+    assert len(set(both.tolist())) == 121
+    streams = [stream_keys(seed, both, purpose) for seed in (0, 1, -1, 2**70) for purpose in ("a", "b", "")]
+    assert len(set(np.concatenate(streams).tolist())) == 121 * 12
+    states = {generator(seed, who, what).bytes(8) for seed in (0, 1) for who in names for what in ("agent", "")}
+    assert len(states) == 2 * 11 * 2
+
+
+@pytest.mark.parametrize("link", [
+    Link(latency=latency.uniform(0, 1), loss=0.3), Link(latency=latency.pareto(1, 2)), Link(loss=0.5),
+    Link(latency=2.0),
+    Link(latency=latency.trace([1, 2, 3]), loss=0.1),
+])
+def test_the_size_of_blocks_changes_no_number(link: Link) -> None:
+    keys = np.concatenate([key("a"), key("b"), key("c")])
+    small, large = (Fan([link, link, Link(latency=0.5)], keys, 7, block) for block in (8, 128))
+    rows = [small.next() for _ in range(300)]
+    assert rows == [large.next() for _ in range(300)]
+    assert all(delay == 0.5 for _, _, delay in rows)
+    alone = Fan([link], keys[:1], 7, 32)
+    assert [alone.next()[0] for _ in range(300)] == [row[0] for row in rows]
+
+
+def test_longest_is_the_longest_delay_of_the_block() -> None:
+    fan = Fan([Link(latency=latency.uniform(0, 1)), Link(latency=0.25)], np.concatenate([key("a"), key("b")]), 0, 16)
+    for _ in range(5):
+        rows = [fan.next()]
+        longest = fan.longest
+        rows += [fan.next() for _ in range(15)]
+        assert max(map(max, rows)) == longest
+
+
+def test_a_path_draws_what_the_fan_draws_and_each_stage_has_a_stream_of_its_own() -> None:
+    link = Link(latency=latency.uniform(0, 1), loss=0.3)
+    fan, path = Fan([link], key("a"), 3, 64), Path(link, key("a"), 3)
+    damaged = Path(Link(latency=latency.uniform(0, 1), loss=0.3, duplicate=0.5, corrupt=0.5), key("a"), 3)
+    apart = Path(link, key("a"), 3, "one by one ")
+    rows = [fan.next()[0] for _ in range(200)]
+    arrived = [path.carry([0.0]) for _ in range(200)]
+    assert [bool(a) for a in arrived] == [delay >= 0 for delay in rows]
+    assert all(a[0][0] == delay for a, delay in zip(arrived, rows, strict=True) if a)
+    assert [bool(damaged.carry([0.0])) for _ in range(200)] == [bool(a) for a in arrived]
+    assert [bool(apart.carry([0.0])) for _ in range(200)] != [bool(a) for a in arrived]
+
+
+def test_numbers_are_the_same_in_another_process() -> None:
+    program = """
+import numpy as np
+from netsim.draws import *
+keys = np.array([name_key(n) for n in ("a", 1, (2, "b"))], dtype=np.uint64)
+print(uniforms(stream_keys(5, link_keys(keys, keys[::-1]), "loss"), 3, 4).tolist())
+print(generator(5, "a", "agent").random())
+"""
+    outputs = [
+        subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+                       capture_output=True, text=True, check=True).stdout
+        for seed in ("1", "2")
+    ]
+    keys = np.array([name_key(n) for n in ("a", 1, (2, "b"))], dtype=np.uint64)
+    here = uniforms(stream_keys(5, link_keys(keys, keys[::-1]), "loss"), 3, 4).tolist()
+    assert outputs[0] == outputs[1] == f"{here}\n{generator(5, 'a', 'agent').random()}\n"
+
+
+def test_the_first_numbers_are_pinned() -> None:
+    # A change here changes every published run: do it on purpose only.
+    assert uniforms(np.array([0], dtype=np.uint64), 0, 1)[0, 0] == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
+    assert name_key("a") == 0x3395ac8f5bbe65a7
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: latency.constant(-1), "latency = -1: must be a number >= 0"),
+    (lambda: latency.constant(math.nan), "latency = nan: must be a number >= 0"),
+    (lambda: latency.constant(math.inf), "latency = inf: must be finite"),
+    (lambda: latency.constant(True), "latency = True: must be a number >= 0"),
+    (lambda: latency.constant(10**400), "latency = 100000000000000000...0000000000000000000: must be finite"),
+    (lambda: latency.uniform(2, 1), "high = 1: must be a number >= 2"),
+    (lambda: latency.uniform(-1, 1), "low = -1: must be a number >= 0"),
+    (lambda: latency.normal(1, 0.5),
+     "deviation = 0.5: must be at most a third of mean = 1, or delays would be negative"),
+    (lambda: latency.normal(1, -0.5), "deviation = -0.5: must be a number >= 0"),
+    (lambda: latency.exponential(1, 2), "mean = 1: must be a number >= 2"),
+    (lambda: latency.pareto(0, 2), "minimum = 0: must be a number > 0"),
+    (lambda: latency.pareto(1, 1), "shape = 1: must be a number > 1"),
+    (lambda: latency.trace([]), "seconds = []: must be at least one delay, none of them negative"),
+    (lambda: latency.trace([1, -1]), "seconds = [1, -1]: must be at least one delay, none of them negative"),
+    (lambda: latency.trace([1, math.nan]), "seconds[1] = nan: must be finite (1 such values)"),
+    (lambda: latency.trace(["soon"]), "seconds = ['soon']: must be an array of real numbers"),
+    (lambda: latency.of("soon"), "latency = 'soon': must be a number >= 0"),
+    (lambda: loss.bernoulli(1.5), "loss = 1.5: must be a probability in [0, 1]"),
+    (lambda: loss.bernoulli(-0.1), "loss = -0.1: must be a probability in [0, 1]"),
+    (lambda: loss.bernoulli(math.nan), "loss = nan: must be a probability in [0, 1]"),
+    (lambda: loss.of("half"), "loss = 'half': must be a probability in [0, 1]"),
+    (lambda: loss.gilbert_elliott(0.6, 1), "mean = 0.6: must be at most burst/(1 + burst) = 0.5 for burst = 1"),
+    (lambda: loss.gilbert_elliott(1, 9), "mean = 1: must be at most burst/(1 + burst) = 0.9 for burst = 9"),
+    (lambda: loss.gilbert_elliott(0.1, 0.5), "burst = 0.5: must be a number >= 1"),
+    (lambda: loss.gilbert_elliott(0.1, math.inf), "burst = inf: must be finite"),
+    (lambda: loss.gilbert_elliott(2, 3), "mean = 2: must be a probability in [0, 1]"),
+    (lambda: loss.trace([]), "lost = []: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+    (lambda: loss.trace([0, 2]), "lost = [0, 2]: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+    (lambda: loss.trace(1), "lost = 1: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+])
+def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+def test_numbers_of_every_kind_are_taken() -> None:
+    for value in (Fraction(1, 2), np.float32(0.5), 0.5):
+        assert loss.bernoulli(value).mean == latency.constant(value).fixed == 0.5
+    models = [loss.trace(np.array([True, False])), loss.gilbert_elliott(0, 1), loss.of(loss.bernoulli(0.5))]
+    assert [model.mean for model in models] == [0.5, 0, 0.5]

@@ -1,0 +1,216 @@
+"""Graphs and the weights on them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from netsim import BadInput, topology
+
+Graph = Any
+
+
+def edges_of(graph: Graph) -> list[tuple[Any, Any]]:
+    return sorted(tuple(sorted(edge)) for edge in graph.edges)
+
+
+@pytest.mark.parametrize(
+    ("graph", "nodes", "edges"),
+    [
+        (topology.ring(3), 3, 3),
+        (topology.ring(10), 10, 10),
+        (topology.path(1), 1, 0),
+        (topology.path(5), 5, 4),
+        (topology.complete(1), 1, 0),
+        (topology.complete(6), 6, 15),
+        (topology.star(1), 1, 0),
+        (topology.star(7), 7, 6),
+        (topology.grid(1, 1), 1, 0),
+        (topology.grid(3, 4), 12, 17),
+        (topology.erdos_renyi(1, p=0.0), 1, 0),
+        (topology.erdos_renyi(1, edges=0), 1, 0),
+        (topology.erdos_renyi(20, edges=45, seed=4), 20, 45),
+        (topology.erdos_renyi(12, edges=11, seed=4), 12, 11),
+        (topology.erdos_renyi(9, p=1.0), 9, 36),
+        (topology.random_geometric(1, radius=0.1), 1, 0),
+        (topology.random_geometric(8, radius=2.0), 8, 28),
+    ],
+)
+def test_builders(graph: Graph, nodes: int, edges: int) -> None:
+    assert sorted(graph) == list(range(nodes))
+    assert graph.number_of_edges() == edges
+    topology.check_connected(graph)
+
+
+def test_shapes() -> None:
+    assert [degree for _, degree in topology.ring(5).degree] == [2] * 5
+    assert edges_of(topology.path(4)) == [(0, 1), (1, 2), (2, 3)]
+    assert edges_of(topology.star(4)) == [(0, 1), (0, 2), (0, 3)]
+    grid = topology.grid(2, 3)
+    assert edges_of(grid) == [(0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5)]
+    assert nx.get_node_attributes(grid, "pos") == {0: (0, 0), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (1, 1), 5: (2, 1)}
+
+
+def test_neighbours_in_a_plane_are_those_within_the_radius() -> None:
+    graph = topology.random_geometric(25, radius=0.35, seed=3)
+    at = np.array([graph.nodes[i]["pos"] for i in range(25)])
+    assert ((at >= 0) & (at <= 1)).all()
+    distance = np.linalg.norm(at[:, None] - at[None], axis=2)
+    assert edges_of(graph) == [(i, j) for i in range(25) for j in range(i + 1, 25) if distance[i, j] <= 0.35]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda seed: topology.erdos_renyi(15, p=0.25, seed=seed),
+        lambda seed: topology.erdos_renyi(15, edges=25, seed=seed),
+        lambda seed: topology.random_geometric(15, radius=0.4, seed=seed),
+    ],
+)
+def test_random_graphs_come_from_the_seed_alone(build: Callable[[int], Graph]) -> None:
+    np.random.seed(1)  # noqa: NPY002  global state that must not matter
+    first = build(3)
+    np.random.seed(2)  # noqa: NPY002
+    again = build(3)
+    assert edges_of(first) == edges_of(again)
+    # In the same order, too: it is the order of the agents' neighbours.
+    assert list(first.edges) == list(again.edges)
+    assert len({tuple(edges_of(build(seed))) for seed in range(6)}) == 6
+    assert all(nx.is_connected(build(seed)) for seed in range(20))
+
+
+def test_the_share_of_pairs_is_p() -> None:
+    graphs = [topology.erdos_renyi(40, p=0.3, seed=seed) for seed in range(10)]
+    assert np.mean([nx.density(graph) for graph in graphs]) == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: topology.ring(2), "agents = 2: must be a whole number >= 3"),
+        (lambda: topology.path(0), "agents = 0: must be a whole number >= 1"),
+        (lambda: topology.complete(2.0), "agents = 2.0: must be a whole number >= 1"),
+        (lambda: topology.star(-1), "agents = -1: must be a whole number >= 1"),
+        (lambda: topology.grid(0, 3), "rows = 0: must be a whole number >= 1"),
+        (lambda: topology.grid(3, 0), "columns = 0: must be a whole number >= 1"),
+        (lambda: topology.erdos_renyi(5), "p = None, edges = None: must be one of the two"),
+        (lambda: topology.erdos_renyi(5, p=0.5, edges=5), "p = 0.5, edges = 5: must be one of the two"),
+        (lambda: topology.erdos_renyi(5, p=1.5), "p = 1.5: must be a probability in [0, 1]"),
+        (lambda: topology.erdos_renyi(5, edges=3), "edges = 3: must be a whole number from 4 to 10"),
+        (lambda: topology.erdos_renyi(5, edges=11), "edges = 11: must be a whole number from 4 to 10"),
+        (lambda: topology.erdos_renyi(5, p=0.5, seed=-1), "seed = -1: must be a whole number >= 0"),
+        (lambda: topology.erdos_renyi(5, p=0.0), "p = 0.0: must make a connected graph likely; none of"),
+        (lambda: topology.random_geometric(9, radius=0.0), "radius = 0.0: must be a number > 0"),
+        (lambda: topology.random_geometric(9, radius=1e-4), "radius = 0.0001: must make a connected graph likely"),
+    ],
+)
+def test_what_cannot_be(make: Callable[[], Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "_TRIES", 100)
+    with pytest.raises(BadInput) as caught:
+        make()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+# --- from files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [".txt", ".edges", "", ".graphml", ".GraphML", ".gml"])
+def test_a_graph_from_a_file(tmp_path: Path, ending: str) -> None:
+    graph = nx.relabel_nodes(topology.grid(2, 3), str)
+    for _, data in graph.nodes(data=True):
+        del data["pos"]
+    file = tmp_path / f"graph{ending}"
+    write = {".graphml": nx.write_graphml, ".gml": nx.write_gml}.get(ending.lower(), nx.write_edgelist)
+    write(graph, file)
+    assert edges_of(topology.from_file(file)) == edges_of(graph)
+    assert edges_of(topology.from_file(str(file))) == edges_of(graph)
+
+
+def test_a_list_of_edges_may_have_comments_and_more_columns(tmp_path: Path) -> None:
+    file = tmp_path / "edges"
+    file.write_text("# sensors\na b 3.5 7\n\nb c 1.0\na b\n")
+    assert edges_of(topology.from_file(file)) == [("a", "b"), ("b", "c")]
+
+
+def test_a_directed_graph_in_a_file_is_taken_as_undirected(tmp_path: Path) -> None:
+    nx.write_graphml(nx.DiGraph([("a", "b"), ("b", "a"), ("b", "c")]), tmp_path / "g.graphml")
+    assert edges_of(topology.from_file(tmp_path / "g.graphml")) == [("a", "b"), ("b", "c")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("edges", "a b\nc d\n", "graph: must be connected; it has 2 parts"),
+        ("edges", "a b\nb b\n", "graph: must have no edge from a node to itself; node 'b' has one"),
+        ("edges", "", "graph: must have at least one node; it is empty"),
+        ("edges", "a,b\nb,c\n", "graph: must have at least one node; it is empty"),
+        ("edges", b"\xff\xfe\x00\x81", "must be GraphML, GML or a list of edges"),
+        ("g.graphml", "a b\n", "must be GraphML, GML or a list of edges"),
+        ("g.graphml", "<graphml>\n<graph", "must be GraphML, GML or a list of edges"),
+        ("g.gml", "a b\n", "must be GraphML, GML or a list of edges"),
+        ("g.gml", "", "must be GraphML, GML or a list of edges"),
+    ],
+)
+def test_a_file_that_is_no_network(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(BadInput) as caught:
+        topology.from_file(file)
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"^topology = '.*missing\.gml': must be an existing file$"):
+        topology.from_file(tmp_path / "missing.gml")
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [topology.metropolis_weights, topology.max_degree_weights])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        topology.path(2), topology.star(9), topology.ring(6), topology.complete(5),
+        topology.erdos_renyi(20, p=0.2, seed=1),
+    ],
+)
+def test_weights_mix_to_the_mean(weights: Callable[[Graph], np.ndarray[Any, Any]], graph: Graph) -> None:
+    matrix = weights(graph)
+    n = len(graph)
+    assert matrix.shape == (n, n)
+    np.testing.assert_array_equal(matrix, matrix.T)
+    np.testing.assert_allclose(matrix.sum(axis=0), 1.0, rtol=1e-15)
+    assert (matrix >= 0).all()
+    linked = nx.to_numpy_array(graph, weight=None) > 0
+    assert ((matrix > 0) == linked)[~np.eye(n, dtype=bool)].all()
+    largest = np.sort(np.abs(np.linalg.eigvalsh(matrix)))[::-1]
+    assert largest[0] == pytest.approx(1.0)
+    assert largest[1] < 1 - 1e-3
+
+
+@pytest.mark.parametrize("weights", [topology.metropolis_weights, topology.max_degree_weights])
+def test_weights_of_one_agent(weights: Callable[[Graph], np.ndarray[Any, Any]]) -> None:
+    assert weights(topology.path(1)).tolist() == [[1.0]]
+
+
+def test_weights_of_a_star() -> None:
+    third, half = 1 / 3, 1 / 2
+    graph = topology.star(3)
+    graph.add_edge(0, 1, weight=100.0)  # weights of the graph's own do not count
+    np.testing.assert_allclose(
+        topology.metropolis_weights(graph), [[third, third, third], [third, 2 * third, 0], [third, 0, 2 * third]]
+    )
+    np.testing.assert_allclose(topology.max_degree_weights(topology.path(2)), [[half, half], [half, half]])
+
+
+def test_weights_are_in_the_order_of_the_nodes() -> None:
+    graph = nx.Graph([("hub", "a"), ("hub", "b"), ("hub", "c")])
+    assert topology.metropolis_weights(graph)[0].tolist() == [0.25] * 4
+    assert topology.max_degree_weights(nx.path_graph(["a", "hub", "b"]))[1].tolist() == pytest.approx([1 / 3] * 3)
