@@ -8,6 +8,18 @@ from agents.losses import Logistic, Loss, Squared
 from agents.sharing import Sharing
 
 __all__ = [
-    "COKE", "CTA", "DKLA", "Always", "Censor", "FeatureMap", "Geometric", "LocalProblem", "Logistic", "Loss",
-    "RandomFourier", "Sharing", "Squared", "centralised",
+    "COKE",
+    "CTA",
+    "DKLA",
+    "Always",
+    "Censor",
+    "FeatureMap",
+    "Geometric",
+    "LocalProblem",
+    "Logistic",
+    "Loss",
+    "RandomFourier",
+    "Sharing",
+    "Squared",
+    "centralised",
 ]

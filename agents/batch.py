@@ -25,8 +25,14 @@ class CTA(Diffusion):
     """
 
     def __init__(
-        self, problem: LocalProblem, count: int, *, eta: float, weights: Mapping[Any, float],
-        censor: Censor | None = None, coder: Coder | None = None,
+        self,
+        problem: LocalProblem,
+        count: int,
+        *,
+        eta: float,
+        weights: Mapping[Any, float],
+        censor: Censor | None = None,
+        coder: Coder | None = None,
     ) -> None:
         super().__init__(problem.size, count, eta=eta, weights=weights, censor=censor, coder=coder)
         self.problem = problem

@@ -81,7 +81,7 @@ class PowerLaw:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·k^(−μ)."""
-        return math.sqrt(change @ change) >= self.v * round_number**-self.mu
+        return math.sqrt(change @ change) >= self.v * math.pow(round_number, -self.mu)
 
 
 @dataclass(frozen=True)
@@ -123,4 +123,4 @@ class Relative:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂."""
-        return math.sqrt(change @ change) >= self.share * math.sqrt(state @ state)
+        return bool(change @ change >= self.share**2 * (state @ state))

@@ -126,7 +126,13 @@ class Diffusion(SharingAgent):
     """
 
     def __init__(
-        self, size: int, count: int, *, eta: float, weights: Mapping[Any, float], censor: Censor | None = None,
+        self,
+        size: int,
+        count: int,
+        *,
+        eta: float,
+        weights: Mapping[Any, float],
+        censor: Censor | None = None,
         coder: Coder | None = None,
     ) -> None:
         super().__init__(size, count, censor=censor, coder=coder)

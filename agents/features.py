@@ -141,9 +141,7 @@ class RandomFourier:
         return np.cos(angles) * math.sqrt(2.0 / count)
 
 
-def kernel_matrix(
-    kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64], sigma: float
-) -> NDArray[np.float64]:
+def kernel_matrix(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     """Evaluate a kernel exactly between all rows of two arrays.
 
     Parameters

@@ -12,7 +12,6 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-
 from agents.censor import Censor
 from agents.consensus import Diffusion, Dual, Vector
 from agents.losses import Loss
@@ -53,6 +52,9 @@ class OnlineCost:
         self.squared_error = 0.0
         self.loss_sum = 0.0
         self._samples = samples
+        self.features: Vector
+        # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
+        self.target: Any
 
     def draw(self, theta: Vector) -> None:
         """Take the next sample, and predict it with ``theta`` before anything is learned from it."""
@@ -91,7 +93,13 @@ class RFFDOKL(Diffusion):
     """
 
     def __init__(
-        self, cost: OnlineCost, count: int, *, eta: float, weights: Mapping[Any, float], censor: Censor | None = None,
+        self,
+        cost: OnlineCost,
+        count: int,
+        *,
+        eta: float,
+        weights: Mapping[Any, float],
+        censor: Censor | None = None,
         coder: Coder | None = None,
     ) -> None:
         super().__init__(cost.size, count, eta=eta, weights=weights, censor=censor, coder=coder)
@@ -120,7 +128,13 @@ class ODKLA(Dual):
     """
 
     def __init__(
-        self, cost: OnlineCost, count: int, *, rho: float, eta: float, censor: Censor | None = None,
+        self,
+        cost: OnlineCost,
+        count: int,
+        *,
+        rho: float,
+        eta: float,
+        censor: Censor | None = None,
         coder: Coder | None = None,
     ) -> None:
         super().__init__(cost.size, count, rho=rho, censor=censor, coder=coder)
@@ -150,7 +164,13 @@ class DOKL(Dual):
     """
 
     def __init__(
-        self, cost: OnlineCost, count: int, *, rho: float, eta: float, censor: Censor | None = None,
+        self,
+        cost: OnlineCost,
+        count: int,
+        *,
+        rho: float,
+        eta: float,
+        censor: Censor | None = None,
         coder: Coder | None = None,
     ) -> None:
         super().__init__(cost.size, count, rho=rho, censor=censor, coder=coder)

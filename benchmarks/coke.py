@@ -1,15 +1,14 @@
 """COKE on the network against its matrix recursion, which sends nothing.
 
-The same problem for both: the paper's synthetic set (20 agents, 95 edges, 100 features). ``rounds`` times the rounds alone:
-an agent's step, real frames to each neighbour and back, against a few products of stacked matrices. ``with errors`` adds the
-training and test error of every round to both, ``whole job`` also the drawing of the data, the features and the factors:
-that is what `netsim run coke` does.
+The same problem for both: the paper's synthetic set (20 agents, 95 edges, 100 features). ``rounds`` times the rounds
+alone: an agent's step, real frames to each neighbour and back, against a few products of stacked matrices. ``with
+errors`` adds the training and test error of every round to both, ``whole job`` also the drawing of the data, the
+features and the factors: that is what `netsim run coke` does.
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,7 +47,7 @@ class Task:
     @functools.cached_property
     def matrices(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """The recursion's stacked matrices."""
-        return *batch.stack(self.train), nx.to_numpy_array(self.graph, weight=None)
+        return *batch.stack(self.train), topology.adjacency(self.graph)
 
 
 def emulated(task: Task, rounds: int, errors: Sequence[MeanSquaredError] = ()) -> None:
@@ -80,17 +79,21 @@ def compare(rounds: int, repeats: int) -> dict[str, object]:
         new = Task()
         run(new, rounds, new.errors)
 
-    seconds = median_seconds({
-        "rounds, emulated": lambda: emulated(task, rounds),
-        "rounds, recursion": lambda: recursion(task, rounds),
-        "with errors, emulated": lambda: emulated(task, rounds, task.errors),
-        "with errors, recursion": lambda: recursion(task, rounds, task.errors),
-        "whole job, emulated": lambda: fresh(emulated),
-        "whole job, recursion": lambda: fresh(recursion),
-    }, repeats)
+    seconds = median_seconds(
+        {
+            "rounds, emulated": lambda: emulated(task, rounds),
+            "rounds, recursion": lambda: recursion(task, rounds),
+            "with errors, emulated": lambda: emulated(task, rounds, task.errors),
+            "with errors, recursion": lambda: recursion(task, rounds, task.errors),
+            "whole job, emulated": lambda: fresh(emulated),
+            "whole job, recursion": lambda: fresh(recursion),
+        },
+        repeats,
+    )
     return {
         part: {
-            "emulated_s": seconds[f"{part}, emulated"], "recursion_s": seconds[f"{part}, recursion"],
+            "emulated_s": seconds[f"{part}, emulated"],
+            "recursion_s": seconds[f"{part}, recursion"],
             "ratio": seconds[f"{part}, emulated"] / seconds[f"{part}, recursion"],
         }
         for part in ("rounds", "with errors", "whole job")
@@ -100,7 +103,11 @@ def compare(rounds: int, repeats: int) -> dict[str, object]:
 def main() -> None:
     """Run the benchmark."""
     chosen = parser(__doc__, rounds=2000, repeats=5).parse_args()
-    show(compare(chosen.rounds, chosen.repeats), chosen.json, f"COKE, synthetic set, {AGENTS} agents, {chosen.rounds} rounds")
+    show(
+        compare(chosen.rounds, chosen.repeats),
+        chosen.json,
+        f"COKE, synthetic set, {AGENTS} agents, {chosen.rounds} rounds",
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by size of the network.
 
-Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages are
-lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a time.
-Sizes are run in processes of their own, so that peak memory is that of one size.
+Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
+are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
+time. Sizes are run in processes of their own, so that peak memory is that of one size.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 
 import msgpack
 import networkx as nx
@@ -128,10 +129,19 @@ def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
     """Return deliveries a second of each tool (medians), and netsim's ratio to each."""
     graph = nx.random_regular_graph(DEGREE, agents, seed=1)
     expected = agents * DEGREE * rounds * (1 - LOSS)
-    tools = {"netsim": in_netsim, "SimPy": in_simpy, "asyncio, a queue per agent": in_asyncio, "tvopt (no serialization)": in_tvopt}
-    seconds = median_seconds({name: lambda tool=tool: tool(graph, rounds) for name, tool in tools.items()}, repeats)
+    tools = {
+        "netsim": in_netsim,
+        "SimPy": in_simpy,
+        "asyncio, a queue per agent": in_asyncio,
+        "tvopt (no serialization)": in_tvopt,
+    }
+    seconds = median_seconds({name: partial(tool, graph, rounds) for name, tool in tools.items()}, repeats)
     return {
-        name: {"deliveries_per_s": round(expected / time), "microseconds": time / expected * 1e6, "netsim_is_faster_by": time / seconds["netsim"]}
+        name: {
+            "deliveries_per_s": round(expected / time),
+            "microseconds": time / expected * 1e6,
+            "netsim_is_faster_by": time / seconds["netsim"],
+        }
         for name, time in seconds.items()
     }
 
@@ -168,7 +178,11 @@ def main() -> None:
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
     if chosen.sizes:
         result |= sizes()
-    show(result, chosen.json, f"{chosen.agents} agents × {DEGREE} neighbours × {ELEMENTS} float64 × {chosen.rounds} rounds")
+    show(
+        result,
+        chosen.json,
+        f"{chosen.agents} agents × {DEGREE} neighbours × {ELEMENTS} float64 × {chosen.rounds} rounds",
+    )
 
 
 if __name__ == "__main__":

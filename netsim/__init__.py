@@ -12,6 +12,21 @@ from netsim.trace import Trace
 from netsim.wire import Frame
 
 __all__ = [
-    "Agent", "AgentError", "BadInput", "Budget", "Frame", "Link", "NetsimError", "Network", "Run", "Stalled", "Trace", "WireError",
-    "latency", "loss", "new_loop", "quantize", "topology",
+    "Agent",
+    "AgentError",
+    "BadInput",
+    "Budget",
+    "Frame",
+    "Link",
+    "NetsimError",
+    "Network",
+    "Run",
+    "Stalled",
+    "Trace",
+    "WireError",
+    "latency",
+    "loss",
+    "new_loop",
+    "quantize",
+    "topology",
 ]

@@ -21,7 +21,17 @@ class Context:
     """What the network gives one agent for one run."""
 
     __slots__ = (
-        "collected", "exchange", "inbox", "left", "name", "neighbors", "outbox", "requests", "rng", "round", "seed",
+        "collected",
+        "exchange",
+        "inbox",
+        "left",
+        "name",
+        "neighbors",
+        "outbox",
+        "requests",
+        "rng",
+        "round",
+        "seed",
     )
 
     def __init__(
@@ -115,7 +125,7 @@ class Agent:
         return self._netsim.outbox
 
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
-        """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields each one's number as it opens, from 1.
+        """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields each number, from 1, as it opens.
 
         A frame that arrives after the round it was sent in has closed is dropped and counted as late; with
         ``keep_late`` it is delivered with the next round's. An agent that overruns a round takes part again in the

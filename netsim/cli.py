@@ -28,17 +28,26 @@ def _command(scenario: Scenario) -> click.Command:
     for parameter in scenario.parameters:
         flag = "--" + parameter.name.replace("_", "-")
         switch = parameter.kind is bool
-        options.append(click.Option(
-            [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name], type=parameter.kind, default=parameter.default,
-            show_default=parameter.default is not None, help=parameter.description,
-        ))
-    options.append(click.Option(["--out"], type=str, help="The run folder, new or empty. Default: the next free runs/NAME-n."))
+        options.append(
+            click.Option(
+                [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
+                type=parameter.kind,
+                default=parameter.default,
+                show_default=parameter.default is not None,
+                help=parameter.description,
+            )
+        )
+    options.append(
+        click.Option(["--out"], type=str, help="The run folder, new or empty. Default: the next free runs/NAME-n.")
+    )
     options.append(click.Option(["--trace"], is_flag=True, help="Keep the event log, too (trace-ALGORITHM.npz)."))
 
     def call(out: str | None, trace: bool, **parameters: Any) -> None:
         _execute(scenario, out, trace, parameters)
 
-    return click.Command(scenario.name, callback=call, params=options, help=scenario.function.__doc__ and scenario.title)
+    return click.Command(
+        scenario.name, callback=call, params=options, help=scenario.function.__doc__ and scenario.title
+    )
 
 
 def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:

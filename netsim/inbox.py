@@ -25,8 +25,22 @@ class Inbox:
     """Frames for one agent; also an async iterator over them."""
 
     __slots__ = (
-        "_alarm", "_alarm_at", "_blocked", "_exchange", "_ledger", "_limit", "_loop", "_on_request", "_pending",
-        "_ready", "collided", "incoming", "iterating", "replies", "strict_until", "up",
+        "_alarm",
+        "_alarm_at",
+        "_blocked",
+        "_exchange",
+        "_ledger",
+        "_limit",
+        "_loop",
+        "_on_request",
+        "_pending",
+        "_ready",
+        "collided",
+        "incoming",
+        "iterating",
+        "replies",
+        "strict_until",
+        "up",
     )
 
     def __init__(self, exchange: Exchange, limit: int | None) -> None:

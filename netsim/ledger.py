@@ -19,14 +19,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CAUSES = (
-    "delivered", "late", "lost", "collided", "corrupted", "refused", "queue_full", "link_down", "receiver_down",
+    "delivered",
+    "late",
+    "lost",
+    "collided",
+    "corrupted",
+    "refused",
+    "queue_full",
+    "link_down",
+    "receiver_down",
     "inbox_full",
 )
 """How a frame on a link can end. `DELIVERED` … are their numbers."""
 DELIVERED, LATE, LOST, COLLIDED, CORRUPTED, REFUSED, QUEUE_FULL, LINK_DOWN, RECEIVER_DOWN, INBOX_FULL = range(10)
 
 TOTALS = (
-    "transmissions", "link_messages", "duplicated", *CAUSES, "payload_bits", "raw_data_bits", "wire_bits", "saturated",
+    "transmissions",
+    "link_messages",
+    "duplicated",
+    *CAUSES,
+    "payload_bits",
+    "raw_data_bits",
+    "wire_bits",
+    "saturated",
 )
 """The columns of a round's row; what each means is in docs/counting.md."""
 
@@ -80,8 +95,18 @@ class Ledger:
         return number
 
     def sent(
-        self, now: float, key: int, sender: int, links: int, taken: int, payload: int, raw: int, wire: int, each: int,
-        saturated: int, checksum: int,
+        self,
+        now: float,
+        key: int,
+        sender: int,
+        links: int,
+        taken: int,
+        payload: int,
+        raw: int,
+        wire: int,
+        each: int,
+        saturated: int,
+        checksum: int,
     ) -> None:
         """Count a broadcast over all ``links`` of the sender, or (``links`` = 0) a frame sent over one link.
 
@@ -129,8 +154,14 @@ class Ledger:
     def totals(self) -> tuple[int, ...]:
         """Return the running totals, in the order of `TOTALS`."""
         return (
-            self.transmissions, self.link_messages, self.duplicated, *self.exits, self.payload_bits, self.raw_data_bits,
-            self.wire_bits, self.saturated,
+            self.transmissions,
+            self.link_messages,
+            self.duplicated,
+            *self.exits,
+            self.payload_bits,
+            self.raw_data_bits,
+            self.wire_bits,
+            self.saturated,
         )
 
     def fold(self) -> None:
@@ -231,8 +262,10 @@ class Ledger:
         slots = records["key"] & _SLOT
         kinds = slots // links
         who = kinds * agents + records["sender"]
-        for name, column in (("transmissions", "taken"), *((n, n) for n in
-                             ("payload_bits", "raw_data_bits", "wire_bits", "saturated"))):
+        for name, column in (
+            ("transmissions", "taken"),
+            *((n, n) for n in ("payload_bits", "raw_data_bits", "wire_bits", "saturated")),
+        ):
             np.add.at(self._senders(name), who, records[column])
         to_one = records["links"] == 0
         for name, values in (("offered", np.ones(len(records), dtype=np.int64)), ("wire_bits", records["each"])):

@@ -173,7 +173,12 @@ class Network:
         return self._simulate(runtime, clock, speed)
 
     async def run_async(
-        self, agents: Agents, probes: Sequence[Probe] = (), *, until: float | None = None, trace: bool = False,
+        self,
+        agents: Agents,
+        probes: Sequence[Probe] = (),
+        *,
+        until: float | None = None,
+        trace: bool = False,
         progress: Progress | None = None,
     ) -> Run:
         """Run as `run` does, from a coroutine.
@@ -242,9 +247,8 @@ def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:
 def _in_thread(simulate: Callable[[], Run], interrupt: Callable[[], None]) -> Run:
     """Run where no event loop is running; an interrupt of this thread interrupts the run."""
     with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(simulate)
         try:
-            return result.result()
+            return pool.submit(simulate).result()
         except BaseException:
             interrupt()
             raise

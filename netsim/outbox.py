@@ -61,8 +61,20 @@ class Outbox:
     """
 
     __slots__ = (
-        "_down", "_exchange", "_fan", "_header_bits", "_incoming", "_name", "_number", "_paths", "_plain", "_ports", "_seed",
-        "_slots", "_wiring", "places",
+        "_down",
+        "_exchange",
+        "_fan",
+        "_header_bits",
+        "_incoming",
+        "_name",
+        "_number",
+        "_paths",
+        "_plain",
+        "_ports",
+        "_seed",
+        "_slots",
+        "_wiring",
+        "places",
     )
 
     def __init__(self, exchange: Exchange, number: int, name: Hashable, wiring: Wiring, seed: int, block: int) -> None:
@@ -79,14 +91,19 @@ class Outbox:
         period = exchange.rounds.period
         self._ports: dict[int, Port] = {}
         if wiring.radio is not None:
-            self._ports = dict.fromkeys(range(len(wiring.links)), wiring.radio.new_port(period)) if wiring.radio.has_port else {}
+            self._ports = (
+                dict.fromkeys(range(len(wiring.links)), wiring.radio.new_port(period)) if wiring.radio.has_port else {}
+            )
         else:
             self._ports = {place: link.new_port(period) for place, link in enumerate(wiring.links) if link.has_port}
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
         # Whether a broadcast needs no more than a row of the fan.
         self._plain = (
-            not self._ports and wiring.air is None and len(headers) <= 1 and all(link.is_simple for link in wiring.links)
+            not self._ports
+            and wiring.air is None
+            and len(headers) <= 1
+            and all(link.is_simple for link in wiring.links)
         )
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
 
@@ -113,7 +130,17 @@ class Outbox:
             each = 0
         bits = payload_bits(payload)
         ledger.sent(
-            now, key, self._number, degree, taken, bits, bits if raw_data else 0, wire, each, _saturated(payload), crc32(data)
+            now,
+            key,
+            self._number,
+            degree,
+            taken,
+            bits,
+            bits if raw_data else 0,
+            wire,
+            each,
+            _saturated(payload),
+            crc32(data),
         )
         if exchange.watched:
             for inbox in wiring.inboxes:
@@ -121,7 +148,13 @@ class Outbox:
         return taken
 
     def send(
-        self, to: Hashable, kind: str, payload: Any, round_number: int, raw_data: bool, request: int | None = None,
+        self,
+        to: Hashable,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        raw_data: bool,
+        request: int | None = None,
         is_reply: bool = False,
     ) -> bool:
         """Send to one neighbour; return whether the link took the frame."""
@@ -141,8 +174,17 @@ class Outbox:
                     self._hear(now, other, start, ends[-1])
         bits = payload_bits(payload)
         exchange.ledger.sent(
-            now, key, self._number, 0, not cause, bits, bits if raw_data else 0, wire, 0 if wiring.radio is not None else wire,
-            _saturated(payload), crc32(data),
+            now,
+            key,
+            self._number,
+            0,
+            not cause,
+            bits,
+            bits if raw_data else 0,
+            wire,
+            0 if wiring.radio is not None else wire,
+            _saturated(payload),
+            crc32(data),
         )
         if exchange.watched:
             wiring.inboxes[place].watch()
@@ -207,12 +249,16 @@ class Outbox:
         return taken, wire
 
     def _leave(self, now: float, place: int, size: int) -> tuple[int, float, list[float], int]:
-        """Pass the port of a link: return the cause of a refusal (0: none), when sending starts, each fragment's end, bits."""
+        """Pass a link's port: return why not (0: taken), when sending starts, each fragment's end, and the bits."""
         if place in self._down:
             return LINK_DOWN, now, [], 0
         port = self._ports.get(max(place, 0))
         if port is None:
-            header = self._header_bits if place < 0 or self._wiring.radio is not None else self._wiring.links[place].header_bits
+            header = (
+                self._header_bits
+                if place < 0 or self._wiring.radio is not None
+                else self._wiring.links[place].header_bits
+            )
             return 0, now, [now], 8 * size + header
         fragments = port.fragments(size)
         cause, start, ends = port.accept(now, fragments)

@@ -9,8 +9,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELS = {
-    "round": "round", "time_s": "simulated time (s)", "transmissions": "transmissions (broadcasts)",
-    "payload_bits": "payload (bits)", "wire_bits": "bits on the wire", "train_mse": "training MSE", "test_mse": "test MSE",
+    "round": "round",
+    "time_s": "simulated time (s)",
+    "transmissions": "transmissions (broadcasts)",
+    "payload_bits": "payload (bits)",
+    "wire_bits": "bits on the wire",
+    "train_mse": "training MSE",
+    "test_mse": "test MSE",
     "consensus_error": "consensus error",
 }
 """Axis labels of known columns; another column is labelled with its name."""

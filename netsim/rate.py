@@ -113,12 +113,26 @@ class Port:
     """
 
     __slots__ = (
-        "_busy_until", "_held", "_held_bits", "_mtu", "_queue", "_queue_bits", "_rate", "_release", "header_bits",
+        "_busy_until",
+        "_held",
+        "_held_bits",
+        "_mtu",
+        "_queue",
+        "_queue_bits",
+        "_rate",
+        "_release",
+        "header_bits",
     )
 
     def __init__(
-        self, rate: float | None, queue: int | None, queue_bits: int | None, mtu: int | None, header_bits: int,
-        budget: Budget | None, round_period: float,
+        self,
+        rate: float | None,
+        queue: int | None,
+        queue_bits: int | None,
+        mtu: int | None,
+        header_bits: int,
+        budget: Budget | None,
+        round_period: float,
     ) -> None:
         self._rate = rate
         self._queue = math.inf if queue is None else queue

@@ -32,7 +32,15 @@ class RoundClock:
     """
 
     __slots__ = (
-        "_closing", "_ended", "_loop", "_on_round_end", "_open_round", "_opening", "_timer", "closed", "period",
+        "_closing",
+        "_ended",
+        "_loop",
+        "_on_round_end",
+        "_open_round",
+        "_opening",
+        "_timer",
+        "closed",
+        "period",
     )
 
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:

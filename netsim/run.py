@@ -13,7 +13,7 @@ from netsim.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-Probe = Callable[[Mapping[Any, Agent]], float | Mapping[str, float]]
+Probe = Callable[[Mapping[Any, Any]], float | Mapping[str, float]]
 Progress = Callable[[int], None]
 
 

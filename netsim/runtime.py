@@ -47,7 +47,11 @@ class Runtime:
     """
 
     def __init__(
-        self, network: "Network", result: Run, until: float | None, keep_trace: bool,
+        self,
+        network: "Network",
+        result: Run,
+        until: float | None,
+        keep_trace: bool,
         scheduled: Sequence[tuple[float, Callable[[], None]]],
     ) -> None:
         self.network = network
@@ -119,8 +123,13 @@ class Runtime:
             ends = slice(int(firsts[i]), int(firsts[i + 1]))
             wiring = Wiring(
                 links=[network.links.get((name, other), network.link) for other in neighbors[name]],
-                neighbors=neighbors[name], inboxes=[self.inboxes[other] for other in neighbors[name]],
-                receivers=receivers[ends].tolist(), first=ends.start, keys=keys[ends], radio=radio, air=air,
+                neighbors=neighbors[name],
+                inboxes=[self.inboxes[other] for other in neighbors[name]],
+                receivers=receivers[ends].tolist(),
+                first=ends.start,
+                keys=keys[ends],
+                radio=radio,
+                air=air,
             )
             context = Context(exchange, name, neighbors[name], self.inboxes[name], network.seed)
             context.outbox = self.outboxes[name] = Outbox(exchange, i, name, wiring, network.seed, block)

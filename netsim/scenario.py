@@ -88,7 +88,9 @@ def find(name: str) -> Scenario:
     spec.loader.exec_module(module)
     found = [each for each in vars(module).values() if _is_scenario(each) and each.__module__ == path.stem]
     if len(found) != 1:
-        raise BadInput(f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}")
+        raise BadInput(
+            f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}"
+        )
     return _describe(name, found[0])
 
 
@@ -118,5 +120,7 @@ def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
         optional = type(None) in typing.get_args(hint)
         (hint,) = [part for part in typing.get_args(hint) if part is not type(None)] or [None]
     if hint not in (int, float, str, bool):
-        raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} the type int, float, str or bool, or one of them | None")
+        raise BadInput(
+            f"scenario = {name!r}: must give its parameter {key!r} the type int, float, str or bool, or one | None"
+        )
     return hint, optional

@@ -25,8 +25,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = (
-    "algorithm", "round", "time_s", "transmissions", "delivered", "payload_bits", "wire_bits", "train_mse", "test_mse",
-    "consensus_error", "dual_residual",
+    "algorithm",
+    "round",
+    "time_s",
+    "transmissions",
+    "delivered",
+    "payload_bits",
+    "wire_bits",
+    "train_mse",
+    "test_mse",
+    "consensus_error",
+    "dual_residual",
 )
 """The columns that every rounds.csv begins with; others follow."""
 
@@ -128,11 +137,16 @@ class Study:
         algorithms = {}
         for name, run in self.runs.items():
             rows = rounds[rounds["algorithm"] == name]
-            last = {} if rows.empty else {key: _plain(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
+            last = (
+                {} if rows.empty else {key: _plain(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
+            )
             algorithms[name] = last | {"trace_hash": run.trace_hash}
         return {
-            "scenario": self.scenario, "algorithms": algorithms, "centralised": self.centralised,
-            "trace_hash": self.trace_hash, "notes": self.notes,
+            "scenario": self.scenario,
+            "algorithms": algorithms,
+            "centralised": self.centralised,
+            "trace_hash": self.trace_hash,
+            "notes": self.notes,
         }
 
     # --- the run folder -----------------------------------------------------------------------------------------------

@@ -126,19 +126,19 @@ def from_file(file: str | Path) -> "nx.Graph[str]":
 
 def metropolis_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     """Return the symmetric, doubly stochastic matrix of weights 1/(1 + max(d_i, d_j)), shape (n, n), nodes in order."""
-    adjacency = _adjacency(graph)
-    degree = adjacency.sum(axis=1)
-    return _with_own_weights(adjacency / (1 + np.maximum.outer(degree, degree)))
+    linked = adjacency(graph)
+    degree = linked.sum(axis=1)
+    return _with_own_weights(linked / (1 + np.maximum.outer(degree, degree)))
 
 
 def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     """Return the symmetric, doubly stochastic matrix of weights 1/(1 + d_max), shape (n, n), nodes in order."""
-    adjacency = _adjacency(graph)
-    return _with_own_weights(adjacency / (1 + adjacency.sum(axis=1).max(initial=0)))
+    linked = adjacency(graph)
+    return _with_own_weights(linked / (1 + linked.sum(axis=1).max(initial=0)))
 
 
-def _adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    # Weights that the edges may have are not asked for.
+def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
+    """Return the matrix with a 1 for each edge, shape (n, n), nodes in order; weights of edges are ignored."""
     matrix: NDArray[np.float64] = nx.to_scipy_sparse_array(graph, weight=None).toarray().astype(np.float64)
     return matrix
 

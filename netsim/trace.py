@@ -17,10 +17,21 @@ if TYPE_CHECKING:
 
     from netsim.ledger import Ledger
 
-SENT = np.dtype([
-    ("time", "<f8"), ("key", "<i8"), ("sender", "<i4"), ("links", "<i4"), ("taken", "<i4"), ("payload_bits", "<i8"),
-    ("raw_data_bits", "<i8"), ("wire_bits", "<i8"), ("each", "<i8"), ("saturated", "<i8"), ("checksum", "<u4"),
-])
+SENT = np.dtype(
+    [
+        ("time", "<f8"),
+        ("key", "<i8"),
+        ("sender", "<i4"),
+        ("links", "<i4"),
+        ("taken", "<i4"),
+        ("payload_bits", "<i8"),
+        ("raw_data_bits", "<i8"),
+        ("wire_bits", "<i8"),
+        ("each", "<i8"),
+        ("saturated", "<i8"),
+        ("checksum", "<u4"),
+    ]
+)
 """A transmission: the key of its first link message (number·2³² + kind × links + link), over how many links (0: to one
 neighbour only), the bits on each of them, the CRC-32 of its bytes."""
 
@@ -70,8 +81,12 @@ class Trace:
     """
 
     def __init__(
-        self, records: dict[str, NDArray[np.void]], agents: Sequence[Hashable], kinds: Sequence[str],
-        senders: NDArray[np.int64], receivers: NDArray[np.int64],
+        self,
+        records: dict[str, NDArray[np.void]],
+        agents: Sequence[Hashable],
+        kinds: Sequence[str],
+        senders: NDArray[np.int64],
+        receivers: NDArray[np.int64],
     ) -> None:
         self._records = records
         self.agents = list(agents)
@@ -114,20 +129,36 @@ class Trace:
         receiver_of = np.append(self._receivers, len(self.agents))
         slot = sent["key"] & 0xFFFFFFFF
         to = np.where(sent["links"] > 0, -1, slot % links)
-        parts = [pd.DataFrame({
-            "time_s": sent["time"], "event": "sent", "message": sent["key"] >> 32, "sender": names[sent["sender"]],
-            "receiver": names[receiver_of[to]], "kind": kinds[slot // links],
-            "payload_bits": sent["payload_bits"], "wire_bits": sent["wire_bits"],
-        })]
+        parts = [
+            pd.DataFrame(
+                {
+                    "time_s": sent["time"],
+                    "event": "sent",
+                    "message": sent["key"] >> 32,
+                    "sender": names[sent["sender"]],
+                    "receiver": names[receiver_of[to]],
+                    "kind": kinds[slot // links],
+                    "payload_bits": sent["payload_bits"],
+                    "wire_bits": sent["wire_bits"],
+                }
+            )
+        ]
         for stream in ("delivered", "dropped"):
             ends = self._records[stream]
             slot = ends["key"] & 0xFFFFFFFF
             link = slot % links
-            parts.append(pd.DataFrame({
-                "time_s": ends["time"], "event": causes[ends["cause"]], "message": ends["key"] >> 32,
-                "sender": names[self._senders[link]], "receiver": names[self._receivers[link]],
-                "kind": kinds[slot // links],
-            }))
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "time_s": ends["time"],
+                        "event": causes[ends["cause"]],
+                        "message": ends["key"] >> 32,
+                        "sender": names[self._senders[link]],
+                        "receiver": names[self._receivers[link]],
+                        "kind": kinds[slot // links],
+                    }
+                )
+            )
         table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         for column in ("payload_bits", "wire_bits"):
             table[column] = table[column].astype("Int64")
@@ -137,7 +168,10 @@ class Trace:
         """Write the trace to one file (numpy's npz), whole or not at all."""
         meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash})
         parts: dict[str, Any] = {
-            "meta": np.array(meta), "senders": self._senders, "receivers": self._receivers, **self._records,
+            "meta": np.array(meta),
+            "senders": self._senders,
+            "receivers": self._receivers,
+            **self._records,
         }
         with write_whole(path) as file:
             np.savez_compressed(file, **parts)

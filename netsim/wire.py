@@ -257,7 +257,14 @@ class SpecialFrame(Frame):
     plain = False
 
     def __init__(
-        self, kind: str, sender: Hashable, round: int, sent_at: float, data: bytes, mutable: bool, request: int | None,
+        self,
+        kind: str,
+        sender: Hashable,
+        round: int,
+        sent_at: float,
+        data: bytes,
+        mutable: bool,
+        request: int | None,
         is_reply: bool,
     ) -> None:
         super().__init__(kind, sender, round, sent_at, data)
@@ -278,7 +285,13 @@ def for_receiver(frame: Frame) -> Frame:
 
 
 def new_frame(
-    kind: str, sender: Hashable, round: int, sent_at: float, data: bytes, payload: Any, request: int | None = None,
+    kind: str,
+    sender: Hashable,
+    round: int,
+    sent_at: float,
+    data: bytes,
+    payload: Any,
+    request: int | None = None,
     is_reply: bool = False,
 ) -> Frame:
     """Return the frame of these bytes, which carry ``payload``."""
@@ -295,7 +308,12 @@ class FrameEncoder:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
 
     def encode(
-        self, kind: str, sender: int, round_number: int, payload: Any, request: int | None = None,
+        self,
+        kind: str,
+        sender: int,
+        round_number: int,
+        payload: Any,
+        request: int | None = None,
         is_reply: bool = False,
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""

@@ -31,7 +31,13 @@ def spread(agents: Mapping[Any, Average]) -> float:
 
 
 def averaging(
-    study: Study, *, agents: int = 20, radius: float = 0.4, loss: float = 0.1, latency: float = 0.01, rate: float | None = 250e3,
+    study: Study,
+    *,
+    agents: int = 20,
+    radius: float = 0.4,
+    loss: float = 0.1,
+    latency: float = 0.01,
+    rate: float | None = 250e3,
     seed: int = 1,
 ) -> None:
     """Gossip averaging on a random geometric graph of sensors.
@@ -59,5 +65,11 @@ def averaging(
     study.run("averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50)
     rounds = study.rounds
     shown = rounds[rounds["round"].isin([1, 2, 5, 10, 20, 50])]
-    study.table("by_round", "Spread of the values by round", shown[["round", "time_s", "delivered", "lost", "wire_bits", "spread"]])
-    study.figure("spread", curves(rounds, Axis("spread", log=True), [Axis("round"), Axis("wire_bits")], "Gossip averaging"))
+    study.table(
+        "by_round",
+        "Spread of the values by round",
+        shown[["round", "time_s", "delivered", "lost", "wire_bits", "spread"]],
+    )
+    study.figure(
+        "spread", curves(rounds, Axis("spread", log=True), [Axis("round"), Axis("wire_bits")], "Gossip averaging")
+    )

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -22,10 +21,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
-_DEFAULTS = {"agents": 10, "edges": 28, "sigma": 1.0, "L": 100, "lambda": 1e-3, "rho": 1e-2, "cta_eta": 0.99,
-             "threshold_v": 0.5, "threshold_mu": 0.98}
-_SETTING = {"features": "L", "sigma": "sigma", "regularizer": "lambda", "rho": "rho", "eta": "cta_eta", "threshold": "threshold_v",
-            "decay": "threshold_mu", "agents": "agents"}
+_DEFAULTS = {
+    "agents": 10,
+    "edges": 28,
+    "sigma": 1.0,
+    "L": 100,
+    "lambda": 1e-3,
+    "rho": 1e-2,
+    "cta_eta": 0.99,
+    "threshold_v": 0.5,
+    "threshold_mu": 0.98,
+}
+_SETTING = {
+    "features": "L",
+    "sigma": "sigma",
+    "regularizer": "lambda",
+    "rho": "rho",
+    "eta": "cta_eta",
+    "threshold": "threshold_v",
+    "decay": "threshold_mu",
+    "agents": "agents",
+}
 
 
 def coke(
@@ -108,10 +124,13 @@ def coke(
     chosen = _complete(data, study.settings)
     study.settings |= chosen
     # Everything that can refuse an argument comes before the long work.
+    check.integer("rounds", rounds, low=1)
     links = Link(loss=_loss(loss, burst), latency=latency, rate=rate, budget=budget)
     graph = topology.erdos_renyi(int(chosen["agents"]), edges=int(chosen["edges"]), seed=seed)
     check.one_of("medium", medium, ("radio", "wires"))
-    network = Network(graph, links, round_period=round_period, medium="radio" if medium == "radio" else "wires", seed=seed)
+    network = Network(
+        graph, links, round_period=round_period, medium="radio" if medium == "radio" else "wires", seed=seed
+    )
     wanted = [check.one_of("algorithms", name.strip(), ("CTA", "DKLA", "COKE")) for name in algorithms.split(",")]
     coder = None if bits is None else Uniform(bits)
     censor = Geometric(chosen["threshold"], chosen["decay"])
@@ -124,7 +143,7 @@ def coke(
     _report(study, data, task)
 
 
-# --- the task -----------------------------------------------------------------------------------------------------------
+# --- the task ---------------------------------------------------------------------------------------------------------
 
 
 class _Task:
@@ -145,14 +164,21 @@ class _Task:
     def measure(self, agents: Mapping[Any, SharingAgent]) -> dict[str, float]:
         """Return the columns of a round: how good the models are, and how far apart."""
         models = np.stack([agent.theta for agent in agents.values()])
-        columns = {"train_mse": self._train(models), "test_mse": self._test(models), "consensus_error": consensus_error(models)}
+        columns = {
+            "train_mse": self._train(models),
+            "test_mse": self._test(models),
+            "consensus_error": consensus_error(models),
+        }
         duals = [agent.dual for agent in agents.values() if isinstance(agent, COKE)]
         if duals:
             columns["dual_residual"] = float(np.abs(np.sum(duals, axis=0)).max())
         if not self._ideal:
             columns["copy_error"] = max(
-                (float(np.linalg.norm(copy - agents[name].sharing.own))
-                 for agent in agents.values() for name, copy in agent.sharing.copies.items()),
+                (
+                    float(np.linalg.norm(copy - agents[name].sharing.own))
+                    for agent in agents.values()
+                    for name, copy in agent.sharing.copies.items()
+                ),
                 default=0.0,
             )
         return columns
@@ -182,7 +208,9 @@ def _complete(data: str, given: Mapping[str, Any]) -> dict[str, float]:
 def _samples(data: str, agents: int, rows: int | None, seed: int) -> list[AgentData]:
     if data == "synthetic":
         if rows is not None:
-            raise BadInput(f"rows = {rows}: must be left out for the synthetic data, whose agents draw their own number")
+            raise BadInput(
+                f"rows = {rows}: must be left out for the synthetic data, whose agents draw their own number"
+            )
         return synthetic(agents, seed=seed)
     return deal(scale_unit(load_table(data)), agents, seed=seed, rows=rows)
 
@@ -192,7 +220,12 @@ def _loss(mean: float, burst: float) -> loss.Loss:
 
 
 def _makers(
-    task: _Task, graph: "nx.Graph[int]", chosen: Mapping[str, float], rounds: int, censor: Geometric, coder: Uniform | None
+    task: _Task,
+    graph: "nx.Graph[int]",
+    chosen: Mapping[str, float],
+    rounds: int,
+    censor: Geometric,
+    coder: Uniform | None,
 ) -> dict[str, Callable[[int], SharingAgent]]:
     """Return, by name, what makes the agent of a node."""
     weights = topology.metropolis_weights(graph)
@@ -207,7 +240,7 @@ def _makers(
     return makers
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------------
+# --- what is shown ----------------------------------------------------------------------------------------------------
 
 
 def _report(study: Study, data: str, task: _Task) -> None:
@@ -217,7 +250,9 @@ def _report(study: Study, data: str, task: _Task) -> None:
     savings = _savings(rounds, data, best)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training MSE", savings)
-        study.note("The saving shrinks as the level nears the optimum: the threshold must have decayed by then, and everybody speaks.")
+        study.note(
+            "The saving shrinks as the level nears the optimum: by then the threshold is low and everybody speaks."
+        )
     study.note(f"Centralised: training MSE {best:.4g}, test MSE {study.centralised['test_mse']:.4g}.")
     if best > task.variance:
         study.note(
@@ -225,10 +260,10 @@ def _report(study: Study, data: str, task: _Task) -> None:
             "Another --sigma may help (Air quality learns with 0.5)."
         )
     if data == "energy":
-        study.note("The published errors exceed the variance of a target in [0, 1], so that table scales it otherwise: compare shapes.")
+        study.note("The published errors exceed the variance of a target in [0, 1]: compare shapes, not levels.")
     for name, run in study.runs.items():
-        errors = run.rounds["train_mse"] if len(run.rounds) else []
-        if len(errors) and not errors.iloc[-1] <= 10 * errors.iloc[0]:
+        errors = run.rounds["train_mse"]
+        if not errors.iloc[-1] <= 10 * errors.iloc[0]:
             study.note(f"{name} diverged: try a smaller step size.")
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
@@ -251,7 +286,7 @@ def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":
 
 
 def _savings(rounds: "pd.DataFrame", data: str, best: float) -> "pd.DataFrame":
-    """Return, level by level, how many transmissions each algorithm needed to reach it, and what COKE saved against DKLA."""
+    """Return, level by level, the transmissions that each algorithm needed, and what COKE saved against DKLA."""
     import pandas as pd
 
     theirs = published("coke_cost_to_reach")

@@ -122,9 +122,7 @@ def scale_unit(table: Table) -> Table:
     return replace(table, inputs=_unit(table.inputs), target=_unit(table.target))
 
 
-def deal(
-    table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows: int | None = None
-) -> list[AgentData]:
+def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows: int | None = None) -> list[AgentData]:
     """Shuffle the samples, deal them evenly to the agents, and split each agent's share.
 
     Parameters

@@ -37,7 +37,9 @@ class Task:
         self.gram, self.cross = batch.stack(self.data)
         self.adjacency = nx.to_numpy_array(self.graph, weight=None)
 
-    def run(self, make: Callable[[int], SharingAgent], link: Link | None = None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def run(
+        self, make: Callable[[int], SharingAgent], link: Link | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the models after each round, shape (rounds, N, D), and who broadcast, shape (rounds, N)."""
         models: list[NDArray[np.float64]] = []
         spoken: list[list[int]] = []
@@ -63,7 +65,9 @@ def test_cta_equals_its_recursion(graph: str, seed: int) -> None:
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(("v", "mu", "bits"), [(0.0, 1.0, None), (1.0, 0.95, None), (1.0, 0.95, 3), (0.0, 1.0, 1), (0.5, 0.9, 8)])
+@pytest.mark.parametrize(
+    ("v", "mu", "bits"), [(0.0, 1.0, None), (1.0, 0.95, None), (1.0, 0.95, 3), (0.0, 1.0, 1), (0.5, 0.9, 8)]
+)
 def test_coke_equals_its_recursion(graph: str, seed: int, v: float, mu: float, bits: int | None) -> None:
     task = Task(graph, seed)
     coder = None if bits is None else Uniform(bits)
@@ -107,7 +111,9 @@ def test_logistic_dkla_reaches_the_centralised_model() -> None:
         np.testing.assert_allclose(agent.theta, optimum, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("coder", [None, Uniform(4), Uniform(6, -2, 2), QSGD(4)], ids=lambda coder: type(coder).__name__)
+@pytest.mark.parametrize(
+    "coder", [None, Uniform(4), Uniform(6, -2, 2), QSGD(4)], ids=lambda coder: type(coder).__name__
+)
 def test_copies_equal_the_truth_on_ideal_links(coder: Uniform | QSGD | None) -> None:
     task = Task("random", 2)
     task.run(lambda i: COKE(task.problems[i], 50, rho=RHO, censor=Geometric(1.0, 0.9), coder=coder))
@@ -142,13 +148,16 @@ def test_cta_leaves_out_neighbours_it_never_heard() -> None:
     np.testing.assert_allclose(models, alone, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize(("make", "named"), [
-    (lambda problem: COKE(problem, 10, rho=0.0), "rho = 0.0"),
-    (lambda problem: COKE(problem, -1, rho=1.0), "count = -1"),
-    (lambda problem: CTA(problem, 10, eta=-1.0, weights={}), "eta = -1.0"),
-    (lambda problem: Geometric(-1.0, 0.5), "threshold = -1.0"),
-    (lambda problem: Geometric(1.0, 1.5), "decay = 1.5"),
-])
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda problem: COKE(problem, 10, rho=0.0), "rho = 0.0"),
+        (lambda problem: COKE(problem, -1, rho=1.0), "count = -1"),
+        (lambda problem: CTA(problem, 10, eta=-1.0, weights={}), "eta = -1.0"),
+        (lambda problem: Geometric(-1.0, 0.5), "threshold = -1.0"),
+        (lambda problem: Geometric(1.0, 1.5), "decay = 1.5"),
+    ],
+)
 def test_bad_parameters_are_named(make: Callable[[LocalProblem], object], named: str) -> None:
     with pytest.raises(BadInput, match=f"^{named}: must be [^\n]+$"):
         make(Task("two", 0).problems[0])

@@ -18,7 +18,9 @@ def call(*words: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str
     import os
 
     inherited = {key: value for key, value in os.environ.items() if key != "NETSIM_DATA"}
-    return subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, env=inherited | env, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=cwd, env=inherited | env, capture_output=True, text=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,18 @@ def test_run_folder_has_the_documented_files_and_columns(folder: Path) -> None:
 def test_ledger_csv_adds_up(folder: Path) -> None:
     ledger = pd.read_csv(folder / "ledger.csv")
     rounds = pd.read_csv(folder / "rounds.csv")
-    ends = ["delivered", "late", "lost", "collided", "corrupted", "refused", "queue_full", "link_down", "receiver_down", "inbox_full"]
+    ends = [
+        "delivered",
+        "late",
+        "lost",
+        "collided",
+        "corrupted",
+        "refused",
+        "queue_full",
+        "link_down",
+        "receiver_down",
+        "inbox_full",
+    ]
     assert (ledger["offered"] + ledger["duplicated"] == ledger[[*ends, "in_flight"]].sum(axis=1)).all()
     for name, rows in ledger.groupby("algorithm"):
         last = rounds[rounds["algorithm"] == name].iloc[-1]
@@ -86,27 +99,39 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
         assert (tmp_path / "runs" / f"averaging-{number}" / "summary.json").is_file()
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["run", "cok"], "scenario = 'cok': must be one of averaging, coke (did you mean 'coke'?)"),
-    (["run", "coke", "--los", "0.1"], "--loss"),
-    (["run", "coke", "--loss", "1.3"], "loss = 1.3: must be a probability in [0, 1]"),
-    (["run", "coke", "--loss", "many"], "--loss"),
-    (["run", "coke", "--latency", "-1"], "latency = -1.0: must be"),
-    (["run", "coke", "--rate", "-5"], "rate = -5.0: must be"),
-    (["run", "coke", "--budget", "-5"], "budget = -5.0: must be"),
-    (["run", "coke", "--bits", "17"], "bits = 17: must be a whole number from 1 to 16"),
-    (["run", "coke", "--bits", "0"], "bits = 0: must be a whole number from 1 to 16"),
-    (["run", "coke", "--agents", "0"], "agents = 0: must be"),
-    (["run", "coke", "--edges", "3"], "edges = 3: must be"),
-    (["run", "coke", "--algorithms", "COKE,DKLS"], "algorithms = 'DKLS': must be one of CTA, DKLA, COKE (did you mean"),
-    (["run", "coke", "--medium", "radios"], "medium = 'radios': must be one of radio, wires (did you mean 'radio'?)"),
-    (["run", "coke", "--data", "tomshardware"], "NETSIM_DATA is not set: must be a folder that holds tomshardware.csv.gz"),
-    (["run", "coke", "--sigma", "0"], "sigma = 0.0: must be"),
-    (["run", "coke", "--rows", "50"], "rows = 50: must be left out"),
-    (["run", "missing.py"], "scenario = 'missing.py': must be an existing Python file"),
-    (["show", "nowhere"], "run folder = 'nowhere': must be what `netsim run` wrote"),
-    (["shaw"], "shaw"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "cok"], "scenario = 'cok': must be one of averaging, coke (did you mean 'coke'?)"),
+        (["run", "coke", "--los", "0.1"], "--loss"),
+        (["run", "coke", "--loss", "1.3"], "loss = 1.3: must be a probability in [0, 1]"),
+        (["run", "coke", "--loss", "many"], "--loss"),
+        (["run", "coke", "--latency", "-1"], "latency = -1.0: must be"),
+        (["run", "coke", "--rate", "-5"], "rate = -5.0: must be"),
+        (["run", "coke", "--budget", "-5"], "budget = -5.0: must be"),
+        (["run", "coke", "--bits", "17"], "bits = 17: must be a whole number from 1 to 16"),
+        (["run", "coke", "--bits", "0"], "bits = 0: must be a whole number from 1 to 16"),
+        (["run", "coke", "--agents", "0"], "agents = 0: must be"),
+        (["run", "coke", "--edges", "3"], "edges = 3: must be"),
+        (
+            ["run", "coke", "--algorithms", "COKE,DKLS"],
+            "algorithms = 'DKLS': must be one of CTA, DKLA, COKE (did you mean",
+        ),
+        (
+            ["run", "coke", "--medium", "radios"],
+            "medium = 'radios': must be one of radio, wires (did you mean 'radio'?)",
+        ),
+        (
+            ["run", "coke", "--data", "tomshardware"],
+            "NETSIM_DATA is not set: must be a folder that holds tomshardware.csv.gz",
+        ),
+        (["run", "coke", "--sigma", "0"], "sigma = 0.0: must be"),
+        (["run", "coke", "--rows", "50"], "rows = 50: must be left out"),
+        (["run", "missing.py"], "scenario = 'missing.py': must be an existing Python file"),
+        (["show", "nowhere"], "run folder = 'nowhere': must be what `netsim run` wrote"),
+        (["shaw"], "shaw"),
+    ],
+)
 def test_a_mistake_ends_in_one_line_and_status_2(words: list[str], says: str, tmp_path: Path) -> None:
     done = call(*words, cwd=tmp_path)
     assert done.returncode == 2
@@ -120,7 +145,8 @@ def test_a_mistake_ends_in_one_line_and_status_2(words: list[str], says: str, tm
 def test_an_unknown_table_and_too_few_samples(tmp_path: Path) -> None:
     pd.DataFrame({"x": range(9), "y": range(9)}).to_csv(tmp_path / "small.csv.gz", index=False)
     for words, says in (
-        (["--data", "smal"], "small"), (["--data", "small", "--agents", "5"], "agents = 5: must be at most 4"),
+        (["--data", "smal"], "small"),
+        (["--data", "small", "--agents", "5"], "agents = 5: must be at most 4"),
     ):
         done = call("run", "coke", *words, cwd=tmp_path, NETSIM_DATA=str(tmp_path))
         assert done.returncode == 2
@@ -191,10 +217,13 @@ def test_help_shows_every_parameter(tmp_path: Path) -> None:
 
 
 def test_a_scenario_parameter_needs_a_type_and_a_default(tmp_path: Path) -> None:
-    for number, (signature, says) in enumerate((
-        ("study, *, agents=3", "'agents' the type int"), ("study, *, agents: int", "'agents' a default"),
-        ("other", "one function whose first parameter is `study`"),
-    )):
+    for number, (signature, says) in enumerate(
+        (
+            ("study, *, agents=3", "'agents' the type int"),
+            ("study, *, agents: int", "'agents' a default"),
+            ("other", "one function whose first parameter is `study`"),
+        )
+    ):
         path = tmp_path / f"mine{number}.py"
         path.write_text(f"def mine({signature}):\n    pass\n")
         with pytest.raises(BadInput, match=says):

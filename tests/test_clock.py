@@ -194,7 +194,17 @@ def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
         return seen
 
     assert run(main) == [
-        "a0", "b0", "a1", "b1", "a2", "b2", "timer of now", "end at 0", "woken by the end", "second end", "one second",
+        "a0",
+        "b0",
+        "a1",
+        "b1",
+        "a2",
+        "b2",
+        "timer of now",
+        "end at 0",
+        "woken by the end",
+        "second end",
+        "one second",
     ]
 
 

@@ -9,7 +9,9 @@ import pytest
 from netsim import scenario
 from netsim.study import Study
 
-needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand")
+needs_data = pytest.mark.skipif(
+    "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
+)
 
 
 def run(**parameters: object) -> Study:

@@ -136,9 +136,7 @@ def test_an_answer_that_raises_or_cannot_travel(answer: Callable[[Agent, Frame],
     assert message.startswith(("agent 1 raised ZeroDivisionError at 2 s", "agent 1 raised WireError at 2 s"))
 
 
-@pytest.mark.parametrize(
-    "run", [lambda self: None, lambda self: 3], ids=["returns None", "returns a number"]
-)
+@pytest.mark.parametrize("run", [lambda self: None, lambda self: 3], ids=["returns None", "returns a number"])
 def test_a_run_that_is_no_coroutine(run: Callable[[Agent], Any]) -> None:
     forgot = type("Forgot", (Agent,), {"run": run})
     message = message_of(lambda: Network(topology.path(3)).run(beside(forgot())))
@@ -332,7 +330,10 @@ def test_control_c_ends_a_run() -> None:
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(script)],
-        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.stdout, done.stderr) == ("interrupted True\n", "")
 

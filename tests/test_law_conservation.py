@@ -55,19 +55,34 @@ def frame_bytes(kind: str) -> int:
 
 
 chances = st.sampled_from([0.0, 0.0, 0.3, 1.0])
-latencies = st.sampled_from([
-    0.0, 0.25, 1.5, latency.uniform(0, 0.9), latency.exponential(0.4), latency.trace([0.1, 2, 0]),
-    latency.pareto(0.1, 1.5),
-])
+latencies = st.sampled_from(
+    [
+        0.0,
+        0.25,
+        1.5,
+        latency.uniform(0, 0.9),
+        latency.exponential(0.4),
+        latency.trace([0.1, 2, 0]),
+        latency.pareto(0.1, 1.5),
+    ]
+)
 losses = st.sampled_from([0.0, 0.0, 0.3, 1.0, loss.gilbert_elliott(0.4, 2), loss.trace([0, 1, 1])])
 budgets = st.none() | st.builds(
-    Budget, st.sampled_from([700, 1500, 9000]), st.sampled_from(["round", "second"]),
+    Budget,
+    st.sampled_from([700, 1500, 9000]),
+    st.sampled_from(["round", "second"]),
     st.sampled_from(["refuse", "wait"]),
 )
-after_it_left = st.fixed_dictionaries({
-    "latency": latencies, "loss": losses, "duplicate": chances, "corrupt": chances, "crc": st.booleans(),
-    "fifo": st.booleans(),
-})
+after_it_left = st.fixed_dictionaries(
+    {
+        "latency": latencies,
+        "loss": losses,
+        "duplicate": chances,
+        "corrupt": chances,
+        "crc": st.booleans(),
+        "fifo": st.booleans(),
+    }
+)
 
 
 @st.composite
@@ -76,7 +91,9 @@ def ports(draw: st.DrawFn, collisions: bool) -> dict[str, Any]:
     budget = draw(budgets)
     waits = rate is not None or budget is not None
     return {
-        "rate": rate, "budget": budget, "mtu": draw(st.sampled_from([None, None, 13, 64])),
+        "rate": rate,
+        "budget": budget,
+        "mtu": draw(st.sampled_from([None, None, 13, 64])),
         "header_bits": draw(st.sampled_from([0, 24])),
         "queue": draw(st.sampled_from([None, 1, 3])) if waits else None,
         "queue_bits": draw(st.sampled_from([None, 700, 2000])) if waits else None,
@@ -97,8 +114,14 @@ def networks(draw: st.DrawFn) -> Network:
         for ends in draw(st.lists(edges, max_size=2, unique=True))
     }
     network = Network(
-        graph, Link(**port, **draw(after_it_left)), links=links, medium=medium, collisions=collisions,
-        inbox_limit=draw(st.sampled_from([None, None, 1, 4])), round_period=1.0, seed=draw(st.integers(0, 9)),
+        graph,
+        Link(**port, **draw(after_it_left)),
+        links=links,
+        medium=medium,
+        collisions=collisions,
+        inbox_limit=draw(st.sampled_from([None, None, 1, 4])),
+        round_period=1.0,
+        seed=draw(st.integers(0, 9)),
     )
     times = st.sampled_from([0.0, 0.5, 1.0, 1.7, 2.0])
     for time, up in draw(st.lists(st.tuples(times, st.booleans()), max_size=2)):

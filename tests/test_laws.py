@@ -49,8 +49,15 @@ class Plain(Gossip):
 
 
 HARD = Link(
-    latency=latency.uniform(0.0, 0.15), loss=loss.bernoulli(0.2), rate=1e5, queue=4, budget=Budget(2000), mtu=64,
-    header_bits=32, duplicate=0.1, corrupt=0.1,
+    latency=latency.uniform(0.0, 0.15),
+    loss=loss.bernoulli(0.2),
+    rate=1e5,
+    queue=4,
+    budget=Budget(2000),
+    mtu=64,
+    header_bits=32,
+    duplicate=0.1,
+    corrupt=0.1,
 )
 EASY = Link(latency=latency.exponential(0.02), loss=0.2)
 
@@ -91,8 +98,13 @@ def test_same_seed_same_run_in_every_process() -> None:
     hashes = {gossip().trace_hash}
     for hash_seed in ("0", "1", "random"):
         done = subprocess.run(
-            [sys.executable, "-c", script], cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True, text=True, check=True, timeout=60,
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
         )
         hashes.add(done.stdout.strip())
     assert len(hashes) == 1
@@ -152,7 +164,8 @@ def test_a_probe_changes_no_link_and_no_agent() -> None:
 
 
 @pytest.mark.parametrize(
-    "override", [Link(latency=latency.exponential(0.02), loss=loss.gilbert_elliott(0.3, burst=3)), HARD, Link()],
+    "override",
+    [Link(latency=latency.exponential(0.02), loss=loss.gilbert_elliott(0.3, burst=3)), HARD, Link()],
     ids=["another loss model", "everything", "ideal"],
 )
 def test_other_settings_of_one_link_change_that_link_only(override: Link) -> None:
@@ -179,8 +192,12 @@ class Sends(Agent):
 @pytest.mark.parametrize(
     ("link", "is_ideal"),
     [
-        (Link(), True), (Link(latency=0.01), True), (Link(rate=1e6, queue=9, mtu=100, header_bits=8, fifo=True), True),
-        (Link(loss=0.1), False), (Link(latency=latency.uniform(0, 1)), False), (Link(corrupt=0.1), False),
+        (Link(), True),
+        (Link(latency=0.01), True),
+        (Link(rate=1e6, queue=9, mtu=100, header_bits=8, fifo=True), True),
+        (Link(loss=0.1), False),
+        (Link(latency=latency.uniform(0, 1)), False),
+        (Link(corrupt=0.1), False),
     ],
 )
 def test_an_ideal_link_draws_no_random_number(link: Link, is_ideal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +223,7 @@ def modules(*folders: str) -> list[Path]:
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, bool]]:
     """Yield each imported module, and whether the import is at the top (run when the module is)."""
+
     def is_later(part: ast.AST) -> bool:
         if isinstance(part, ast.If):
             return "TYPE_CHECKING" in ast.dump(part.test)
@@ -269,7 +287,11 @@ def test_no_global_random_state(path: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import random", "from random import shuffle", "np.random.seed(1)", "x = numpy.random.rand(3)", "time.time()",
+        "import random",
+        "from random import shuffle",
+        "np.random.seed(1)",
+        "x = numpy.random.rand(3)",
+        "time.time()",
         "np.random.default_rng()",
     ],
 )

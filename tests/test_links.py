@@ -287,9 +287,18 @@ def test_what_waits_for_a_rounds_budget_is_late_unless_late_frames_are_kept() ->
 # --- fragments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "mtu", "fragments"), [
-    (1000, None, 1), (1000, 1000, 1), (1000, 999, 2), (1000, 500, 2), (1000, 300, 4), (1000, 1, 1000), (1000, 5000, 1),
-])
+@pytest.mark.parametrize(
+    ("size", "mtu", "fragments"),
+    [
+        (1000, None, 1),
+        (1000, 1000, 1),
+        (1000, 999, 2),
+        (1000, 500, 2),
+        (1000, 300, 4),
+        (1000, 1, 1000),
+        (1000, 5000, 1),
+    ],
+)
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 @pytest.mark.parametrize("to", [1, None])
 def test_each_fragment_has_a_header(size: int, mtu: int | None, fragments: int, medium: Any, to: Any) -> None:
@@ -576,31 +585,34 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: Link(latency=-1), "latency = -1: must be a number >= 0"),
-    (lambda: Link(latency=None), "latency = None: must be a number >= 0"),
-    (lambda: Link(loss=2), "loss = 2: must be a probability in [0, 1]"),
-    (lambda: Link(rate=0), "rate = 0: must be a number > 0"),
-    (lambda: Link(rate=math.inf), "rate = inf: must be finite"),
-    (lambda: Link(rate=1, queue=0), "queue = 0: must be a whole number >= 1"),
-    (lambda: Link(rate=1, queue_bits=1.5), "queue_bits = 1.5: must be a whole number >= 1"),
-    (lambda: Link(queue=4), "queue = 4: must come with a rate or a budget, or nothing ever waits"),
-    (lambda: Link(queue_bits=9), "queue_bits = 9: must come with a rate or a budget, or nothing ever waits"),
-    (lambda: Link(mtu=0), "mtu = 0: must be a whole number >= 1"),
-    (lambda: Link(header_bits=-1), "header_bits = -1: must be a whole number >= 0"),
-    (lambda: Link(duplicate=1.1), "duplicate = 1.1: must be a probability in [0, 1]"),
-    (lambda: Link(corrupt=math.nan), "corrupt = nan: must be a probability in [0, 1]"),
-    (lambda: Link(crc="yes"), "crc = 'yes': must be True or False"),
-    (lambda: Link(fifo=0.5), "fifo = 0.5: must be True or False"),
-    (lambda: Link(budget=0), "budget = 0: must be a number > 0"),
-    (lambda: Link(budget="much"), "budget = 'much': must be a number > 0"),
-    (lambda: Budget(-1), "budget = -1: must be a number > 0"),
-    (lambda: Budget(1, per="hour"), "per = 'hour': must be one of round, second"),
-    (lambda: Budget(1, per="secnd"), "per = 'secnd': must be one of round, second (did you mean 'second'?)"),
-    (lambda: Budget(1, over="drop"), "over = 'drop': must be one of refuse, wait"),
-    (lambda: Budget(1, per="second", burst=0), "burst = 0: must be a number > 0"),
-    (lambda: Budget(1, burst=5), "burst = 5: must be None for a budget per round"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Link(latency=-1), "latency = -1: must be a number >= 0"),
+        (lambda: Link(latency=None), "latency = None: must be a number >= 0"),
+        (lambda: Link(loss=2), "loss = 2: must be a probability in [0, 1]"),
+        (lambda: Link(rate=0), "rate = 0: must be a number > 0"),
+        (lambda: Link(rate=math.inf), "rate = inf: must be finite"),
+        (lambda: Link(rate=1, queue=0), "queue = 0: must be a whole number >= 1"),
+        (lambda: Link(rate=1, queue_bits=1.5), "queue_bits = 1.5: must be a whole number >= 1"),
+        (lambda: Link(queue=4), "queue = 4: must come with a rate or a budget, or nothing ever waits"),
+        (lambda: Link(queue_bits=9), "queue_bits = 9: must come with a rate or a budget, or nothing ever waits"),
+        (lambda: Link(mtu=0), "mtu = 0: must be a whole number >= 1"),
+        (lambda: Link(header_bits=-1), "header_bits = -1: must be a whole number >= 0"),
+        (lambda: Link(duplicate=1.1), "duplicate = 1.1: must be a probability in [0, 1]"),
+        (lambda: Link(corrupt=math.nan), "corrupt = nan: must be a probability in [0, 1]"),
+        (lambda: Link(crc="yes"), "crc = 'yes': must be True or False"),
+        (lambda: Link(fifo=0.5), "fifo = 0.5: must be True or False"),
+        (lambda: Link(budget=0), "budget = 0: must be a number > 0"),
+        (lambda: Link(budget="much"), "budget = 'much': must be a number > 0"),
+        (lambda: Budget(-1), "budget = -1: must be a number > 0"),
+        (lambda: Budget(1, per="hour"), "per = 'hour': must be one of round, second"),
+        (lambda: Budget(1, per="secnd"), "per = 'secnd': must be one of round, second (did you mean 'second'?)"),
+        (lambda: Budget(1, over="drop"), "over = 'drop': must be one of refuse, wait"),
+        (lambda: Budget(1, per="second", burst=0), "burst = 0: must be a number > 0"),
+        (lambda: Budget(1, burst=5), "burst = 5: must be None for a budget per round"),
+    ],
+)
 def test_bad_links_are_refused_in_one_line(make: Any, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         make()

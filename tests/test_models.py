@@ -98,8 +98,16 @@ def test_variance_of_delays(name: str) -> None:
     assert spread.mean() == pytest.approx(expected.var(), abs=4 * spread.std() / math.sqrt(len(delays)))
 
 
-@pytest.mark.parametrize("model", [0.02, latency.constant(0.02), latency.uniform(0.02, 0.02), latency.normal(0.02, 0),
-                                   latency.exponential(0.02, 0.02)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        0.02,
+        latency.constant(0.02),
+        latency.uniform(0.02, 0.02),
+        latency.normal(0.02, 0),
+        latency.exponential(0.02, 0.02),
+    ],
+)
 def test_latencies_without_spread(model: float | Latency) -> None:
     assert list(arrivals(Link(latency=model), 50).values()) == pytest.approx([0.02] * 50)
 
@@ -220,11 +228,16 @@ def test_names_purposes_seeds_and_directions_have_streams_of_their_own() -> None
     assert len(states) == 2 * 11 * 2
 
 
-@pytest.mark.parametrize("link", [
-    Link(latency=latency.uniform(0, 1), loss=0.3), Link(latency=latency.pareto(1, 2)), Link(loss=0.5),
-    Link(latency=2.0),
-    Link(latency=latency.trace([1, 2, 3]), loss=0.1),
-])
+@pytest.mark.parametrize(
+    "link",
+    [
+        Link(latency=latency.uniform(0, 1), loss=0.3),
+        Link(latency=latency.pareto(1, 2)),
+        Link(loss=0.5),
+        Link(latency=2.0),
+        Link(latency=latency.trace([1, 2, 3]), loss=0.1),
+    ],
+)
 def test_the_size_of_blocks_changes_no_number(link: Link) -> None:
     keys = np.concatenate([key("a"), key("b"), key("c")])
     small, large = (Fan([link, link, Link(latency=0.5)], keys, 7, block) for block in (8, 128))
@@ -266,8 +279,13 @@ print(uniforms(stream_keys(5, link_keys(keys, keys[::-1]), "loss"), 3, 4).tolist
 print(generator(5, "a", "agent").random())
 """
     outputs = [
-        subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-                       capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         for seed in ("1", "2")
     ]
     keys = np.array([name_key(n) for n in ("a", 1, (2, "b"))], dtype=np.uint64)
@@ -278,44 +296,49 @@ print(generator(5, "a", "agent").random())
 def test_the_first_numbers_are_pinned() -> None:
     # A change here changes every published run: do it on purpose only.
     assert uniforms(np.array([0], dtype=np.uint64), 0, 1)[0, 0] == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
-    assert name_key("a") == 0x3395ac8f5bbe65a7
+    assert name_key("a") == 0x3395AC8F5BBE65A7
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: latency.constant(-1), "latency = -1: must be a number >= 0"),
-    (lambda: latency.constant(math.nan), "latency = nan: must be a number >= 0"),
-    (lambda: latency.constant(math.inf), "latency = inf: must be finite"),
-    (lambda: latency.constant(True), "latency = True: must be a number >= 0"),
-    (lambda: latency.constant(10**400), "latency = 100000000000000000...0000000000000000000: must be finite"),
-    (lambda: latency.uniform(2, 1), "high = 1: must be a number >= 2"),
-    (lambda: latency.uniform(-1, 1), "low = -1: must be a number >= 0"),
-    (lambda: latency.normal(1, 0.5),
-     "deviation = 0.5: must be at most a third of mean = 1, or delays would be negative"),
-    (lambda: latency.normal(1, -0.5), "deviation = -0.5: must be a number >= 0"),
-    (lambda: latency.exponential(1, 2), "mean = 1: must be a number >= 2"),
-    (lambda: latency.pareto(0, 2), "minimum = 0: must be a number > 0"),
-    (lambda: latency.pareto(1, 1), "shape = 1: must be a number > 1"),
-    (lambda: latency.trace([]), "seconds = []: must be at least one delay, none of them negative"),
-    (lambda: latency.trace([1, -1]), "seconds = [1, -1]: must be at least one delay, none of them negative"),
-    (lambda: latency.trace([1, math.nan]), "seconds[1] = nan: must be finite (1 such values)"),
-    (lambda: latency.trace(["soon"]), "seconds = ['soon']: must be an array of real numbers"),
-    (lambda: latency.of("soon"), "latency = 'soon': must be a number >= 0"),
-    (lambda: loss.bernoulli(1.5), "loss = 1.5: must be a probability in [0, 1]"),
-    (lambda: loss.bernoulli(-0.1), "loss = -0.1: must be a probability in [0, 1]"),
-    (lambda: loss.bernoulli(math.nan), "loss = nan: must be a probability in [0, 1]"),
-    (lambda: loss.of("half"), "loss = 'half': must be a probability in [0, 1]"),
-    (lambda: loss.gilbert_elliott(0.6, 1), "mean = 0.6: must be at most burst/(1 + burst) = 0.5 for burst = 1"),
-    (lambda: loss.gilbert_elliott(1, 9), "mean = 1: must be at most burst/(1 + burst) = 0.9 for burst = 9"),
-    (lambda: loss.gilbert_elliott(0.1, 0.5), "burst = 0.5: must be a number >= 1"),
-    (lambda: loss.gilbert_elliott(0.1, math.inf), "burst = inf: must be finite"),
-    (lambda: loss.gilbert_elliott(2, 3), "mean = 2: must be a probability in [0, 1]"),
-    (lambda: loss.trace([]), "lost = []: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
-    (lambda: loss.trace([0, 2]), "lost = [0, 2]: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
-    (lambda: loss.trace(1), "lost = 1: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: latency.constant(-1), "latency = -1: must be a number >= 0"),
+        (lambda: latency.constant(math.nan), "latency = nan: must be a number >= 0"),
+        (lambda: latency.constant(math.inf), "latency = inf: must be finite"),
+        (lambda: latency.constant(True), "latency = True: must be a number >= 0"),
+        (lambda: latency.constant(10**400), "latency = 100000000000000000...0000000000000000000: must be finite"),
+        (lambda: latency.uniform(2, 1), "high = 1: must be a number >= 2"),
+        (lambda: latency.uniform(-1, 1), "low = -1: must be a number >= 0"),
+        (
+            lambda: latency.normal(1, 0.5),
+            "deviation = 0.5: must be at most a third of mean = 1, or delays would be negative",
+        ),
+        (lambda: latency.normal(1, -0.5), "deviation = -0.5: must be a number >= 0"),
+        (lambda: latency.exponential(1, 2), "mean = 1: must be a number >= 2"),
+        (lambda: latency.pareto(0, 2), "minimum = 0: must be a number > 0"),
+        (lambda: latency.pareto(1, 1), "shape = 1: must be a number > 1"),
+        (lambda: latency.trace([]), "seconds = []: must be at least one delay, none of them negative"),
+        (lambda: latency.trace([1, -1]), "seconds = [1, -1]: must be at least one delay, none of them negative"),
+        (lambda: latency.trace([1, math.nan]), "seconds[1] = nan: must be finite (1 such values)"),
+        (lambda: latency.trace(["soon"]), "seconds = ['soon']: must be an array of real numbers"),
+        (lambda: latency.of("soon"), "latency = 'soon': must be a number >= 0"),
+        (lambda: loss.bernoulli(1.5), "loss = 1.5: must be a probability in [0, 1]"),
+        (lambda: loss.bernoulli(-0.1), "loss = -0.1: must be a probability in [0, 1]"),
+        (lambda: loss.bernoulli(math.nan), "loss = nan: must be a probability in [0, 1]"),
+        (lambda: loss.of("half"), "loss = 'half': must be a probability in [0, 1]"),
+        (lambda: loss.gilbert_elliott(0.6, 1), "mean = 0.6: must be at most burst/(1 + burst) = 0.5 for burst = 1"),
+        (lambda: loss.gilbert_elliott(1, 9), "mean = 1: must be at most burst/(1 + burst) = 0.9 for burst = 9"),
+        (lambda: loss.gilbert_elliott(0.1, 0.5), "burst = 0.5: must be a number >= 1"),
+        (lambda: loss.gilbert_elliott(0.1, math.inf), "burst = inf: must be finite"),
+        (lambda: loss.gilbert_elliott(2, 3), "mean = 2: must be a probability in [0, 1]"),
+        (lambda: loss.trace([]), "lost = []: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+        (lambda: loss.trace([0, 2]), "lost = [0, 2]: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+        (lambda: loss.trace(1), "lost = 1: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+    ],
+)
 def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         make()

@@ -91,35 +91,45 @@ def test_sizes_beyond_float32_are_refused(coder: Any, size: float) -> None:
 
 
 @pytest.mark.parametrize("coder", [Uniform(4), Uniform(4, -1, 1), QSGD(4)])
-@pytest.mark.parametrize(("vector", "message"), [
-    ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
-    ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
-    (np.zeros((2, 2)), r"vector = \(2, 2\): must be of one dimension"),
-    (3.0, r"vector = \(\): must be of one dimension"),
-    (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
-    (["one"], r"vector = \['one'\]: must be an array of real numbers"),
-])
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [
+        ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
+        ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
+        (np.zeros((2, 2)), r"vector = \(2, 2\): must be of one dimension"),
+        (3.0, r"vector = \(\): must be of one dimension"),
+        (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
+        (["one"], r"vector = \['one'\]: must be an array of real numbers"),
+    ],
+)
 def test_what_is_no_vector_is_refused(coder: Any, vector: Any, message: str) -> None:
     with pytest.raises(BadInput, match=f"^{message}"):
         coder.encode(vector, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: Uniform(0), "bits = 0: must be a whole number from 1 to 16"),
-    (lambda: Uniform(17), "bits = 17: must be a whole number from 1 to 16"),
-    (lambda: QSGD(0), "bits = 0: must be a whole number from 1 to 16"),
-    (lambda: QSGD(17), "bits = 17: must be a whole number from 1 to 16"),
-    (lambda: QSGD(2.0), "bits = 2.0: must be a whole number from 1 to 16"),
-    (lambda: Uniform(True), "bits = True: must be a whole number from 1 to 16"),
-    (lambda: Uniform(4, 1, 1), "high = 1: must be a number > 1"),
-    (lambda: Uniform(4, 2, 1), "high = 1: must be a number > 2"),
-    (lambda: Uniform(4, 0),
-     "low = 0, high = None: must both be given (fixed range) or both be None (per-message range)"),
-    (lambda: Uniform(4, high=1),
-     "low = None, high = 1: must both be given (fixed range) or both be None (per-message range)"),
-    (lambda: Uniform(4, 0, np.inf), "high = inf: must be finite"),
-    (lambda: Uniform(4, -1.7e308, 1.7e308), "high = 1.7e+308: must be within float64's range of low = -1.7e+308"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Uniform(0), "bits = 0: must be a whole number from 1 to 16"),
+        (lambda: Uniform(17), "bits = 17: must be a whole number from 1 to 16"),
+        (lambda: QSGD(0), "bits = 0: must be a whole number from 1 to 16"),
+        (lambda: QSGD(17), "bits = 17: must be a whole number from 1 to 16"),
+        (lambda: QSGD(2.0), "bits = 2.0: must be a whole number from 1 to 16"),
+        (lambda: Uniform(True), "bits = True: must be a whole number from 1 to 16"),
+        (lambda: Uniform(4, 1, 1), "high = 1: must be a number > 1"),
+        (lambda: Uniform(4, 2, 1), "high = 1: must be a number > 2"),
+        (
+            lambda: Uniform(4, 0),
+            "low = 0, high = None: must both be given (fixed range) or both be None (per-message range)",
+        ),
+        (
+            lambda: Uniform(4, high=1),
+            "low = None, high = 1: must both be given (fixed range) or both be None (per-message range)",
+        ),
+        (lambda: Uniform(4, 0, np.inf), "high = inf: must be finite"),
+        (lambda: Uniform(4, -1.7e308, 1.7e308), "high = 1.7e+308: must be within float64's range of low = -1.7e+308"),
+    ],
+)
 def test_bad_coders_are_refused(make: Any, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         make()

@@ -177,7 +177,10 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "graph",
     [
-        topology.path(2), topology.star(9), topology.ring(6), topology.complete(5),
+        topology.path(2),
+        topology.star(9),
+        topology.ring(6),
+        topology.complete(5),
         topology.erdos_renyi(20, p=0.2, seed=1),
     ],
 )

@@ -52,7 +52,14 @@ def refusal(path: Path) -> str:
 def test_events_are_in_order_and_complete(run: Run) -> None:
     table = run.trace.table()
     assert list(table.columns) == [
-        "time_s", "event", "message", "sender", "receiver", "kind", "payload_bits", "wire_bits",
+        "time_s",
+        "event",
+        "message",
+        "sender",
+        "receiver",
+        "kind",
+        "payload_bits",
+        "wire_bits",
     ]
     assert table["time_s"].is_monotonic_increasing
     counted = run.ledger.table(by=()).iloc[0]
@@ -88,7 +95,8 @@ def test_a_message_ends_after_it_was_sent() -> None:
 
     run = Network(topology.path(2), Link(latency=0.25)).run({0: Once(), 1: Once()}, until=1.0, trace=True)
     assert run.trace.table()[["time_s", "event", "message", "sender", "receiver"]].values.tolist() == [
-        [0.0, "sent", 0, 0, 1], [0.0, "sent", 1, 1, 0],
+        [0.0, "sent", 0, 0, 1],
+        [0.0, "sent", 1, 1, 0],
     ]
     assert run.ledger.table(by=())["in_flight"].tolist() == [2]
 
