@@ -7,7 +7,7 @@ Each agent has samples of its own, which never leave it, and the feature map in 
 from collections.abc import Mapping
 from typing import Any
 
-from agents.censor import Censor, Geometric
+from agents.censor import Censor
 from agents.consensus import Diffusion, Dual, Vector
 from agents.local import LocalProblem
 from netsim.quantize import Coder
@@ -72,7 +72,7 @@ class COKE(Dual):
 
 
 class DKLA(COKE):
-    """Decentralized kernel learning by ADMM (COKE, eq. 18): COKE with a threshold of zero."""
+    """Decentralized kernel learning by ADMM (COKE, eq. 18): COKE that is never censored."""
 
     def __init__(self, problem: LocalProblem, count: int, *, rho: float, coder: Coder | None = None) -> None:
-        super().__init__(problem, count, rho=rho, censor=Geometric(0.0, 1.0), coder=coder)
+        super().__init__(problem, count, rho=rho, coder=coder)

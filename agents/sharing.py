@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import netsim
 from agents.censor import Always, Censor
-from netsim.quantize import Coder
+from netsim.quantize import Coder, decoded
 
 Vector = NDArray[np.float64]
 
@@ -65,15 +65,20 @@ class Sharing:
             if self._coder is None:
                 await self._agent.broadcast("state", state)
                 self.own = state
+            elif self._coder.whole:
+                coded = self._coder.encode(state, self._agent.rng)
+                await self._agent.broadcast("state", coded)
+                self.own = decoded(coded)
             else:
                 coded = self._coder.encode(change, self._agent.rng)
                 await self._agent.broadcast("change", coded)
-                self.own = self.own + coded.values
+                self.own = self.own + decoded(coded)
         copies = self.copies
         for frame in await self._agent.collect():
             sender = frame.sender
             self.heard.add(sender)
-            copies[sender] = frame.payload if self._coder is None else copies[sender] + frame.payload.values
+            heard = decoded(frame.payload)
+            copies[sender] = heard if frame.kind == "state" else copies[sender] + heard
 
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here, shape (D,)."""

@@ -88,9 +88,7 @@ class InstantSelector(selectors.BaseSelector):
         if timers:
             now = self.now()
             while timers and timers[0][0] <= now:
-                _, _, handle, start = heapq.heappop(timers)
-                if not handle.cancelled():
-                    start()
+                heapq.heappop(timers)[3]()
         return ready
 
     def _stand_still(self) -> Ready:

@@ -1,6 +1,7 @@
 """A link's settings: each stage of a frame's path, all of them off until asked for."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from netsim import check
@@ -87,12 +88,12 @@ class Link:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def has_port(self) -> bool:
         """Whether frames may wait, be refused or be cut up before they leave."""
         return self.rate is not None or self.budget is not None or self.mtu is not None
 
-    @property
+    @cached_property
     def is_simple(self) -> bool:
         """Whether what happens to a frame after it has left depends on it alone, so that many can be drawn at once."""
         fixed_order = not self.fifo or self.latency_model.fixed is not None

@@ -3,8 +3,9 @@
 import asyncio
 import inspect
 import math
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Literal
 
 import networkx as nx
@@ -246,9 +247,23 @@ def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:
 
 def _in_thread(simulate: Callable[[], Run], interrupt: Callable[[], None]) -> Run:
     """Run where no event loop is running; an interrupt of this thread interrupts the run."""
-    with ThreadPoolExecutor(1) as pool:
+    outcome: Future[Run] = Future()
+    over = threading.Event()
+
+    def work() -> None:
         try:
-            return pool.submit(simulate).result()
-        except BaseException:
-            interrupt()
-            raise
+            outcome.set_result(simulate())
+        except BaseException as error:
+            outcome.set_exception(error)
+        finally:
+            over.set()
+
+    try:
+        threading.Thread(target=work).start()
+        over.wait()
+    except BaseException:
+        interrupt()
+        # Not join(): after an interrupt that returns too early.
+        over.wait()
+        raise
+    return outcome.result()

@@ -96,14 +96,12 @@ class Outbox:
             )
         else:
             self._ports = {place: link.new_port(period) for place, link in enumerate(wiring.links) if link.has_port}
-        headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
+        distinct = {id(link): link for link in wiring.links}.values()
+        headers = {link.header_bits for link in distinct} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
         # Whether a broadcast needs no more than a row of the fan.
         self._plain = (
-            not self._ports
-            and wiring.air is None
-            and len(headers) <= 1
-            and all(link.is_simple for link in wiring.links)
+            not self._ports and wiring.air is None and len(headers) <= 1 and all(link.is_simple for link in distinct)
         )
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
 

@@ -37,15 +37,20 @@ class Fan:
         self._block = block
         self._keys = keys
         self._seed = seed
-        losses = [link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0 for link in links]
-        self._losses = np.array(losses) if any(losses) else None
-        models: dict[int, tuple[Latency, list[int]]] = {}
+        # Links of the same settings are drawn together; usually that is all of them.
+        groups: dict[int, list[int]] = {}
         for place, link in enumerate(links):
-            models.setdefault(id(link.latency), (link.latency_model, []))[1].append(place)
-        self._models = [
-            (model, slice(None) if len(models) == 1 else np.array(places)) for model, places in models.values()
-        ]
-        self._fixed = [link.latency_model.fixed or 0.0 for link in links]
+            groups.setdefault(id(link), []).append(place)
+        losses, fixed = np.zeros(len(links)), np.zeros(len(links))
+        self._models: list[tuple[Latency, slice | list[int]]] = []
+        for same in groups.values():
+            link = links[same[0]]
+            places = slice(None) if len(groups) == 1 else same
+            losses[places] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
+            fixed[places] = link.latency_model.fixed or 0.0
+            self._models.append((link.latency_model, places))
+        self._losses = losses if losses.any() else None
+        self._fixed: list[float] = fixed.tolist()
         self._rows = [self._fixed]
         # The longest delay in the present block, in seconds.
         self.longest = max(self._fixed, default=0.0)

@@ -7,7 +7,7 @@ to the last bit.
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -114,12 +114,55 @@ class Quantized:
         return np.array(self.values, dtype=dtype, copy=bool(copy)) if copy else np.asarray(self.values, dtype=dtype)
 
 
-class Coder(Protocol):
-    """Turns a vector into what travels."""
+Coded = Quantized | NDArray[np.floating[Any]]
+"""What a coder returns and a receiver gets; `decoded` gives its values."""
 
-    def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
+
+class Coder(Protocol):
+    """Turns a vector into what travels.
+
+    Attributes
+    ----------
+    whole : bool
+        Whether it is precise enough to code a state itself rather than the change of one.
+    """
+
+    whole: bool
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Coded:
         """Return the coded vector; a coder that rounds at random draws from ``rng``."""
         ...
+
+
+def decoded(coded: Coded) -> Vector:
+    """Return the values that sender and receivers alike take a coded vector for, shape (n,)."""
+    return coded.values if isinstance(coded, Quantized) else np.asarray(coded, dtype=np.float64)
+
+
+class Float:
+    """Floating-point numbers of 64, 32 or 16 bits.
+
+    Raises
+    ------
+    BadInput
+        If ``bits`` is another number; in `encode` if an element is not finite, or too large for so few bits.
+    """
+
+    whole = True
+
+    def __init__(self, bits: int) -> None:
+        if bits not in (16, 32, 64):
+            raise check.refuse("bits", bits, "16, 32 or 64")
+        self.bits = bits
+        self._dtype = np.dtype(f"<f{bits // 8}")
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.floating[Any]]:
+        """Return the rounded vector, shape (n,); ``rng`` is not used."""
+        exact = _real_vector(vector)
+        limit = float(np.finfo(self._dtype).max)
+        if np.abs(exact).max(initial=0.0) > limit:
+            raise check.refuse("vector", float(np.abs(exact).max()), f"at most {limit:g} for {self.bits} bits")
+        return exact.astype(self._dtype)
 
 
 def _real_vector(vector: ArrayLike) -> Vector:
@@ -152,6 +195,8 @@ class Uniform:
         If ``bits`` is not in 1…16, only one end is given, or ``low`` ≥ ``high``; in `encode` if an element is not
         finite, or beyond float32's range where the range is the message's.
     """
+
+    whole = False
 
     def __init__(self, bits: int, low: float | None = None, high: float | None = None) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
@@ -190,6 +235,8 @@ class QSGD:
     BadInput
         If ``bits`` is not in 1…16; in `encode` if an element is not finite.
     """
+
+    whole = False
 
     def __init__(self, bits: int) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)

@@ -73,21 +73,27 @@ class Runtime:
         assert isinstance(loop, Loop)
         if loop.time():
             raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
-        self.wire(loop)
+        with _unhurried_collector():
+            self.wire(loop)
+            # What was built stays to the end: the collector need not look at it again and again.
+            gc.freeze()
+            await self._run(loop)
+        self.settle(math.nextafter(loop.time(), math.inf))
+        self.result.ended_at = loop.time()
+        self.ledger.fold()
+        return self.result
+
+    async def _run(self, loop: Loop) -> None:
         self.ended: asyncio.Future[None] = loop.create_future()
         self.started = True
         loop.instants.on_standstill.append(self._standstill)
         try:
-            with self._fail_on_callback_errors(), _unhurried_collector():
+            with self._fail_on_callback_errors():
                 self._start()
                 await self.ended
         finally:
             loop.instants.on_standstill.remove(self._standstill)
             await self._stop()
-        self.settle(math.nextafter(loop.time(), math.inf))
-        self.result.ended_at = loop.time()
-        self.ledger.fold()
-        return self.result
 
     def interrupt(self) -> None:
         """End the run, from another thread."""
@@ -294,9 +300,8 @@ class Runtime:
 
 @contextmanager
 def _unhurried_collector() -> Iterator[None]:
-    """Let the garbage collector look less often at a run's many short-lived objects, and never at what was before."""
+    """Let the garbage collector look less often at a run's many short-lived objects, and never at what was frozen."""
     threshold = gc.get_threshold()
-    gc.freeze()
     gc.set_threshold(max(threshold[0], 50_000), *threshold[1:])
     try:
         yield

@@ -200,6 +200,18 @@ def test_a_timeout_and_a_reply_that_comes_after_it() -> None:
     assert table.loc[0, "delivered"] == 1
 
 
+def test_a_reply_that_comes_twice_counts_once() -> None:
+    async def ask(me: Actor) -> None:
+        me.log.append((await me.request(1, "double", 21)).payload)
+
+    asker, replier = Actor(ask), Replier(idle)
+    run = play(asker, replier, link=Link(duplicate=1.0))
+    assert asker.log == [42]
+    assert len(replier.log) == 2  # the request came twice, too
+    table = run.ledger.table(by="sender").set_index("sender")
+    assert table.loc[1, ["offered", "duplicated", "delivered", "late"]].tolist() == [2, 2, 1, 3]
+
+
 def test_a_lost_request_times_out_and_without_a_timeout_stalls() -> None:
     async def ask(me: Actor) -> None:
         with pytest.raises(TimeoutError):
@@ -547,6 +559,35 @@ def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
     with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
         rows, run = runner.run(main())
     assert (rows, went_off, run.ended_at) == (2, [], 0.25)
+
+
+def test_what_was_under_way_at_the_end_stays_so() -> None:
+    async def wait(me: Actor) -> None:
+        await me.inbox.get()
+
+    async def talk(me: Actor) -> None:
+        await me.broadcast("x", 1)
+
+    async def main() -> list[int]:
+        agents = {0: Actor(talk), 1: Actor(wait)}
+        run = await Network(topology.path(2), Link(latency=3.0)).run_async(agents, until=1.0)
+        await asyncio.sleep(10.0)
+        return list(run.ledger.table(by=())[["in_flight", "delivered"]].iloc[0])
+
+    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+        assert runner.run(main()) == [1, 0]
+
+
+def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
+    async def main() -> None:
+        await Network(topology.path(2)).run_async({0: Actor(idle), 1: Actor(idle)})
+        await asyncio.Event().wait()
+
+    with (
+        pytest.raises(netsim.Stalled, match="^the event loop waits"),
+        asyncio.Runner(loop_factory=netsim.new_loop) as runner,
+    ):
+        runner.run(main())
 
 
 def test_two_networks_on_one_loop() -> None:

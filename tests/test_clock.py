@@ -1,6 +1,7 @@
 """Event loops on simulated time."""
 
 import asyncio
+import contextvars
 import gc
 import math
 import time
@@ -121,6 +122,20 @@ async def _until_standstill(loop: Loop) -> None:
         await still
     finally:
         loop.instants.on_standstill.clear()
+
+
+def test_a_timer_runs_in_the_context_in_which_it_was_set() -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+
+    async def main() -> str:
+        seen: list[str] = []
+        name.set("when set")
+        loop_of().call_later(1.0, lambda: seen.append(name.get()))
+        name.set("later")
+        await asyncio.sleep(2.0)
+        return seen[0]
+
+    assert run(main) == "when set"
 
 
 def test_cancelled_timers_are_forgotten() -> None:

@@ -275,7 +275,7 @@ class Endless(Agent):
 
     async def run(self) -> None:
         try:
-            async for k in self.rounds(10**9):
+            async for k in self.rounds(10**5):
                 await self.broadcast("x", k)
                 await self.collect()
                 if k == 5:
@@ -315,6 +315,25 @@ def test_a_failure_leaves_no_task_on_a_shared_loop() -> None:
 
     with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
         runner.run(main())
+
+
+def test_after_a_failure_no_round_ends() -> None:
+    class Broken(Agent):
+        async def run(self) -> None:
+            async for k in self.rounds(5):
+                await self.collect()
+                if k == 3:
+                    raise ValueError
+
+    async def main() -> list[int]:
+        ended: list[int] = []
+        with pytest.raises(AgentError):
+            await Network(topology.path(3)).run_async(beside(Broken()), progress=ended.append)
+        await asyncio.sleep(10.0)
+        return ended
+
+    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+        assert runner.run(main()) == [1, 2]
 
 
 def test_control_c_ends_a_run() -> None:
