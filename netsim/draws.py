@@ -7,10 +7,13 @@ a time.
 """
 
 import hashlib
+import numbers
 from collections.abc import Hashable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from netsim import check
 
 Keys = NDArray[np.uint64]
 
@@ -34,6 +37,16 @@ def _mix(z: Keys) -> Keys:
 def name_key(name: Hashable) -> int:
     """Return a 64-bit key of a name, the same in every process (unlike hash())."""
     return int.from_bytes(hashlib.blake2b(repr((type(name).__name__, name)).encode(), digest_size=8).digest(), "little")
+
+
+def _check_name(name: Hashable) -> None:
+    if isinstance(name, tuple):
+        for part in name:
+            _check_name(part)
+    elif not isinstance(name, str | bytes | numbers.Number | None):
+        raise check.refuse(
+            "node", name, "text, bytes, a number, None, or a tuple of these, to be the same in every run"
+        )
 
 
 def stream_keys(seed: int, who: Keys, purpose: str) -> Keys:

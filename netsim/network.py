@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from netsim import check
+from netsim import check, draws
 from netsim.agent import Agent
 from netsim.clock import ClockName, Loop, new_loop
 from netsim.errors import BadInput, NetsimError
@@ -66,6 +66,8 @@ class Network:
         seed: int = 0,
     ) -> None:
         check_connected(graph)
+        for node in graph:
+            draws.check_name(node)
         self.graph = graph
         self.link = Link() if link is None else link
         if not isinstance(self.link, Link):

@@ -1,5 +1,6 @@
 """Scenarios: finding them, and what their parameters are."""
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -41,20 +42,28 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A function of a study and keyword parameters."""
+    """A function of a study and keyword parameters.
+
+    A parameter whose type is a dataclass stands for the dataclass's fields: what several scenarios have in common.
+    """
 
     name: str
     function: Callable[..., None]
     title: str
     parameters: tuple[Parameter, ...]
+    groups: tuple[tuple[str, type], ...] = ()
 
     def execute(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
         """Run it and return the study; raises BadInput for an unknown parameter."""
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
-        study = Study(self.name, known | parameters, trace=trace, reporter=reporter)
-        self.function(study, **(known | parameters))
+        settings = known | parameters
+        study = Study(self.name, settings, trace=trace, reporter=reporter)
+        arguments = dict(settings)
+        for name, group in self.groups:
+            arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
+        self.function(study, **arguments)
         return study
 
 
@@ -99,18 +108,32 @@ def _is_scenario(member: object) -> bool:
 
 
 def _describe(name: str, function: Callable[..., None]) -> Scenario:
-    documentation = inspect.getdoc(function) or ""
-    described = dict(re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", documentation, re.MULTILINE))
     hints = typing.get_type_hints(function)
-    parameters = []
-    for key, parameter in list(inspect.signature(function).parameters.items())[1:]:
-        kind, optional = _kind(name, key, hints.get(key))
+    groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
+    parameters = [each for each in _parameters(name, function) if each.name not in groups]
+    for group in groups.values():
+        parameters += _parameters(name, group)
+    title = (inspect.getdoc(function) or "").partition("\n")[0]
+    return Scenario(name, function, title, tuple(parameters), tuple(groups.items()))
+
+
+def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a scenario's function, the study left out, or the fields of a dataclass."""
+    described = dict(re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.getdoc(source) or "", re.MULTILINE))
+    hints = typing.get_type_hints(source)
+    found = []
+    for key, parameter in inspect.signature(source).parameters.items():
+        if key == "study":
+            continue
         if parameter.default is inspect.Parameter.empty:
             raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} a default")
         words = " ".join(described.get(key, "").split())
-        parameters.append(Parameter(key, kind, optional, parameter.default, words))
-    title = documentation.partition("\n")[0]
-    return Scenario(name, function, title, tuple(parameters))
+        if dataclasses.is_dataclass(hints.get(key)):
+            found.append(Parameter(key, object, False, parameter.default, words))
+            continue
+        kind, optional = _kind(name, key, hints.get(key))
+        found.append(Parameter(key, kind, optional, parameter.default, words))
+    return found
 
 
 def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:

@@ -10,10 +10,12 @@ import numpy as np
 from agents import COKE, CTA, DKLA, Geometric, LocalProblem, RandomFourier, Squared, centralised
 from agents.consensus import SharingAgent
 from agents.metrics import MeanSquaredError, consensus_error
-from netsim import BadInput, Link, Network, check, loss, topology
+from netsim import BadInput, check, topology
+from netsim.ledger import DELIVERED
 from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
 from netsim.study import Study
+from scenarios.common import Channel, complete, random_graph
 from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic
 from scenarios.published import published
 
@@ -21,27 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
-_DEFAULTS = {
-    "agents": 10,
-    "edges": 28,
-    "sigma": 1.0,
-    "L": 100,
-    "lambda": 1e-3,
-    "rho": 1e-2,
-    "cta_eta": 0.99,
-    "threshold_v": 0.5,
-    "threshold_mu": 0.98,
-}
-_SETTING = {
-    "features": "L",
-    "sigma": "sigma",
-    "regularizer": "lambda",
-    "rho": "rho",
-    "eta": "cta_eta",
-    "threshold": "threshold_v",
-    "decay": "threshold_mu",
-    "agents": "agents",
-}
 
 
 def coke(
@@ -60,13 +41,7 @@ def coke(
     threshold: float | None = None,
     decay: float | None = None,
     bits: int | None = None,
-    loss: float = 0.0,
-    burst: float = 1.0,
-    latency: float = 0.0,
-    rate: float | None = None,
-    budget: float | None = None,
-    medium: str = "radio",
-    round_period: float = 1.0,
+    channel: Channel = Channel(),  # noqa: B008 (frozen)
     algorithms: str = "CTA,DKLA,COKE",
     seed: int = 0,
 ) -> None:
@@ -102,40 +77,24 @@ def coke(
         Decay of the threshold per round.
     bits : int
         Also run COKE with its changes quantized to so many bits an element (1-16), range per message.
-    loss : float
-        Mean probability that a frame is lost.
-    burst : float
-        Mean number of frames lost in a row; 1: losses are independent.
-    latency : float
-        Seconds that a frame is under way.
-    rate : float
-        Bits per second of a transmitter.
-    budget : float
-        Bits that a transmitter may send per round; the rest is refused.
-    medium : str
-        "radio": a broadcast is one transmission. "wires": one on each link.
-    round_period : float
-        Length of a round in seconds.
+    channel : Channel
+        The links.
     algorithms : str
         Which to run, with commas between.
     seed : int
         Seed of everything random.
     """
-    chosen = _complete(data, study.settings)
+    chosen = complete(data, study.settings)
     study.settings |= chosen
     # Everything that can refuse an argument comes before the long work.
     check.integer("rounds", rounds, low=1)
-    links = Link(loss=_loss(loss, burst), latency=latency, rate=rate, budget=budget)
-    graph = topology.erdos_renyi(int(chosen["agents"]), edges=int(chosen["edges"]), seed=seed)
-    check.one_of("medium", medium, ("radio", "wires"))
-    network = Network(
-        graph, links, round_period=round_period, medium="radio" if medium == "radio" else "wires", seed=seed
-    )
+    graph = random_graph(chosen, seed)
+    network = channel.network(graph, seed)
     wanted = [check.one_of("algorithms", name.strip(), ("CTA", "DKLA", "COKE")) for name in algorithms.split(",")]
     coder = None if bits is None else Uniform(bits)
     censor = Geometric(chosen["threshold"], chosen["decay"])
     samples = _samples(data, len(graph), rows, seed)
-    task = _Task(samples, chosen, seed, ideal=not (loss or latency or rate or budget))
+    task = _Task(samples, chosen, seed, ideal=channel.is_ideal)
     makers = _makers(task, graph, chosen, rounds, censor, coder)
     for name in wanted + ([f"COKE {bits}-bit"] if coder else []):
         study.run(name, network, {node: makers[name](node) for node in graph}, [task.measure], rounds)
@@ -189,22 +148,6 @@ class _Task:
         return {"train_mse": self._train(model), "test_mse": self._test(model)}
 
 
-def _complete(data: str, given: Mapping[str, Any]) -> dict[str, float]:
-    """Return the parameters left open, from the paper's settings for the data set."""
-    table = published("settings").set_index("dataset")
-    paper = _DEFAULTS | (table.loc[data].dropna().to_dict() if data in table.index else {})
-    chosen = {name: paper[key] if given[name] is None else given[name] for name, key in _SETTING.items()}
-    for name in ("agents", "features"):
-        chosen[name] = check.integer(name, int(chosen[name]), low=1)
-    if given["edges"] is None:
-        density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
-        pairs = chosen["agents"] * (chosen["agents"] - 1) // 2
-        chosen["edges"] = min(pairs, max(chosen["agents"] - 1, round(density * pairs)))
-    else:
-        chosen["edges"] = given["edges"]
-    return chosen
-
-
 def _samples(data: str, agents: int, rows: int | None, seed: int) -> list[AgentData]:
     if data == "synthetic":
         if rows is not None:
@@ -213,10 +156,6 @@ def _samples(data: str, agents: int, rows: int | None, seed: int) -> list[AgentD
             )
         return synthetic(agents, seed=seed)
     return deal(scale_unit(load_table(data)), agents, seed=seed, rows=rows)
-
-
-def _loss(mean: float, burst: float) -> loss.Loss:
-    return loss.bernoulli(mean) if burst == 1 else loss.gilbert_elliott(mean, burst)
 
 
 def _makers(
@@ -265,6 +204,12 @@ def _report(study: Study, data: str, task: _Task) -> None:
         errors = run.rounds["train_mse"]
         if not errors.iloc[-1] <= 10 * errors.iloc[0]:
             study.note(f"{name} diverged: try a smaller step size.")
+    for name, run in study.runs.items():
+        if run.ledger.link_messages > run.ledger.exits[DELIVERED] and "dual_residual" in run.rounds:
+            residual = run.rounds["dual_residual"].iloc[-1]
+            study.note(
+                f"{name} missed frames: its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved."
+            )
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     title = f"Training error, {data} data, {len(task.problems)} agents"

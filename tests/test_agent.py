@@ -584,7 +584,7 @@ def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
         await asyncio.Event().wait()
 
     with (
-        pytest.raises(netsim.Stalled, match="^the event loop waits"),
+        pytest.raises(netsim.Stalled, match=r"^the event loop waits"),
         asyncio.Runner(loop_factory=netsim.new_loop) as runner,
     ):
         runner.run(main())

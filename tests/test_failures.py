@@ -280,8 +280,9 @@ class Endless(Agent):
                 await self.collect()
                 if k == 5:
                     self.started()
-        finally:
+        except asyncio.CancelledError:
             self.cleaned_up = True
+            raise
 
 
 def test_after_any_failure_the_network_is_usable_again() -> None:
@@ -381,8 +382,9 @@ def test_cancelling_run_async_ends_the_run_in_its_thread() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while not all(agent.cleaned_up for agent in agents.values()):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            while not all(agent.cleaned_up for agent in agents.values()):
+                await asyncio.sleep(0.01)
 
     asyncio.run(main())
 
@@ -499,3 +501,12 @@ def test_a_number_of_rounds_that_cannot_be(count: Any, message: str) -> None:
                 pass
 
     assert message in message_of(lambda: Network(topology.path(3)).run(beside(Counts())))
+
+
+def test_a_name_that_depends_on_the_process_is_refused() -> None:
+    class Place:
+        """Its repr is its address in memory."""
+
+    graph: nx.Graph[Any] = nx.Graph([(Place(), 1)])
+    with pytest.raises(BadInput, match=r"^node = [^\n]*: must be text, bytes, a number, None, or a tuple of these"):
+        Network(graph)

@@ -1,0 +1,106 @@
+"""What several studies have in common: the links between agents, and the paper's settings for a data set."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from netsim import Link, Network, check, loss, topology
+from netsim.network import Medium
+from scenarios.published import published
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """The links of a study.
+
+    Parameters
+    ----------
+    loss : float
+        Mean probability that a frame is lost.
+    burst : float
+        Mean number of frames lost in a row; 1: losses are independent.
+    latency : float
+        Seconds that a frame is under way.
+    rate : float
+        Bits per second of a transmitter.
+    budget : float
+        Bits that a transmitter may send per round; the rest is refused.
+    medium : str
+        "radio": a broadcast is one transmission. "wires": one on each link.
+    round_period : float
+        Length of a round in seconds.
+    """
+
+    loss: float = 0.0
+    burst: float = 1.0
+    latency: float = 0.0
+    rate: float | None = None
+    budget: float | None = None
+    medium: str = "radio"
+    round_period: float = 1.0
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether every frame arrives at once."""
+        return not (self.loss or self.latency or self.rate or self.budget)
+
+    def network(self, graph: "nx.Graph[Any]", seed: int) -> Network:
+        """Return a network of such links."""
+        check.one_of("medium", self.medium, ("radio", "wires"))
+        losses = loss.bernoulli(self.loss) if self.burst == 1 else loss.gilbert_elliott(self.loss, self.burst)
+        link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget)
+        medium: Medium = "radio" if self.medium == "radio" else "wires"
+        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed)
+
+
+_PAPER = {
+    "agents": 10,
+    "edges": 28,
+    "sigma": 1.0,
+    "features": 100,
+    "regularizer": 1e-3,
+    "rho": 1e-2,
+    "eta": 0.99,
+    "threshold": 0.5,
+    "decay": 0.98,
+}
+_COLUMN = {
+    "features": "L",
+    "regularizer": "lambda",
+    "eta": "cta_eta",
+    "threshold": "threshold_v",
+    "decay": "threshold_mu",
+}
+
+
+def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> dict[str, Any]:
+    """Return the parameters that a study left open (None), from a paper's settings for the data set.
+
+    The number of edges, if open, makes the graph as dense as the paper's.
+
+    Parameters
+    ----------
+    given : mapping
+        All parameters of the study.
+    table : str
+        The published table of settings, a row for each data set.
+    """
+    rows = published(table).set_index("dataset")
+    row = rows.loc[data].dropna().to_dict() if data in rows.index else {}
+    paper = {name: row.get(_COLUMN.get(name, name), default) for name, default in _PAPER.items()}
+    chosen = {name: paper[name] if given[name] is None else given[name] for name in paper if name in given}
+    for name in ("agents", "features"):
+        chosen[name] = check.integer(name, int(chosen[name]), low=1)
+    if given["edges"] is None:
+        agents = chosen["agents"]
+        pairs = agents * (agents - 1) // 2
+        density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
+        chosen["edges"] = min(pairs, max(agents - 1, round(density * pairs)))
+    return chosen
+
+
+def random_graph(chosen: Mapping[str, Any], seed: int) -> "nx.Graph[int]":
+    """Return a connected random graph of so many agents and edges."""
+    return topology.erdos_renyi(chosen["agents"], edges=int(chosen["edges"]), seed=seed)
