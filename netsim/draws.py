@@ -39,14 +39,16 @@ def name_key(name: Hashable) -> int:
     return int.from_bytes(hashlib.blake2b(repr((type(name).__name__, name)).encode(), digest_size=8).digest(), "little")
 
 
-def _check_name(name: Hashable) -> None:
+def check_name(name: Hashable) -> None:
+    """Raise BadInput unless a name is text, bytes, a number, None, or a tuple of these.
+
+    The printed form of other objects, from which their key would come, may depend on where in memory they are.
+    """
     if isinstance(name, tuple):
         for part in name:
-            _check_name(part)
+            check_name(part)
     elif not isinstance(name, str | bytes | numbers.Number | None):
-        raise check.refuse(
-            "node", name, "text, bytes, a number, None, or a tuple of these, to be the same in every run"
-        )
+        raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
 
 
 def stream_keys(seed: int, who: Keys, purpose: str) -> Keys:
