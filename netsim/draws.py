@@ -9,6 +9,7 @@ a time.
 import hashlib
 import numbers
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,14 @@ def _mix(z: Keys) -> Keys:
     z *= _MIX_2
     z ^= z >> _S31
     return z
+
+
+def mix_words(*words: NDArray[Any]) -> Keys:
+    """Return a 64-bit mixture of integers, shape (n,) each, taken together position by position."""
+    mixed = np.zeros(len(words[0]), dtype=np.uint64)
+    for word in words:
+        mixed = _mix(mixed + word.astype(np.uint64) + _GAMMA)
+    return mixed
 
 
 def name_key(name: Hashable) -> int:

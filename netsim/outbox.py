@@ -207,7 +207,7 @@ class Outbox:
         """Put a broadcast into the inbox of every neighbour whose link keeps it: the usual case, and the fastest."""
         exchange, fan = self._exchange, self._fan
         delays = fan.next()
-        if not frame.plain or now + fan.longest >= exchange.rounds.close_time(frame.round):
+        if not frame.plain or (frame.round and now + fan.longest >= exchange.rounds.close_time(frame.round)):
             exchange.careful = True
         for incoming, delay in zip(self._incoming, delays, strict=True):
             if delay < 0.0:

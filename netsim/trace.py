@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.draws import mix_words
 from netsim.errors import BadInput, one_line
 from netsim.files import write_whole
 
@@ -44,22 +45,28 @@ _STREAMS = ("sent", "delivered", "dropped")
 class Recorder:
     """Hashes the records of a run as they come, and keeps them if asked to.
 
-    Each of the three streams has a hash of its own, so that it does not matter when records are handed over.
+    Transmissions are hashed in their order. The ends of link messages are recorded when somebody looks into an inbox;
+    as they carry their keys and times, their hash does without the order, so it does not matter who looked when.
     """
 
     def __init__(self, keep: bool) -> None:
-        self._hashes = {name: hashlib.sha256() for name in _STREAMS}
+        self._sent = hashlib.sha256()
+        self._exits = np.zeros(2, dtype=np.uint64)
         self._kept: dict[str, list[NDArray[np.void]]] | None = {name: [] for name in _STREAMS} if keep else None
 
     def add(self, stream: str, records: NDArray[np.void]) -> None:
         """Record transmissions (``sent``, of dtype `SENT`), or ``delivered`` or ``dropped`` link messages (`EXIT`)."""
-        self._hashes[stream].update(records.tobytes())
+        if stream == "sent":
+            self._sent.update(records.tobytes())
+        else:
+            mixed = mix_words(records["time"].view(np.uint64), records["key"].view(np.uint64), records["cause"])
+            self._exits += np.array([mixed.sum(), mix_words(mixed).sum()], dtype=np.uint64)
         if self._kept is not None:
             self._kept[stream].append(records)
 
     def hexdigest(self) -> str:
         """Return the hash of all that was recorded."""
-        return hashlib.sha256(b"".join(h.digest() for h in self._hashes.values())).hexdigest()[:32]
+        return hashlib.sha256(self._sent.digest() + self._exits.tobytes()).hexdigest()[:32]
 
     def records(self) -> dict[str, NDArray[np.void]] | None:
         """Return the kept records by stream, or None if none were to be kept."""

@@ -427,6 +427,7 @@ RATED = Link(rate=1e3)
         (lambda: Network([(0, 1)]), "graph = [(0, 1)]: must be an undirected networkx.Graph"),
         (lambda: Network(nx.Graph()), "graph: must have at least one node; it is empty"),
         (lambda: Network(with_loop()), "graph: must have no edge from a node to itself; node 1 has one"),
+        (lambda: Network(nx.Graph([("a", frozenset())])), "node = frozenset(): must be text, bytes, a number"),
         (lambda: Network(topology.path(2), link=0.5), "link = 0.5: must be a netsim.Link"),
         (lambda: Network(topology.path(2), seed=-1), "seed = -1: must be a whole number >= 0"),
         (lambda: Network(topology.path(2), seed=1.5), "seed = 1.5: must be a whole number >= 0"),

@@ -304,3 +304,15 @@ def test_the_scan_finds_imports() -> None:
     tree = ast.parse(code)
     assert forbidden(tree, ["pandas", "rich", "typer"], top_only=True) == ["pandas"]
     assert forbidden(tree, ["agents", "typer"]) == ["agents", "agents.cta", "typer"]
+
+
+def test_the_hash_does_not_depend_on_who_looks_into_an_inbox() -> None:
+    def look(agents: Mapping[Any, Any]) -> float:
+        return float(sum(len(agent.inbox) for agent in agents.values()))
+
+    graph = topology.ring(5)
+    link = Link(latency=latency.uniform(0.2, 1.7), loss=0.1)
+    hashes = {
+        Network(graph, link, seed=1).run({i: Gossip() for i in graph}, probes).trace_hash for probes in ([], [look])
+    }
+    assert len(hashes) == 1
