@@ -12,10 +12,13 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from agents.censor import Censor
 from agents.consensus import Diffusion, Dual, Vector
-from agents.losses import Loss
+from agents.losses import Loss, Squared
 from netsim import check
+from netsim.errors import BadInput
 from netsim.quantize import Coder
 
 Samples = Iterator[tuple[Vector, float]]
@@ -52,13 +55,26 @@ class OnlineCost:
         self.squared_error = 0.0
         self.loss_sum = 0.0
         self._samples = samples
+        # Only a regression takes any target.
+        self._labels = not isinstance(loss, Squared)
         self.features: Vector
         # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
         self.target: Any
 
     def draw(self, theta: Vector) -> None:
-        """Take the next sample, and predict it with ``theta`` before anything is learned from it."""
-        self.features, self.target = next(self._samples)
+        """Take the next sample, and predict it with ``theta`` before anything is learned from it.
+
+        Raises
+        ------
+        BadInput
+            If the stream has ended, or a label is none that the loss knows.
+        """
+        try:
+            self.features, self.target = next(self._samples)
+        except StopIteration:
+            raise BadInput(f"samples: must be one for each round; the stream ended after {self.count}") from None
+        if self._labels:
+            self.loss.check_targets(np.array([self.target]))
         prediction = self.features @ theta
         self.count += 1
         self.squared_error += float(prediction - self.target) ** 2

@@ -17,6 +17,9 @@ LABELS = {
     "train_mse": "training MSE",
     "test_mse": "test MSE",
     "consensus_error": "consensus error",
+    "running_mse": "running MSE",
+    "static_regret": "static regret",
+    "dynamic_regret": "dynamic regret",
 }
 """Axis labels of known columns; another column is labelled with its name."""
 

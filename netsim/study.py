@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,10 +87,14 @@ class Study:
         """Run a network of agents under the name of an algorithm, showing progress over so many rounds."""
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
-        with self._reporter.progress(algorithm, rounds) as progress:
+        with self.progress(algorithm, rounds) as progress:
             run = network.run(agents, probes, trace=self._trace, progress=progress)
         self.runs[algorithm] = run
         return run
+
+    def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        """Return a context that shows progress: call what it gives with how many of ``total`` are done."""
+        return self._reporter.progress(label, total)
 
     def note(self, text: str) -> None:
         """Say something that a reader of the results should know."""

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
+from agents.consensus import Dual, SharingAgent
+from agents.metrics import consensus_error
 from netsim import Link, Network, check, loss, topology
 from netsim.network import Medium
 from scenarios.published import published
@@ -55,20 +58,14 @@ class Channel:
         return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed)
 
 
-_PAPER = {
-    "agents": 10,
-    "edges": 28,
-    "sigma": 1.0,
-    "features": 100,
-    "regularizer": 1e-3,
-    "rho": 1e-2,
-    "eta": 0.99,
-    "threshold": 0.5,
-    "decay": 0.98,
-}
-_COLUMN = {
+# Parameters of studies, and where they have another name in the published tables.
+_COLUMNS = {
+    "agents": "agents",
+    "edges": "edges",
+    "sigma": "sigma",
     "features": "L",
     "regularizer": "lambda",
+    "rho": "rho",
     "eta": "cta_eta",
     "threshold": "threshold_v",
     "decay": "threshold_mu",
@@ -88,12 +85,12 @@ def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> di
         The published table of settings, a row for each data set.
     """
     rows = published(table).set_index("dataset")
-    row = rows.loc[data].dropna().to_dict() if data in rows.index else {}
-    paper = {name: row.get(_COLUMN.get(name, name), default) for name, default in _PAPER.items()}
+    row = rows.loc[data if data in rows.index else "other"].dropna().to_dict()
+    paper = {name: row[column] for name, column in _COLUMNS.items() if column in row}
     chosen = {name: paper[name] if given[name] is None else given[name] for name in paper if name in given}
     for name in ("agents", "features"):
         chosen[name] = check.integer(name, int(chosen[name]), low=1)
-    if given["edges"] is None:
+    if given.get("edges") is None:
         agents = chosen["agents"]
         pairs = agents * (agents - 1) // 2
         density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
@@ -104,3 +101,21 @@ def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> di
 def random_graph(chosen: Mapping[str, Any], seed: int) -> "nx.Graph[int]":
     """Return a connected random graph of so many agents and edges."""
     return topology.erdos_renyi(chosen["agents"], edges=int(chosen["edges"]), seed=seed)
+
+
+def residuals(agents: Mapping[Any, SharingAgent], ideal: bool) -> dict[str, float]:
+    """Return consensus_error, dual_residual (ADMM methods) and, on links that are not ideal, copy_error."""
+    columns = {"consensus_error": consensus_error(np.stack([agent.theta for agent in agents.values()]))}
+    duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]
+    if duals:
+        columns["dual_residual"] = float(np.abs(np.sum(duals, axis=0)).max())
+    if not ideal:
+        columns["copy_error"] = max(
+            (
+                float(np.linalg.norm(copy - agents[name].sharing.own))
+                for agent in agents.values()
+                for name, copy in agent.sharing.copies.items()
+            ),
+            default=0.0,
+        )
+    return columns

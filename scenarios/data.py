@@ -157,6 +157,30 @@ def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows
     return [_split(table.inputs[share], table.target[share], train_share) for share in shares]
 
 
+def split_rows(table: Table, share: float, *, seed: int) -> tuple[Table, Table]:
+    """Return a share of a table's rows, drawn at random, and the others; both keep the order of the rows.
+
+    Raises
+    ------
+    BadInput
+        If either part would be empty.
+    """
+    count = round(check.probability("share", share) * len(table.target))
+    if not 0 < count < len(table.target):
+        raise check.refuse("share", share, f"such that neither part of {len(table.target)} rows is empty")
+    drawn = np.zeros(len(table.target), dtype=bool)
+    drawn[np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(drawn))[:count]] = True
+    first, second = (replace(table, inputs=table.inputs[rows], target=table.target[rows]) for rows in (drawn, ~drawn))
+    return first, second
+
+
+def pooled(parts: Sequence[AgentData], name: str = "synthetic") -> Table:
+    """Return all agents' samples as one table."""
+    inputs = np.concatenate([each for part in parts for each in (part.train_inputs, part.test_inputs)])
+    target = np.concatenate([each for part in parts for each in (part.train_target, part.test_target)])
+    return Table(name, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "y")
+
+
 def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)) -> list[AgentData]:
     """Draw the synthetic regression problem of Xu, Wang, Chen and Tian, "COKE", 2021, §5.1.
 
