@@ -12,12 +12,15 @@ which divides by η_t + 2ρd_i, take ρ = η = c·√T; with c/√T it diverges.
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
 
 from agents.local import samples
 from netsim import check
 from netsim.errors import BadInput
 
 Vector = NDArray[np.float64]
+
+_SAFE = 1e-7  # of the trace: with a regulariser above it, what a Cholesky solve loses to rounding does not matter
 
 
 class _Regret:
@@ -130,36 +133,32 @@ class StaticRegret(_Regret):
         self._energy += float(y @ y)
 
     def best(self) -> Vector:
-        """Return θ*, the model that is best for all rounds so far (of several the shortest), shape (D,)."""
-        values, vectors = self._spectrum()
-        result: Vector = vectors @ ((vectors.T @ self._cross) / values)
+        """Return θ*, the model that is best for all rounds so far (of several the shortest), shape (D,): O(D³)."""
+        total = self.count * self.regularizer
+        if total > _SAFE * np.trace(self._gram):
+            return _solve(self._gram, total, self._cross)
+        values, vectors = _eigenpairs(self._gram)
+        # Where the samples do not reach, the model is zero.
+        along = np.divide(vectors.T @ self._cross, values + total, out=np.zeros_like(values), where=values > 0.0)
+        result: Vector = vectors @ along
         return result
 
     @property
     def best_loss(self) -> float:
-        """Σ_t Σ_i L_i,t(θ*), correct to about 1e-15 of Σ y²: one eigendecomposition, O(D³)."""
-        values, vectors = self._spectrum()
-        return max(self._energy - float(np.sum(np.square(vectors.T @ self._cross) / values)), 0.0)
+        """Σ_t Σ_i L_i,t(θ*), correct to 1e-8 of Σ y² at worst: one solve, O(D³)."""
+        return max(self._energy - float(self._cross @ self.best()), 0.0)
 
     @property
     def value(self) -> float:
         """The regret so far."""
         return self.loss - self.best_loss
 
-    def _spectrum(self) -> tuple[Vector, Vector]:
-        """Return the eigenvalues of the Gram matrix plus regulariser that are not zero, and their vectors."""
-        values, vectors = np.linalg.eigh(self._gram)
-        top = float(values[-1])
-        values = values + self.count * self.regularizer
-        kept = values > self.size * np.finfo(np.float64).eps * top
-        return values[kept], vectors[:, kept]
-
 
 class DynamicRegret(_Regret):
     """Σ_t Σ_i [L_i,t(θ_i,t) − L_i,t(θ*_t)], θ*_t = argmin_θ Σ_i L_i,t(θ) of that round's N samples.
 
-    With N samples in D > N dimensions θ*_t lies in their span, so a round costs a problem of size N, not D. For the
-    eigenpairs (w_j, u_j) of the N×N matrix of inner products the least loss is Σ_j (u_jᵀy)²·λ/(w_j + λ).
+    θ*_t = Φᵀa lies in the span of the round's samples Φ, so a round costs a problem of size N, not D: with K = ΦΦᵀ,
+    (K + λI) a = y and the least loss is λ·yᵀa.
 
     Parameters
     ----------
@@ -180,10 +179,12 @@ class DynamicRegret(_Regret):
 
     def _compare(self, x: Vector, y: Vector) -> None:
         total = len(y) * self.regularizer
-        values, vectors = np.linalg.eigh(x @ x.T)
-        # What rounding leaves of a zero, it may leave below zero.
-        noise = len(y) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
-        values = np.where(values > noise, values, 0.0)
+        gram = x @ x.T
+        if total > _SAFE * np.trace(gram):
+            self.best_loss += total * float(y @ _solve(gram, total, y))
+            return
+        # For the eigenpairs (w_j, u_j) of K it is Σ_j (u_jᵀy)²·λ/(w_j + λ), in which the zeros are told from the rest.
+        values, vectors = _eigenpairs(gram)
         unmet = np.divide(total, values + total, out=np.ones_like(values), where=values > 0.0)
         self.best_loss += float(unmet @ np.square(y @ vectors))
 
@@ -191,3 +192,16 @@ class DynamicRegret(_Regret):
     def value(self) -> float:
         """The regret so far."""
         return self.loss - self.best_loss
+
+
+def _solve(gram: Vector, regularizer: float, right: Vector) -> Vector:
+    """Return the solution x of (gram + regularizer·I) x = right, shape (n,)."""
+    return cho_solve(cho_factor(gram + regularizer * np.eye(len(gram))), right)
+
+
+def _eigenpairs(gram: Vector) -> tuple[Vector, Vector]:
+    """Return eigenvalues, those within rounding of zero as zeros, and eigenvectors (columns)."""
+    # For n = 100, on two cores of a larger machine, numpy's eigh took 200 ms, scipy's 14 and the Cholesky solve 0.1.
+    values, vectors = eigh(gram, driver="evd")
+    noise = len(gram) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+    return np.where(values > noise, values, 0.0), vectors

@@ -20,6 +20,7 @@ LABELS = {
     "running_mse": "running MSE",
     "static_regret": "static regret",
     "dynamic_regret": "dynamic regret",
+    "tracking_error": "mean squared error against the true function",
 }
 """Axis labels of known columns; another column is labelled with its name."""
 
@@ -46,7 +47,8 @@ def curves(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * len(against), 3.9), layout="constrained")
+    width = max(4.2 * len(against), 6.5)
+    figure = Figure(figsize=(width, 4.2), layout="constrained")
     panels = figure.subplots(1, len(against), sharey=True, squeeze=False)[0]
     styles = ("-", "--", "-.", ":")
     for panel, x in zip(panels, against, strict=True):
@@ -64,5 +66,5 @@ def curves(
         panels[0].set_yscale("log")
     figure.suptitle(title)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)), frameon=False)
     return figure

@@ -1,22 +1,18 @@
 """CTA, DKLA and COKE on one network: training error against rounds, transmissions and bits."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
-from agents import COKE, CTA, DKLA, Geometric, LocalProblem, RandomFourier, Squared, centralised
-from agents.consensus import SharingAgent
-from agents.metrics import MeanSquaredError, consensus_error
-from netsim import BadInput, check, topology
+from agents import Geometric
+from netsim import check
 from netsim.ledger import DELIVERED
 from netsim.plots import Axis, curves
-from netsim.quantize import Uniform
+from netsim.quantize import Coder, Uniform
 from netsim.study import Study
+from scenarios.batch_task import BatchTask
 from scenarios.common import Channel, complete, random_graph
-from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic
 from scenarios.published import published
 
 if TYPE_CHECKING:
@@ -93,96 +89,21 @@ def coke(
     wanted = [check.one_of("algorithms", name.strip(), ("CTA", "DKLA", "COKE")) for name in algorithms.split(",")]
     coder = None if bits is None else Uniform(bits)
     censor = Geometric(chosen["threshold"], chosen["decay"])
-    samples = _samples(data, len(graph), rows, seed)
-    task = _Task(samples, chosen, seed, ideal=channel.is_ideal)
-    makers = _makers(task, graph, chosen, rounds, censor, coder)
-    for name in wanted + ([f"COKE {bits}-bit"] if coder else []):
-        study.run(name, network, {node: makers[name](node) for node in graph}, [task.measure], rounds)
+    task = BatchTask(data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
+    variants: list[tuple[str, str, Coder | None]] = [(name, name, None) for name in wanted]
+    if coder is not None:
+        variants.append((f"COKE {bits}-bit", "COKE", coder))
+    for name, method, each in variants:
+        learners = task.agents(method, rounds, censor=censor if method == "COKE" else None, coder=each)
+        study.run(name, network, learners, [task.measure], rounds)
     study.centralised = task.optimum()
     _report(study, data, task)
-
-
-# --- the task ---------------------------------------------------------------------------------------------------------
-
-
-class _Task:
-    """The agents' costs, and the measures of their models."""
-
-    def __init__(self, samples: Sequence[AgentData], chosen: Mapping[str, float], seed: int, ideal: bool) -> None:
-        width = samples[0].train_inputs.shape[1]
-        features = RandomFourier(width, int(chosen["features"]), sigma=chosen["sigma"], seed=seed)
-        train = [(features(part.train_inputs), part.train_target) for part in samples]
-        test = [(features(part.test_inputs), part.test_target) for part in samples]
-        share = chosen["regularizer"] / len(samples)
-        self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=share) for x, y in train]
-        self.regularizer = chosen["regularizer"]
-        self.variance = float(np.var(np.concatenate([y for _, y in train])))
-        self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
-        self._ideal = ideal
-
-    def measure(self, agents: Mapping[Any, SharingAgent]) -> dict[str, float]:
-        """Return the columns of a round: how good the models are, and how far apart."""
-        models = np.stack([agent.theta for agent in agents.values()])
-        columns = {
-            "train_mse": self._train(models),
-            "test_mse": self._test(models),
-            "consensus_error": consensus_error(models),
-        }
-        duals = [agent.dual for agent in agents.values() if isinstance(agent, COKE)]
-        if duals:
-            columns["dual_residual"] = float(np.abs(np.sum(duals, axis=0)).max())
-        if not self._ideal:
-            columns["copy_error"] = max(
-                (
-                    float(np.linalg.norm(copy - agents[name].sharing.own))
-                    for agent in agents.values()
-                    for name, copy in agent.sharing.copies.items()
-                ),
-                default=0.0,
-            )
-        return columns
-
-    def optimum(self) -> dict[str, float]:
-        """Return the errors of the model that a centre would learn."""
-        model = np.tile(centralised(self.problems, self.regularizer), (len(self.problems), 1))
-        return {"train_mse": self._train(model), "test_mse": self._test(model)}
-
-
-def _samples(data: str, agents: int, rows: int | None, seed: int) -> list[AgentData]:
-    if data == "synthetic":
-        if rows is not None:
-            raise BadInput(
-                f"rows = {rows}: must be left out for the synthetic data, whose agents draw their own number"
-            )
-        return synthetic(agents, seed=seed)
-    return deal(scale_unit(load_table(data)), agents, seed=seed, rows=rows)
-
-
-def _makers(
-    task: _Task,
-    graph: "nx.Graph[int]",
-    chosen: Mapping[str, float],
-    rounds: int,
-    censor: Geometric,
-    coder: Uniform | None,
-) -> dict[str, Callable[[int], SharingAgent]]:
-    """Return, by name, what makes the agent of a node."""
-    weights = topology.metropolis_weights(graph)
-    problems, rho = task.problems, chosen["rho"]
-    makers: dict[str, Callable[[int], SharingAgent]] = {
-        "CTA": lambda i: CTA(problems[i], rounds, eta=chosen["eta"], weights=dict(enumerate(weights[i]))),
-        "DKLA": lambda i: DKLA(problems[i], rounds, rho=rho),
-        "COKE": lambda i: COKE(problems[i], rounds, rho=rho, censor=censor),
-    }
-    if coder is not None:
-        makers[f"COKE {coder.bits}-bit"] = lambda i: COKE(problems[i], rounds, rho=rho, censor=censor, coder=coder)
-    return makers
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, data: str, task: _Task) -> None:
+def _report(study: Study, data: str, task: BatchTask) -> None:
     rounds = study.rounds
     best = study.centralised["train_mse"]
     study.table("by_round", "Errors and cost by round (published: the paper's)", _by_round(rounds, data))

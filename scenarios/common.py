@@ -69,6 +69,7 @@ _COLUMNS = {
     "eta": "cta_eta",
     "threshold": "threshold_v",
     "decay": "threshold_mu",
+    "bits": "bits",
 }
 
 
@@ -88,8 +89,10 @@ def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> di
     row = rows.loc[data if data in rows.index else "other"].dropna().to_dict()
     paper = {name: row[column] for name, column in _COLUMNS.items() if column in row}
     chosen = {name: paper[name] if given[name] is None else given[name] for name in paper if name in given}
+    for name in {"agents", "features", "bits"} & chosen.keys():
+        chosen[name] = int(chosen[name])
     for name in ("agents", "features"):
-        chosen[name] = check.integer(name, int(chosen[name]), low=1)
+        check.integer(name, chosen[name], low=1)
     if given.get("edges") is None:
         agents = chosen["agents"]
         pairs = agents * (agents - 1) // 2

@@ -12,7 +12,7 @@ from netsim.study import Study
 from scenarios.common import Channel, complete, random_graph
 from scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
 from scenarios.published import published
-from scenarios.streaming import Steps, Streaming, ends, methods
+from scenarios.streaming import Steps, Streaming, converged, ends, methods
 from scenarios.streams import by_target, in_order, rounds_of, shuffled
 
 if TYPE_CHECKING:
@@ -146,23 +146,19 @@ def _report(study: Study, data: str, streaming: Streaming) -> None:
         if saturated:
             study.note(f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped.")
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
-    shown = rounds[rounds["running_mse"] < 100 * rounds["running_mse"].min()]
+    shown = converged(rounds)
     title = f"Running error, {data} data, {len(streaming.graph)} agents"
     study.figure("mse", curves(shown, Axis("running_mse", log=True), axes, title))
     regret = rounds.dropna(subset=["static_regret"])
     title = f"Static regret, {data} data, {len(streaming.graph)} agents"
-    study.figure(
-        "regret", curves(regret, Axis("static_regret"), [Axis("round"), Axis("payload_bits", log=True)], title)
-    )
+    study.figure("regret", curves(regret, Axis("static_regret"), [Axis("round")], title))
 
 
 def running_times(data: str, streaming: Streaming) -> "pd.DataFrame":
     """Return each algorithm's seconds beside the published ones."""
     import pandas as pd
 
-    theirs = published("online_running_time")
-    theirs = theirs[theirs["dataset"] == data].set_index("algorithm")["seconds"]
-    ours = pd.Series(streaming.seconds, name="seconds")
-    return pd.DataFrame(
-        {"algorithm": ours.index, "seconds": ours.values, "published": theirs.reindex(ours.index).values}
-    )
+    table = published("online_running_time")
+    theirs = table[table["dataset"] == data].set_index("algorithm")["seconds"]
+    names, ours = list(streaming.seconds), list(streaming.seconds.values())
+    return pd.DataFrame({"algorithm": names, "seconds": ours, "published": theirs.reindex(names).to_numpy()})

@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 
 from agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
+from agents.consensus import Vector
 from agents.online import Samples
 from agents.regret import DynamicRegret, StaticRegret
 from netsim import AgentError, BadInput, Run, topology
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OnlineAgent = RFFDOKL | ODKLA | DOKL
+Tracking = Callable[[Vector, int], float]
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Streaming:
         Length D of a model.
     regularizer : float
         The centre's λ.
+    tracking : callable, optional
+        Where the truth is known: from the models, shape (N, D), and the round t how far they are from it.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Streaming:
         size: int,
         regularizer: float,
         seed: int,
+        tracking: Tracking | None = None,
     ) -> None:
         self.graph = graph
         self.channel = channel
@@ -107,6 +112,7 @@ class Streaming:
         self.size = size
         self.share = regularizer / len(graph)
         self.seed = seed
+        self.tracking = tracking
         self.seconds: dict[str, float] = {}
         weights = topology.metropolis_weights(graph)
         self._weights = [dict(enumerate(row)) for row in weights]
@@ -116,9 +122,9 @@ class Streaming:
         costs = [OnlineCost(samples, self.size, loss=Squared(), regularizer=self.share) for samples in self.streams()]
         return {i: method.agent(costs[i], rounds, steps, self._weights[i]) for i in self.graph}
 
-    def run(self, study: Study, method: Method, rounds: int, steps: Steps, dynamic: bool = False) -> Run:
+    def run(self, study: Study, method: Method, rounds: int, steps: Steps) -> Run:
         """Run a method in a study, under its name, and note its running time."""
-        measure = Measure(self.size, self.share, rounds, self.channel.is_ideal, dynamic)
+        measure = Measure(self.size, self.share, rounds, self.channel.is_ideal, self.tracking)
         network = self.channel.network(self.graph, self.seed)
         start = time.perf_counter()
         run = study.run(method.name, network, self.agents(method, rounds, steps), [measure], rounds)
@@ -167,11 +173,12 @@ def _outcome(streaming: Streaming, agents: Mapping[int, OnlineAgent], rounds: in
 class Measure:
     """The columns of a round of an online method (a probe)."""
 
-    def __init__(self, size: int, share: float, rounds: int, ideal: bool, dynamic: bool) -> None:
+    def __init__(self, size: int, share: float, rounds: int, ideal: bool, tracking: Tracking | None) -> None:
         self._static = StaticRegret(size, share)
-        self._dynamic = DynamicRegret(size, share) if dynamic else None
+        self._dynamic = DynamicRegret(size, share)
+        self._tracking = tracking
         self._ideal = ideal
-        # The best model in hindsight costs an eigendecomposition: not in every round.
+        # The best model in hindsight costs a factorisation: not in every round.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost: np.ndarray[Any, np.dtype[np.float64]] = np.zeros(0)
 
@@ -184,18 +191,28 @@ class Measure:
         self._lost = np.array([cost.loss_sum for cost in costs])
         features = np.stack([cost.features for cost in costs])
         targets = np.array([cost.target for cost in costs])
-        self._static.add(features, targets, losses=self._lost - before)
+        losses = self._lost - before
+        self._static.add(features, targets, losses=losses)
+        self._dynamic.add(features, targets, losses=losses)
         columns["static_regret"] = self._static.value if costs[0].count in self._checked else np.nan
-        if self._dynamic is not None:
-            self._dynamic.add(features, targets, losses=self._lost - before)
-            columns["dynamic_regret"] = self._dynamic.value
+        columns["dynamic_regret"] = self._dynamic.value
+        if self._tracking is not None:
+            models = np.stack([agent.theta for agent in agents.values()])
+            columns["tracking_error"] = self._tracking(models, costs[0].count)
         return columns | residuals(agents, self._ideal)
+
+
+def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
+    last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
+    good = last.index[last < 100 * last.min()]
+    return rounds[rounds["algorithm"].isin(good)]
 
 
 def ends(study: Study, reference: str) -> "pd.DataFrame":
     """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
     last = study.rounds.groupby("algorithm", sort=False).last().reset_index()
-    columns = ["algorithm", "round", "running_mse", "static_regret", "transmissions", "payload_bits", "wire_bits"]
+    columns = ["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]
     table = last[columns].copy()
     if reference in set(table["algorithm"]):
         base = table.set_index("algorithm").loc[reference]

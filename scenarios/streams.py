@@ -128,9 +128,9 @@ class MovingTruth:
     Parameters
     ----------
     kind : {"drift", "switch", "rotate"}
-        ``drift``: a random walk on the sphere, every step in a random direction and of length rate·‖θ°‖.
-        ``switch``: a new random θ° every ``every`` rounds. ``rotate``: θ° turns by ``rate`` radians a round in a
-        random plane.
+        ``drift``: a random walk on the sphere, θ° turns by ``rate`` radians a round, each time towards another random
+        direction. ``switch``: a new random θ° every ``every`` rounds. ``rotate``: θ° turns by ``rate`` radians a
+        round in one random plane.
     agents : int
         Number N of agents.
     features : FeatureMap
@@ -142,7 +142,7 @@ class MovingTruth:
     seed : int
         Seed of everything drawn. Streams of other agents and of a longer run do not change an agent's.
     rate : float
-        Speed of ``drift`` and ``rotate``; 0 stands still.
+        Speed of ``drift`` and ``rotate``, in radians a round; 0 stands still.
     every : int
         Rounds between two switches.
     scale : float
@@ -231,25 +231,26 @@ class MovingTruth:
         return result
 
     def _stretch(self, number: int) -> Vector:
-        """Return the walk in rounds number·_STRETCH and following, shape (_STRETCH, D), as unit vectors."""
+        """Return the walk from round number·_STRETCH, as unit vectors, to the next stretch: shape (_STRETCH + 1, D)."""
         while len(self._starts) <= number:
-            self._starts.append(self._walk(len(self._starts) - 1)[-1])
+            self._starts.append(self._walk(len(self._starts) - 1)[-1].copy())
         if number not in self._stretches:
             # The agents are in the same round, or nearly: more than two are never needed at a time.
             while len(self._stretches) >= 2:
                 del self._stretches[next(iter(self._stretches))]
-            self._stretches[number] = self._walk(number)[:-1]
+            path = self._stretches[number] = self._walk(number)
+            if len(self._starts) == number + 1:
+                self._starts.append(path[-1].copy())
         return self._stretches[number]
 
     def _walk(self, number: int) -> Vector:
         """Walk from the start of a stretch to that of the next, both included."""
-        steps = self._rng(4, number).standard_normal((_STRETCH, self.features.size))
-        steps *= self.rate / np.linalg.norm(steps, axis=1, keepdims=True)
         place = self._starts[number]
         path = [place]
-        for step in steps:
-            place = place + step
-            place = place / math.sqrt(place @ place)
+        stay, turn = math.cos(self.rate), math.sin(self.rate)
+        for direction in self._rng(4, number).standard_normal((_STRETCH, self.features.size)):
+            aside = direction - (direction @ place) * place
+            place = stay * place + (turn / math.sqrt(aside @ aside)) * aside
             path.append(place)
         return np.array(path)
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from agents.losses import Logistic, Loss, Squared, by_name
+from agents.losses import Logistic, Loss, Squared, SquaredHinge, by_name
 from netsim.errors import BadInput
 
-PREDICTIONS = np.linspace(-6.0, 6.0, 41)
-LOSSES: list[Loss] = [Squared(), Logistic()]
+PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # not at a margin of 1, where the squared hinge has a kink
+LOSSES: list[Loss] = [Squared(), SquaredHinge(), Logistic()]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -23,6 +23,9 @@ def test_values_are_their_formulas() -> None:
     f, y = np.array([0.5, -2.0]), np.array([1.0, -1.0])
     assert Squared().value(f, y) == pytest.approx([0.25, 1.0])
     assert Logistic().value(f, y) == pytest.approx(np.log1p(np.exp(-y * f)))
+    margins = np.array([-1.0, 0.5, 1.0, 3.0])
+    for label in (-1.0, 1.0):
+        assert SquaredHinge().value(label * margins, np.full(4, label)).tolist() == [4.0, 0.25, 0.0, 0.0]
 
 
 def test_logistic_is_stable_at_any_margin() -> None:
@@ -41,7 +44,23 @@ def test_arguments_broadcast(loss: Loss) -> None:
         assert method(f, y).shape == (41, 2)
 
 
+def test_squared_hinge_rests_beyond_its_margin() -> None:
+    f, y = np.array([1.0, 1.0 + 1e-12, 50.0, -1.0]), np.array([1.0, 1.0, 1.0, -1.0])
+    loss = SquaredHinge()
+    for method in (loss.value, loss.derivative, loss.second_derivative):
+        assert np.abs(method(f, y)).max() == 0.0
+    assert loss.second_derivative(np.array([0.999]), np.array([1.0])).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_slope_over_no_distance_is_the_derivative(loss: Loss, label: float) -> None:
+    for f in PREDICTIONS:
+        assert loss.slope(f, 0.0, label) == pytest.approx(float(loss.derivative(f, label)), rel=1e-12)
+
+
 def test_by_name() -> None:
+    assert isinstance(by_name("squared_hinge"), SquaredHinge)
     assert isinstance(by_name("squared"), Squared)
     assert isinstance(by_name("logistic"), Logistic)
     with pytest.raises(BadInput, match=r"^loss = 'logistc': .*\(did you mean 'logistic'\?\)$"):
@@ -50,7 +69,8 @@ def test_by_name() -> None:
         by_name(3)
 
 
-def test_logistic_refuses_other_labels() -> None:
-    Logistic().check_targets(np.array([1.0, -1.0]))
-    with pytest.raises(BadInput, match=r"targets\[2\] = 0.0: must be -1 or 1 for the logistic loss"):
-        Logistic().check_targets(np.array([1.0, -1.0, 0.0]))
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=lambda loss: loss.name)
+def test_losses_of_labels_refuse_other_targets(loss: Loss) -> None:
+    loss.check_targets(np.array([1.0, -1.0]))
+    with pytest.raises(BadInput, match=rf"^targets\[2\] = 0.0: must be -1 or 1 for the {loss.name} loss$"):
+        loss.check_targets(np.array([1.0, -1.0, 0.0]))

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.errors import BadInput, WireError
-from netsim.quantize import MOST_BITS, QSGD, Uniform, pack, unpack
-from netsim.wire import decode, encode
+from netsim.quantize import MOST_BITS, QSGD, Float, Uniform, decoded, pack, unpack
+from netsim.wire import decode, encode, payload_bits
 
 BITS = range(1, MOST_BITS + 1)
 LARGEST = float(np.finfo(np.float32).max)
@@ -187,3 +187,78 @@ def test_qsgd_keeps_a_single_element_and_follows_its_generator() -> None:
     w = np.random.default_rng(0).normal(size=20)
     again = [QSGD(2).encode(w, np.random.default_rng(seed)).data for seed in (1, 1, 2)]
     assert again[0] == again[1] != again[2]
+
+
+# --- floating point ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from([16, 32, 64]), st.lists(st.floats(-6e4, 6e4) | st.floats(-1e-3, 1e-3), max_size=30))
+def test_floats_are_the_nearest_of_their_precision(bits: int, numbers: list[float]) -> None:
+    vector = np.array(numbers)
+    sent = Float(bits).encode(vector)
+    assert sent.dtype.itemsize * 8 == bits
+    assert sent.tolist() == [float(np.dtype(f"f{bits // 8}").type(number)) for number in numbers]
+    received = decode(encode(sent))
+    assert received.dtype == sent.dtype
+    assert decoded(received).tobytes() == decoded(sent).tobytes()
+    assert decoded(sent).dtype == np.float64
+    assert payload_bits(sent) == payload_bits(received) == bits * len(numbers)
+    # Half a unit in the last place; below the smallest normal number that unit stays as it is.
+    limits = np.finfo(sent.dtype)
+    half = np.maximum(np.abs(vector), float(limits.tiny)) * float(limits.eps) / 2
+    assert np.all(np.abs(decoded(sent) - vector) <= half)
+    if bits == 64:
+        assert decoded(sent).tobytes() == vector.tobytes()
+
+
+def test_only_floats_are_precise_enough_for_a_whole_state() -> None:
+    assert all(Float(bits).whole for bits in (16, 32, 64))
+    assert not Uniform(16).whole
+    assert not QSGD(16).whole
+
+
+@pytest.mark.parametrize(("bits", "largest"), [(16, 65504.0), (32, LARGEST), (64, 1.7976931348623157e308)])
+def test_the_largest_numbers_travel(bits: int, largest: float) -> None:
+    assert decoded(Float(bits).encode([largest, -largest])).tolist() == [largest, -largest]
+
+
+@pytest.mark.parametrize(
+    ("bits", "size", "message"),
+    [
+        (16, 65505.0, "vector = 65505.0: must be at most 65504 for 16 bits"),
+        (16, -7e4, "vector = 70000.0: must be at most 65504 for 16 bits"),
+        (32, 3.5e38, "vector = 3.5e+38: must be at most 3.40282e+38 for 32 bits"),
+    ],
+)
+def test_numbers_too_large_for_so_few_bits_are_refused(bits: int, size: float, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Float(bits).encode([0.0, size])
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("bits", [0, 8, 33, 128, "64", None])
+def test_floats_of_other_sizes_are_refused(bits: Any) -> None:
+    with pytest.raises(BadInput, match=r"^bits = [^\n]+: must be 16, 32 or 64$"):
+        Float(bits)
+
+
+def test_floats_refuse_what_is_no_vector() -> None:
+    for bits in (16, 32, 64):
+        with pytest.raises(BadInput, match=r"^vector\[1\] = nan: must be finite"):
+            Float(bits).encode([1.0, np.nan])
+        with pytest.raises(BadInput, match=r"^vector = \(2, 2\): must be of one dimension$"):
+            Float(bits).encode(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("coder", [Uniform(4), Uniform(4, -2, 2), QSGD(4)])
+def test_decoded_gives_the_values_of_a_coded_vector(coder: Any) -> None:
+    coded = coder.encode(np.linspace(-1, 1, 9), np.random.default_rng(0))
+    assert decoded(coded) is coded.values
+    assert decoded(decode(encode(coded))).tobytes() == coded.values.tobytes()
+
+
+def test_decoded_takes_arrays_as_they_are() -> None:
+    vector = np.linspace(-1, 1, 9)
+    assert decoded(vector) is vector
+    assert decoded(vector.astype(np.float32)).tolist() == vector.astype(np.float32).tolist()
