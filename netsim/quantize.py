@@ -31,22 +31,17 @@ def pack(integers: NDArray[np.integer], bits: int) -> bytes:
     integers : array, shape (n,)
         Each in [0, 2**bits).
     """
-    if bits in (8, 16):
-        return integers.astype(f">u{bits // 8}").tobytes()
-    shifts = np.arange(bits - 1, -1, -1, dtype=np.uint16)
-    planes = (integers.astype(np.uint16)[:, None] >> shifts) & np.uint16(1)
-    return np.packbits(planes.astype(np.uint8)).tobytes()
+    planes = np.unpackbits(integers.astype(">u2").view(np.uint8)).reshape(-1, 16)
+    return np.packbits(planes[:, 16 - bits :]).tobytes()
 
 
 def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
     """Return the ``count`` integers that `pack` wrote; raises WireError if ``data`` has another length."""
     if len(data) != -(-count * bits // 8):
         raise WireError(f"{len(data)} bytes cannot hold {count} integers of {bits} bits")
-    if bits in (8, 16):
-        return np.frombuffer(data, dtype=f">u{bits // 8}").astype(np.uint16)
-    planes = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count * bits).reshape(count, bits)
-    weights = (1 << np.arange(bits - 1, -1, -1)).astype(np.uint16)
-    return planes.astype(np.uint16) @ weights
+    planes = np.zeros((count, 16), dtype=np.uint8)
+    planes[:, 16 - bits :] = np.unpackbits(np.frombuffer(data, np.uint8), count=count * bits).reshape(count, bits)
+    return np.packbits(planes).view(">u2").astype(np.uint16)
 
 
 @dataclass(frozen=True)

@@ -177,9 +177,9 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
     study.table("ends", "At the end of the stream", table)
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
-    finite = converged(rounds)
+    finite = converged(rounds[rounds["round"] >= 20])
     main = finite[finite["algorithm"].isin(wanted)]
-    study.figure("mse", curves(main, Axis("running_mse", log=True), axes, f"Running error, {data}"))
+    study.figure("mse", curves(main, Axis("running_mse", log=True), axes, f"Running error from round 20 on, {data}"))
     if compared:
         bits = finite[finite["algorithm"].isin(compared)]
         title = f"QC-DDKL by bits an element, {data}"

@@ -146,8 +146,8 @@ def _report(study: Study, data: str, streaming: Streaming) -> None:
         if saturated:
             study.note(f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped.")
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
-    shown = converged(rounds)
-    title = f"Running error, {data} data, {len(streaming.graph)} agents"
+    shown = converged(rounds[rounds["round"] >= 20])
+    title = f"Running error from round 20 on, {data} data, {len(streaming.graph)} agents"
     study.figure("mse", curves(shown, Axis("running_mse", log=True), axes, title))
     regret = rounds.dropna(subset=["static_regret"])
     title = f"Static regret, {data} data, {len(streaming.graph)} agents"

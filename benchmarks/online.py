@@ -1,0 +1,100 @@
+"""Each online method on the network against its vectorised recursion: Tom's hardware, 5 agents, one pass.
+
+Needs NETSIM_DATA. Both read the same features, computed before the clock starts. The published seconds (P. Xu's
+dissertation, table 3.1: Matlab on a desktop, nothing sent) stand beside ours to be read, not to be compared.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents import Geometric, OnlineCost, PowerLaw, RandomFourier, Squared
+from benchmarks.report import median_seconds, parser, show
+from netsim import Network, topology
+from netsim.quantize import Uniform
+from scenarios.data import load_table, scale_unit
+from scenarios.published import published
+from scenarios.streaming import Method, Steps, methods
+from tests.oracle import batch, online
+
+AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3
+STEPS = Steps(rho=1.0, eta=8.0, step=0.1)
+
+
+class Task:
+    """The stream, as arrays."""
+
+    def __init__(self, rounds: int) -> None:
+        table = scale_unit(load_table("tomshardware"))
+        order = np.random.default_rng(0).permutation(len(table.target))[: rounds * AGENTS]
+        phi = RandomFourier(table.inputs.shape[1], FREQUENCIES, sigma=0.5, form="cos+sin", seed=0)
+        self.rounds = len(order) // AGENTS
+        rows = order[: self.rounds * AGENTS].reshape(self.rounds, AGENTS)
+        self.features = phi(table.inputs[rows.ravel()]).reshape(self.rounds, AGENTS, -1)
+        self.targets = table.target[rows]
+        self.graph = topology.erdos_renyi(AGENTS, edges=7, seed=0)
+        self.weights = topology.metropolis_weights(self.graph)
+        self.adjacency = topology.adjacency(self.graph)
+
+    def emulated(self, method: Method) -> None:
+        """Run a method on the network."""
+        size = self.features.shape[2]
+        agents = {}
+        for i in self.graph:
+            samples = zip(self.features[:, i], self.targets[:, i].tolist(), strict=True)
+            cost = OnlineCost(samples, size, loss=Squared(), regularizer=LAMBDA / AGENTS)
+            agents[i] = method.agent(cost, self.rounds, STEPS, dict(enumerate(self.weights[i])))
+        Network(self.graph, seed=0).run(agents)
+
+
+def recursions(task: Task) -> dict[str, Callable[[], Any]]:
+    """Return the vectorised recursion of each method."""
+    data: tuple[NDArray[np.float64], NDArray[np.float64]] = (task.features, task.targets)
+    share, A, rho, eta = LAMBDA / AGENTS, task.adjacency, STEPS.rho, STEPS.eta
+    quantize = batch.uniform_quantizer(BITS)
+    return {
+        "RFF-DOKL": partial(online.rff_dokl, *data, task.weights, share, STEPS.step),
+        "DOKL": partial(online.dokl, *data, A, share, rho, eta),
+        "ODKLA": partial(online.odkla, *data, A, share, rho, eta),
+        "QC-ODKLA": partial(online.odkla, *data, A, share, rho, eta, v=4.0, mu=0.99, quantize=quantize),
+        "DDKL": partial(online.ddkl, *data, A, share, rho),
+        "CoDDKL": partial(online.ddkl, *data, A, share, rho, v=0.1, mu=0.95),
+        "QDDKL": partial(online.ddkl, *data, A, share, rho, quantize=quantize),
+        "QC-DDKL": partial(online.ddkl, *data, A, share, rho, v=0.1, mu=0.95, quantize=quantize),
+    }
+
+
+def compare(rounds: int, repeats: int) -> dict[str, object]:
+    """Return medians in seconds, their ratio, and the published seconds."""
+    task = Task(rounds)
+    coder = Uniform(BITS)
+    known = methods(Geometric(4.0, 0.99), coder) | {
+        name: method for name, method in methods(PowerLaw(0.1, 0.95), coder).items() if "DDKL" in name
+    }
+    tasks: dict[str, Callable[[], object]] = {}
+    for name, recursion in recursions(task).items():
+        tasks[f"{name} emulated"] = partial(task.emulated, known[name])
+        tasks[f"{name} recursion"] = recursion
+    seconds = median_seconds(tasks, repeats)
+    table = published("online_running_time")
+    theirs = table[table["dataset"] == "tomshardware"].set_index("algorithm")["seconds"].to_dict()
+    result: dict[str, object] = {}
+    for name in recursions(task):
+        ours, base = seconds[f"{name} emulated"], seconds[f"{name} recursion"]
+        row = {"emulated_s": ours, "recursion_s": base, "ratio": ours / base}
+        result[name] = row | ({"published_s": float(theirs[name])} if name in theirs else {})
+    return result
+
+
+def main() -> None:
+    """Run the benchmark."""
+    chosen = parser(__doc__, rounds=5635, repeats=3).parse_args()
+    title = f"Tom's hardware, {AGENTS} agents, {2 * FREQUENCIES} features, {chosen.rounds} rounds, one pass"
+    show(compare(chosen.rounds, chosen.repeats), chosen.json, title)
+
+
+if __name__ == "__main__":
+    main()

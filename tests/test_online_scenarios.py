@@ -1,0 +1,114 @@
+"""The online and dynamic scenarios: what is known of their results, and what they leave in the run folder."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from netsim import BadInput, scenario
+from netsim.study import Study
+
+needs_data = pytest.mark.skipif(
+    "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
+)
+
+
+def run(name: str, **parameters: object) -> Study:
+    return scenario.find(name).execute(**parameters)
+
+
+def ends(study: Study) -> pd.DataFrame:
+    return study.rounds.groupby("algorithm", sort=False).last()
+
+
+@pytest.fixture(scope="module")
+def online() -> Study:
+    return run("online", rounds=300, features=15)
+
+
+def test_online_measures_what_it_should(online: Study) -> None:
+    last = ends(online)
+    assert list(last.index) == ["RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA"]
+    assert (last["running_mse"] < 0.1).all()
+    assert (last["static_regret"] > 0).all()
+    assert last.loc["ODKLA", "payload_bits"] == 5 * 300 * 30 * 32, "float32, as the dissertation counts"
+    assert last.loc["QC-ODKLA", "payload_bits"] == last.loc["QC-ODKLA", "transmissions"] * (3 * 30 + 32)
+    assert set(online.figures) == {"mse", "regret"}
+    assert {"ends", "running_time"} <= set(online.tables)
+
+
+def test_running_time_is_no_part_of_the_result(online: Study) -> None:
+    again = run("online", rounds=300, features=15)
+    assert again.trace_hash == online.trace_hash
+    pd.testing.assert_frame_equal(again.rounds, online.rounds)
+
+
+def test_tuning_is_kept_and_its_rows_are_left_out(tmp_path: Path) -> None:
+    study = run("online", tune=True, rounds=30, features=8, algorithms="RFF-DOKL,ODKLA")
+    folder = study.save(tmp_path / "out")
+    tried = pd.read_csv(folder / "tuning.csv")
+    chosen = pd.read_csv(folder / "steps.csv").set_index("algorithm")
+    for name, rows in tried.groupby("algorithm"):
+        assert chosen.loc[name, "running_mse"] == rows["running_mse"].min()
+    assert len(tried) == 6 + 30
+    default = run("online", rounds=30, features=8, algorithms="ODKLA", tune=False)
+    assert default.rounds["running_mse"].iloc[0] != study.rounds["running_mse"].iloc[0]
+
+
+def test_a_fixed_range_that_is_too_small_is_reported() -> None:
+    study = run("online", rounds=50, features=8, algorithms="QC-ODKLA", range=1e-3, threshold=0.0)
+    assert ends(study)["saturated"].iloc[0] > 0
+    assert any("outside the quantizer's range" in note for note in study.notes)
+
+
+@pytest.mark.parametrize("order", ["time", "target"])
+def test_other_orders_of_the_rows(order: str) -> None:
+    study = run("online", rounds=30, features=8, algorithms="ODKLA", order=order)
+    assert np.isfinite(study.rounds["running_mse"]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"),
+    [
+        ("online", {"order": "shufled"}, "order = 'shufled': must be one of shuffled, time, target"),
+        ("online", {"algorithms": "ODKLE"}, "algorithms = 'ODKLE': must be one of"),
+        ("online", {"rounds": 10**6}, "rounds = 1000000: must be"),
+        ("online", {"bits": 17}, "bits = 17: must be"),
+        ("online", {"mixing": 2.0}, "mixing = 2.0: must be"),
+        ("dynamic", {"compare": "2,x"}, "compare = '2,x': must be"),
+        ("dynamic", {"speed": 0.0}, "speed = 0.0: must be"),
+        ("dynamic", {"order": "target"}, "order = 'target': must be one of"),
+    ],
+)
+def test_bad_parameters(name: str, parameters: dict[str, object], says: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        run(name, **parameters)
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", ["drift", "switch", "rotate"])
+def test_dynamic_tracks_a_known_truth(data: str) -> None:
+    study = run("dynamic", data=data, rounds=200, features=15, algorithms="DDKL,QC-DDKL", compare="2")
+    last = ends(study)
+    assert list(last.index) == ["DDKL", "QC-DDKL", "QC-DDKL 2-bit"]
+    errors = study.rounds[study.rounds["algorithm"] == "DDKL"]["tracking_error"]
+    assert errors.iloc[-20:].mean() < 0.3 * errors.iloc[0]
+    assert (last["dynamic_regret"] > 0).all()
+    assert last.loc["QC-DDKL 2-bit", "payload_bits"] < 0.1 * last.loc["DDKL", "payload_bits"]
+    assert {"mse", "bits", "regret", "tracking"} == set(study.figures)
+
+
+@needs_data
+def test_quantized_and_censored_ends_near_the_plain_method_with_a_tenth_of_its_bits() -> None:
+    for name, data, plain, cheap, parameters in (
+        ("online", "tomshardware", "ODKLA", "QC-ODKLA", {}),
+        ("online", "energy", "ODKLA", "QC-ODKLA", {"decay": 0.999}),
+        ("dynamic", "tomshardware", "DDKL", "QC-DDKL", {"bits": 2, "compare": ""}),
+    ):
+        study = run(name, data=data, algorithms=f"{plain},{cheap}", **parameters)
+        last = ends(study)
+        assert last.loc[cheap, "running_mse"] <= 1.05 * last.loc[plain, "running_mse"], data
+        assert last.loc[cheap, "payload_bits"] <= 0.1 * last.loc[plain, "payload_bits"], data
