@@ -10,7 +10,7 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -128,20 +128,20 @@ class RFFDOKL(Diffusion):
         return psi - self.eta * self.cost.gradient(psi)
 
 
-class ODKLA(Dual):
-    """Linearised online ADMM (dissertation 3.17, 3.18; with censor and coder 3.22, 3.23).
-
-    θ_i ← θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρd_i);  γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+class OnlineDual(Dual):
+    """Base of the online ADMM methods.
 
     Parameters
     ----------
     cost : OnlineCost
         The agent's stream and loss.
     eta : float
-        Weight η > 0 of staying where one is: the larger, the shorter the step.
+        Weight η ≥ 0 of staying where one is: the larger, the shorter the step.
     count, rho, censor, coder
         As in `Dual`.
     """
+
+    linearised: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -155,7 +155,18 @@ class ODKLA(Dual):
     ) -> None:
         super().__init__(cost.size, count, rho=rho, censor=censor, coder=coder)
         self.cost = cost
-        self.eta = check.finite("eta", eta, above=0.0)
+        # A linearised step is divided by η + 2ρd_i, which an agent without neighbours must not make zero.
+        self.eta = check.finite("eta", eta, low=0.0, above=0.0 if self.linearised else None)
+
+
+class ODKLA(OnlineDual):
+    """Linearised online ADMM (dissertation 3.17, 3.18; with censor and coder 3.22, 3.23).
+
+    θ_i ← θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρd_i);  γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+    Its parameters are those of `OnlineDual`, with η > 0.
+    """
+
+    linearised = True
 
     def local_step(self) -> Vector:
         """Return θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρd_i)."""
@@ -164,34 +175,12 @@ class ODKLA(Dual):
         return self.theta - step / (self.eta + 2.0 * self.rho * self.degree)
 
 
-class DOKL(Dual):
+class DOKL(OnlineDual):
     """Online ADMM (dissertation §3.5 and its reference 109).
 
     θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
-
-    Parameters
-    ----------
-    cost : OnlineCost
-        The agent's stream and loss.
-    eta : float
-        Weight η ≥ 0 of staying where one is.
-    count, rho, censor, coder
-        As in `Dual`.
+    Its parameters are those of `OnlineDual`.
     """
-
-    def __init__(
-        self,
-        cost: OnlineCost,
-        count: int,
-        *,
-        rho: float,
-        eta: float,
-        censor: Censor | None = None,
-        coder: Coder | None = None,
-    ) -> None:
-        super().__init__(cost.size, count, rho=rho, censor=censor, coder=coder)
-        self.cost = cost
-        self.eta = check.finite("eta", eta, low=0.0)
 
     def local_step(self) -> Vector:
         """Return argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
