@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from netsim import check
 from netsim.errors import BadInput
 from netsim.report import Reporter
@@ -63,7 +65,9 @@ class Scenario:
         arguments = dict(settings)
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
-        self.function(study, **arguments)
+        # Agents' matrices are small: more threads only wait for each other, and may round otherwise on another machine.
+        with threadpool_limits(limits=1):
+            self.function(study, **arguments)
         return study
 
 
