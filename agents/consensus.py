@@ -144,7 +144,7 @@ class Diffusion(SharingAgent):
         total = self.weights[self.name]
         psi = total * self.theta
         for neighbor in self.neighbors:
-            if neighbor in self.sharing.heard:
+            if self.sharing.heard(neighbor):
                 psi += self.weights[neighbor] * self.sharing.copies[neighbor]
                 total += self.weights[neighbor]
         psi /= total

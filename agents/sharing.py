@@ -37,8 +37,6 @@ class Sharing:
         θ̂_i, all zeros at first. Replaced by a new array whenever it changes.
     copies : dict
         The copies of θ̂_n, shape (D,) each, by neighbour; all zeros at first. Replaced, never changed in place.
-    heard : set
-        The neighbours that were ever heard.
     spoken : int
         How often the agent broadcast.
     """
@@ -49,9 +47,10 @@ class Sharing:
         self._agent = agent
         self._censor = censor or Always()
         self._coder = coder
-        self.own = np.zeros(size)
-        self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self.own)
-        self.heard: set[Hashable] = set()
+        self._rng = agent.rng
+        self._nothing = np.zeros(size)
+        self.own = self._nothing
+        self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self._nothing)
         self.spoken = 0
 
     async def share(self, state: Vector, round_number: int) -> None:
@@ -60,29 +59,37 @@ class Sharing:
         ``state`` must not be changed in place afterwards.
         """
         change = state - self.own
-        if self._censor.speaks(change, state, round_number, self._agent.rng):
+        if self._censor.speaks(change, state, round_number, self._rng):
             self.spoken += 1
             if self._coder is None:
                 await self._agent.broadcast("state", state)
                 self.own = state
             elif self._coder.whole:
-                coded = self._coder.encode(state, self._agent.rng)
+                coded = self._coder.encode(state, self._rng)
                 await self._agent.broadcast("state", coded)
                 self.own = decoded(coded)
             else:
-                coded = self._coder.encode(change, self._agent.rng)
+                coded = self._coder.encode(change, self._rng)
                 await self._agent.broadcast("change", coded)
                 self.own = self.own + decoded(coded)
         copies = self.copies
-        for frame in await self._agent.collect():
-            sender = frame.sender
-            self.heard.add(sender)
+        frames = await self._agent.collect()
+        if self._coder is None:
+            for frame in frames:
+                copies[frame.sender] = frame.payload
+            return
+        for frame in frames:
             heard = decoded(frame.payload)
-            copies[sender] = heard if frame.kind == "state" else copies[sender] + heard
+            copies[frame.sender] = heard if self._coder.whole else copies[frame.sender] + heard
+
+    def heard(self, neighbor: Hashable) -> bool:
+        """Return whether a neighbour was ever heard."""
+        return self.copies[neighbor] is not self._nothing
 
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here, shape (D,)."""
-        total = np.zeros_like(self.own)
-        for copy in self.copies.values():
+        copies = iter(self.copies.values())
+        total = next(copies, self._nothing).copy()
+        for copy in copies:
             total += copy
         return total
