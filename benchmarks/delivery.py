@@ -10,7 +10,6 @@ import json
 import resource
 import subprocess
 import sys
-import time
 from functools import partial
 
 import msgpack
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 import netsim
 from benchmarks.report import median_seconds, parser, show
 from netsim import Link, Network, latency
+from netsim.ledger import DELIVERED
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
 Vector = NDArray[np.float64]
@@ -146,25 +146,27 @@ def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
     }
 
 
-def one_size(agents: int, rounds: int) -> dict[str, float]:
-    """Return cost per delivery (µs) and peak memory (kB an agent, above what was there before) for one network."""
+def one_size(agents: int, rounds: int, repeats: int) -> dict[str, float]:
+    """Return cost per delivery (µs, median) and peak memory (kB an agent, above what was there before) of a network."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     graph = nx.random_regular_graph(DEGREE, agents, seed=1)
-    start = time.perf_counter()
     run = in_netsim(graph, rounds)
-    seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"microseconds": seconds / run.ledger.totals()[3] * 1e6, "kB_per_agent": (peak - before) / agents}
+    delivered = run.ledger.exits[DELIVERED]
+    del run
+    seconds = median_seconds({"run": partial(in_netsim, graph, rounds)}, repeats)["run"]
+    return {"microseconds": seconds / delivered * 1e6, "kB_per_agent": (peak - before) / agents}
 
 
-def sizes() -> dict[str, dict[str, float]]:
-    """Return cost and memory of 1k, 10k and 100k agents, each in a process of its own."""
+def sizes(rounds: int = 10) -> dict[str, dict[str, float]]:
+    """Return cost and memory of 1k, 10k and 100k agents for the same rounds, each in a process of its own."""
     found = {}
-    for agents, rounds in ((1_000, 60), (10_000, 12), (100_000, 4)):
-        code = f"import json; from benchmarks.delivery import one_size; print(json.dumps(one_size({agents}, {rounds})))"
+    for agents, repeats in ((1_000, 9), (10_000, 3), (100_000, 1)):
+        call = f"one_size({agents}, {rounds}, {repeats})"
+        code = f"import json; from benchmarks.delivery import one_size; print(json.dumps({call}))"
         output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-        found[f"{agents:,} agents"] = json.loads(output)
-    first = found["1,000 agents"]["microseconds"]
+        found[f"{agents:,} agents, {rounds} rounds"] = json.loads(output)
+    first = next(iter(found.values()))["microseconds"]
     for row in found.values():
         row["times_1k"] = row["microseconds"] / first
     return found
