@@ -12,7 +12,7 @@ from netsim.plots import Axis, curves
 from netsim.quantize import Coder, Uniform
 from netsim.study import Study
 from scenarios.batch_task import BatchTask
-from scenarios.common import Channel, complete, random_graph
+from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.published import published
 
 if TYPE_CHECKING:
@@ -25,18 +25,14 @@ def coke(
     study: Study,
     *,
     data: str = "synthetic",
-    agents: int | None = None,
-    edges: int | None = None,
     rounds: int = 1000,
     rows: int | None = None,
-    features: int | None = None,
-    sigma: float | None = None,
-    regularizer: float | None = None,
     rho: float | None = None,
     eta: float | None = None,
     threshold: float | None = None,
     decay: float | None = None,
     bits: int | None = None,
+    setting: Setting = Setting(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     algorithms: str = "CTA,DKLA,COKE",
     seed: int = 0,
@@ -49,20 +45,10 @@ def coke(
     ----------
     data : str
         "synthetic" (the paper's), or the NAME of NAME.csv.gz in the folder NETSIM_DATA.
-    agents : int
-        Number of agents.
-    edges : int
-        Number of edges of the random graph; by default as dense as the paper's.
     rounds : int
         Number of rounds.
     rows : int
         Use only so many rows of the table, taken at random.
-    features : int
-        Number L of random features.
-    sigma : float
-        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
-    regularizer : float
-        The centre's regulariser lambda.
     rho : float
         Penalty of DKLA and COKE.
     eta : float
@@ -73,6 +59,8 @@ def coke(
         Decay of the threshold per round.
     bits : int
         Also run COKE with its changes quantized to so many bits an element (1-16), range per message.
+    setting : Setting
+        The size of the network and of the model.
     channel : Channel
         The links.
     algorithms : str

@@ -58,6 +58,31 @@ class Channel:
         return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The size of a study's network and of its model; what is left open is as published for the data set (`complete`).
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    edges : int
+        Number of edges of the random graph; by default as dense as the paper's.
+    features : int
+        Number L of random frequencies; a model has L elements, of an online method 2L.
+    sigma : float
+        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
+    regularizer : float
+        The centre's regulariser lambda.
+    """
+
+    agents: int | None = None
+    edges: int | None = None
+    features: int | None = None
+    sigma: float | None = None
+    regularizer: float | None = None
+
+
 # Parameters of studies, and where they have another name in the published tables.
 _COLUMNS = {
     "agents": "agents",

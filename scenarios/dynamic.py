@@ -12,7 +12,7 @@ from netsim import check
 from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
 from netsim.study import Study
-from scenarios.common import Channel, complete, random_graph
+from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import load_table, scale_unit, split_rows
 from scenarios.streaming import Method, Steps, Streaming, Tracking, converged, ends, methods
 from scenarios.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
@@ -26,15 +26,10 @@ def dynamic(
     study: Study,
     *,
     data: str = "drift",
-    agents: int | None = None,
-    edges: int | None = None,
     rounds: int | None = None,
     order: str = "shuffled",
     speed: float = 0.01,
     noise: float = 0.1,
-    features: int | None = None,
-    sigma: float | None = None,
-    regularizer: float | None = None,
     rho: float | None = None,
     eta: float | None = None,
     step: float | None = None,
@@ -44,6 +39,7 @@ def dynamic(
     bits: int | None = None,
     compare: str = "2,3,4,5,6,7,8",
     algorithms: str = "RFF-DOKL,DOKL,DDKL,CoDDKL,QDDKL,QC-DDKL",
+    setting: Setting = Setting(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -56,10 +52,6 @@ def dynamic(
     ----------
     data : str
         "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of NAME.csv.gz in NETSIM_DATA.
-    agents : int
-        Number of agents.
-    edges : int
-        Number of edges of the random graph.
     rounds : int
         Number of rounds; by default all of a table, or 3000.
     order : str
@@ -68,12 +60,6 @@ def dynamic(
         Of a synthetic truth: its step a round relative to its length, or radians a round; "switch" is every 5/speed.
     noise : float
         Of a synthetic stream: standard deviation of the noise; the signal's is 1.
-    features : int
-        Number L of random frequencies; a model has 2L elements.
-    sigma : float
-        Bandwidth of the Gaussian kernel; inputs are in [0, 1].
-    regularizer : float
-        The centre's regulariser lambda.
     rho : float
         Penalty of the ADMM methods.
     eta : float
@@ -92,6 +78,8 @@ def dynamic(
         Also run QC-DDKL with each of these numbers of bits; empty: do not.
     algorithms : str
         Which to run, with commas between; ODKLA and QC-ODKLA are known, too.
+    setting : Setting
+        The size of the network and of the model.
     channel : Channel
         The links.
     seed : int

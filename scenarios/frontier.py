@@ -22,7 +22,7 @@ from scenarios.combinations import (
     combinations,
     items_of,
 )
-from scenarios.common import Channel, complete, random_graph
+from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.frontier_figures import draw_frontier, draw_there
 from scenarios.streaming import Steps
 
@@ -34,13 +34,8 @@ def frontier(
     study: Study,
     *,
     data: str = "synthetic",
-    agents: int | None = None,
-    edges: int | None = None,
     rounds: int = 1500,
     rows: int | None = None,
-    features: int | None = None,
-    sigma: float | None = None,
-    regularizer: float | None = None,
     rho: float | None = None,
     eta: float | None = None,
     threshold: float | None = None,
@@ -51,6 +46,7 @@ def frontier(
     methods: str = "DKLA,COKE,CTA",
     coders: str = "float64,float32,4,3,2,1",
     censors: str = "none,geometric,relative-0.01",
+    setting: Setting = Setting(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -63,20 +59,10 @@ def frontier(
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of NAME.csv.gz in the folder NETSIM_DATA.
-    agents : int
-        Number of agents.
-    edges : int
-        Number of edges of the random graph; by default as dense as the paper's.
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
     rows : int
         Use only so many rows of the table, taken at random.
-    features : int
-        Number L of random features.
-    sigma : float
-        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
-    regularizer : float
-        The centre's regulariser lambda.
     rho : float
         Penalty of DKLA and COKE.
     eta : float
@@ -101,6 +87,8 @@ def frontier(
         none; geometric: speak if the change is >= threshold * decay^k, or geometric-MU with another decay; power:
         threshold / k, or power-MU: threshold * k^-MU; every-M: in every M-th round; random-P: with probability P;
         relative-S: if the change is >= S times the model.
+    setting : Setting
+        The size of the network and of the model.
     channel : Channel
         The links.
     seed : int

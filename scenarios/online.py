@@ -9,7 +9,7 @@ from netsim import check
 from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
 from netsim.study import Study
-from scenarios.common import Channel, complete, random_graph
+from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
 from scenarios.published import published
 from scenarios.streaming import Steps, Streaming, converged, ends, methods
@@ -27,14 +27,9 @@ def online(
     study: Study,
     *,
     data: str = "synthetic",
-    agents: int | None = None,
-    edges: int | None = None,
     rounds: int | None = None,
     order: str = "shuffled",
     mixing: float = 0.0,
-    features: int | None = None,
-    sigma: float | None = None,
-    regularizer: float | None = None,
     rho: float | None = None,
     eta: float | None = None,
     step: float | None = None,
@@ -44,6 +39,7 @@ def online(
     bits: int = 3,
     range: float | None = None,
     algorithms: str = "RFF-DOKL,DOKL,ODKLA,QC-ODKLA",
+    setting: Setting = Setting(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -56,22 +52,12 @@ def online(
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of NAME.csv.gz in the folder NETSIM_DATA.
-    agents : int
-        Number of agents.
-    edges : int
-        Number of edges of the random graph.
     rounds : int
         Number of rounds; by default as many as the data have samples for each agent.
     order : str
         "shuffled"; "time": rows in file order; "target": rows sorted by target, each agent another part of them.
     mixing : float
         With order "target": share of the rows that is dealt at random all the same.
-    features : int
-        Number L of random frequencies; a model has 2L elements.
-    sigma : float
-        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
-    regularizer : float
-        The centre's regulariser lambda.
     rho : float
         Penalty of the ADMM methods.
     eta : float
@@ -90,6 +76,8 @@ def online(
         Fixed range [-range, range) of its quantizer; by default a range for each message.
     algorithms : str
         Which to run, with commas between; DDKL, CoDDKL, QDDKL, QC-DDKL are known, too.
+    setting : Setting
+        The size of the network and of the model.
     channel : Channel
         The links.
     seed : int
