@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from agents import Geometric, RandomFourier
 from agents.online import Samples
 from netsim import check
@@ -118,10 +120,10 @@ def online(
     streaming = Streaming(graph, channel, streams(table), phi.size, chosen["regularizer"], seed)
     for method in wanted:
         streaming.run(study, method, count, steps[method.name])
-    _report(study, data, streaming)
+    _report(study, data, streaming, float(np.var(table.target)))
 
 
-def _report(study: Study, data: str, streaming: Streaming) -> None:
+def _report(study: Study, data: str, streaming: Streaming, variance: float) -> None:
     study.table("ends", "At the end of the stream", ends(study, "ODKLA"))
     study.table("running_time", "Running time", running_times(data, streaming))
     study.note(
@@ -130,6 +132,8 @@ def _report(study: Study, data: str, streaming: Streaming) -> None:
     )
     rounds = study.rounds
     for name, part in rounds.groupby("algorithm", sort=False):
+        if not part["running_mse"].iloc[-1] <= variance:
+            study.note(f"{name} does not learn: its running MSE exceeds the target's variance, {variance:.4g}.")
         saturated = part["saturated"].iloc[-1]
         if saturated:
             study.note(f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped.")

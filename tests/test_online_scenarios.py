@@ -112,3 +112,9 @@ def test_quantized_and_censored_ends_near_the_plain_method_with_a_tenth_of_its_b
         last = ends(study)
         assert last.loc[cheap, "running_mse"] <= 1.05 * last.loc[plain, "running_mse"], data
         assert last.loc[cheap, "payload_bits"] <= 0.1 * last.loc[plain, "payload_bits"], data
+
+
+def test_a_bandwidth_that_does_not_learn_is_said_so() -> None:
+    study = run("online", rounds=40, features=10, sigma=0.005, algorithms="ODKLA")
+    assert any("does not learn" in note for note in study.notes)
+    assert not any("does not learn" in note for note in run("online", rounds=400, algorithms="ODKLA").notes)
