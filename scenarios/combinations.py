@@ -131,11 +131,6 @@ def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor | 
     return f"{word}-{value:g}", makers[word](value)
 
 
-def items_of(text: str) -> list[str]:
-    """Return the parts between commas."""
-    return [each.strip() for each in text.split(",")]
-
-
 def _number(text: str) -> float | None:
     try:
         return float(text)

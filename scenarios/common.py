@@ -126,6 +126,11 @@ def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> di
     return chosen
 
 
+def names_in(text: str) -> list[str]:
+    """Return the parts of a parameter that lists several, with commas between."""
+    return [each.strip() for each in text.split(",")]
+
+
 def random_graph(chosen: Mapping[str, Any], seed: int) -> "nx.Graph[int]":
     """Return a connected random graph of so many agents and edges."""
     return topology.erdos_renyi(chosen["agents"], edges=int(chosen["edges"]), seed=seed)

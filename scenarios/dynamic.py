@@ -13,12 +13,24 @@ from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
 from netsim.study import Study
 from scenarios.common import Channel, Setting, complete, random_graph
-from scenarios.data import load_table, scale_unit, split_rows
-from scenarios.streaming import Method, Steps, Streaming, Tracking, converged, ends, methods
+from scenarios.data import Table, load_table, scale_unit, split_rows
+from scenarios.streaming import (
+    Method,
+    Steps,
+    Streaming,
+    Tracking,
+    choose_steps,
+    converged,
+    ends,
+    given_steps,
+    methods,
+    wanted,
+)
 from scenarios.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _TRIAL = 500
+_Source = Callable[[], Sequence[Samples]]
 _USUAL_STEPS = Steps(rho=1.0, eta=2.0, step=0.3)
 
 
@@ -90,47 +102,50 @@ def dynamic(
     check.one_of("order", order, ("shuffled", "time"))
     censor = PowerLaw(chosen["threshold"], chosen["decay"])
     known = methods(censor, Uniform(chosen["bits"]))
-    wanted = [known[check.one_of("algorithms", name.strip(), known)] for name in algorithms.split(",")]
+    run = wanted(algorithms, known)
     compared = _compared(compare, known["QC-DDKL"])
-    graph = random_graph(chosen, seed)
-    channel.network(graph, seed)
+    network = channel.network(random_graph(chosen, seed), seed)
 
-    def streaming(streams: Callable[[], Sequence[Samples]], tracking: Tracking | None) -> Streaming:
-        return Streaming(graph, channel, streams, phi.size, chosen["regularizer"], seed, tracking)
+    def streaming(source: _Source, tracking: Tracking | None = None) -> Streaming:
+        return Streaming(network, channel.is_ideal, source, phi.size, chosen["regularizer"], tracking)
 
     kind = _MOVING.get(data)
-    if kind is not None:
-        count = 3000 if rounds is None else check.integer("rounds", rounds, low=1)
-        phi = RandomFourier(2, chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
-        every = max(round(5 / check.finite("speed", speed, above=0.0)), 1)
-
-        truth = MovingTruth(kind, len(graph), phi, count, noise=noise, seed=seed, rate=speed, every=every)
-        other = MovingTruth(kind, len(graph), phi, count, noise=noise, seed=seed + 1, rate=speed, every=every)
-        main, trial = streaming(truth.streams, _tracking(truth, phi, seed)), streaming(other.streams, None)
-        trial_rounds = min(_TRIAL, count)
+    table = None if kind is not None else scale_unit(load_table(data))
+    width = 2 if table is None else table.inputs.shape[1]
+    phi = RandomFourier(width, chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
+    if table is None:
+        assert kind is not None
+        length = 3000 if rounds is None else check.integer("rounds", rounds, low=1)
+        truth, other = (
+            _moving(kind, len(network.graph), phi, length, noise, number, speed) for number in (seed, seed + 1)
+        )
+        main, trial = streaming(truth.streams, _tracking(truth, phi, seed)), streaming(other.streams)
+        trial_rounds = min(_TRIAL, length)
     else:
-        table = scale_unit(load_table(data))
         held, table = split_rows(table, 0.1, seed=seed) if tune else (table, table)
-        width = table.inputs.shape[1]
-        phi = RandomFourier(width, chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
-        most = rounds_of(table, len(graph))
-        count = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
-        deal = in_order if order == "time" else lambda rows, agents, phi: shuffled(rows, agents, phi, seed)
-        main = streaming(lambda: deal(table, len(graph), phi), None)
-        trial = streaming(lambda: deal(held, len(graph), phi), None)
-        trial_rounds = min(_TRIAL, rounds_of(held, len(graph)))
-    given = {"rho": rho, "eta": eta, "step": step}
-    common = Steps(**{name: getattr(_USUAL_STEPS, name) if value is None else value for name, value in given.items()})
-    steps = {method.name: common for method in wanted}
-    if tune:
-        steps = trial.tune(study, wanted, trial_rounds)
-    else:
-        study.settings |= vars(common)
-    for method in wanted:
-        main.run(study, method, count, steps[method.name])
+        most = rounds_of(table, len(network.graph))
+        length = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
+        main, trial = (streaming(_dealt(rows, len(network.graph), phi, order, seed)) for rows in (table, held))
+        trial_rounds = min(_TRIAL, rounds_of(held, len(network.graph)))
+    steps = choose_steps(study, trial if tune else None, trial_rounds, run, _USUAL_STEPS)
+    for method in run:
+        main.run(study, method, length, steps[method.name])
     for method in compared:
-        main.run(study, method, count, steps.get("QC-DDKL", common))
-    _report(study, data, [method.name for method in wanted], [method.name for method in compared])
+        main.run(study, method, length, steps.get("QC-DDKL", given_steps(study, _USUAL_STEPS)))
+    _report(study, data, [method.name for method in run], [method.name for method in compared])
+
+
+def _moving(
+    kind: Kind, agents: int, phi: RandomFourier, rounds: int, noise: float, seed: int, speed: float
+) -> MovingTruth:
+    every = max(round(5 / check.finite("speed", speed, above=0.0)), 1)
+    return MovingTruth(kind, agents, phi, rounds, noise=noise, seed=seed, rate=speed, every=every)
+
+
+def _dealt(rows: Table, agents: int, phi: RandomFourier, order: str, seed: int) -> _Source:
+    if order == "time":
+        return lambda: in_order(rows, agents, phi)
+    return lambda: shuffled(rows, agents, phi, seed)
 
 
 def _tracking(truth: MovingTruth, phi: RandomFourier, seed: int) -> Tracking:

@@ -20,9 +20,8 @@ from scenarios.combinations import (
     censor_of,
     coder_of,
     combinations,
-    items_of,
 )
-from scenarios.common import Channel, Setting, complete, random_graph
+from scenarios.common import Channel, Setting, complete, names_in, random_graph
 from scenarios.frontier_figures import draw_frontier, draw_there
 from scenarios.streaming import Steps
 
@@ -105,9 +104,9 @@ def frontier(
         step=check.finite("online_step", online_step, above=0.0),
     )
     wanted = combinations(
-        [check.one_of("methods", each, METHODS) for each in items_of(methods)],
-        [coder_of(each) for each in items_of(coders)],
-        [censor_of(each, chosen["threshold"], chosen["decay"]) for each in items_of(censors)],
+        [check.one_of("methods", each, METHODS) for each in names_in(methods)],
+        [coder_of(each) for each in names_in(coders)],
+        [censor_of(each, chosen["threshold"], chosen["decay"]) for each in names_in(censors)],
     )
     graph = random_graph(chosen, seed)
     network = channel.network(graph, seed)

@@ -14,7 +14,7 @@ from netsim.study import Study
 from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
 from scenarios.published import published
-from scenarios.streaming import Steps, Streaming, converged, ends, methods
+from scenarios.streaming import Steps, Streaming, choose_steps, converged, ends, methods, wanted
 from scenarios.streams import by_target, in_order, rounds_of, shuffled
 
 if TYPE_CHECKING:
@@ -89,38 +89,33 @@ def online(
     study.settings |= chosen
     coder = Uniform(bits) if range is None else Uniform(bits, -range, range)
     known = methods(Geometric(chosen["threshold"], chosen["decay"]), coder)
-    wanted = [known[check.one_of("algorithms", name.strip(), known)] for name in algorithms.split(",")]
+    run = wanted(algorithms, known)
     check.one_of("order", order, ("shuffled", "time", "target"))
     check.probability("mixing", mixing)
-    graph = random_graph(chosen, seed)
-    channel.network(graph, seed)
+    network = channel.network(random_graph(chosen, seed), seed)
+    count = len(network.graph)
     table = pooled(synthetic(20, seed=seed)) if data == "synthetic" else scale_unit(load_table(data))
     held, table = split_rows(table, 0.1, seed=seed) if tune else (table, table)
     phi = RandomFourier(table.inputs.shape[1], chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
 
     def streams(rows: Table) -> Callable[[], Sequence[Samples]]:
-        count = len(graph)
         if order == "time":
             return lambda: in_order(rows, count, phi)
         if order == "target":
             return lambda: by_target(rows, count, phi, mixing=mixing, seed=seed)
         return lambda: shuffled(rows, count, phi, seed)
 
-    most = rounds_of(table, len(graph))
-    count = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
-    usual = _STEPS.get(data, _USUAL_STEPS)
-    given = {"rho": rho, "eta": eta, "step": step}
-    common = Steps(**{name: getattr(usual, name) if value is None else value for name, value in given.items()})
-    steps = {method.name: common for method in wanted}
-    if tune:
-        trial = Streaming(graph, channel, streams(held), phi.size, chosen["regularizer"], seed)
-        steps = trial.tune(study, wanted, min(rounds_of(held, len(graph)), 500))
-    else:
-        study.settings |= vars(common)
-    streaming = Streaming(graph, channel, streams(table), phi.size, chosen["regularizer"], seed)
-    for method in wanted:
-        streaming.run(study, method, count, steps[method.name])
-    _report(study, data, streaming, float(np.var(table.target)))
+    def streaming(rows: Table) -> Streaming:
+        return Streaming(network, channel.is_ideal, streams(rows), phi.size, chosen["regularizer"])
+
+    most = rounds_of(table, count)
+    length = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
+    trial = streaming(held) if tune else None
+    steps = choose_steps(study, trial, min(rounds_of(held, count), 500), run, _STEPS.get(data, _USUAL_STEPS))
+    main = streaming(table)
+    for method in run:
+        main.run(study, method, length, steps[method.name])
+    _report(study, data, main, float(np.var(table.target)))
 
 
 def _report(study: Study, data: str, streaming: Streaming, variance: float) -> None:

@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from agents.consensus import Vector
 from agents.online import Samples
 from agents.regret import DynamicRegret, StaticRegret
-from netsim import AgentError, BadInput, Run, topology
+from netsim import AgentError, BadInput, Network, Run, check, topology
 from netsim.quantize import Coder, Float
 from netsim.study import Study
-from scenarios.common import Channel, residuals
+from scenarios.common import names_in, residuals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,11 +80,20 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     }
 
 
+def wanted(algorithms: str, known: Mapping[str, Method]) -> list[Method]:
+    """Return the methods that a parameter names, with commas between; raises BadInput for an unknown one."""
+    return [known[check.one_of("algorithms", name, known)] for name in names_in(algorithms)]
+
+
 class Streaming:
-    """Agents on a graph that learn from streams.
+    """Agents on a network that learn from streams.
 
     Parameters
     ----------
+    network : Network
+        Its nodes are 0, 1, …; it serves all runs.
+    ideal : bool
+        Whether its links lose and delay nothing.
     streams : callable
         Returns fresh streams, one an agent, always the same.
     size : int
@@ -98,23 +106,22 @@ class Streaming:
 
     def __init__(
         self,
-        graph: "nx.Graph[int]",
-        channel: Channel,
+        network: Network,
+        ideal: bool,
         streams: Callable[[], Sequence[Samples]],
         size: int,
         regularizer: float,
-        seed: int,
         tracking: Tracking | None = None,
     ) -> None:
-        self.graph = graph
-        self.channel = channel
+        self.network = network
+        self.graph = network.graph
+        self.ideal = ideal
         self.streams = streams
         self.size = size
-        self.share = regularizer / len(graph)
-        self.seed = seed
+        self.share = regularizer / len(self.graph)
         self.tracking = tracking
         self.seconds: dict[str, float] = {}
-        weights = topology.metropolis_weights(graph)
+        weights = topology.metropolis_weights(self.graph)
         self._weights = [dict(enumerate(row)) for row in weights]
 
     def agents(self, method: Method, rounds: int, steps: Steps) -> dict[int, OnlineAgent]:
@@ -124,20 +131,19 @@ class Streaming:
 
     def run(self, study: Study, method: Method, rounds: int, steps: Steps) -> Run:
         """Run a method in a study, under its name, and note its running time."""
-        measure = Measure(self.size, self.share, rounds, self.channel.is_ideal, self.tracking)
-        network = self.channel.network(self.graph, self.seed)
+        measure = Measure(self.size, self.share, rounds, self.ideal, self.tracking)
         start = time.perf_counter()
-        run = study.run(method.name, network, self.agents(method, rounds, steps), [measure], rounds)
+        run = study.run(method.name, self.network, self.agents(method, rounds, steps), [measure], rounds)
         self.seconds[method.name] = time.perf_counter() - start
         return run
 
-    def tune(self, study: Study, wanted: Sequence[Method], rounds: int) -> dict[str, Steps]:
+    def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> dict[str, Steps]:
         """Return the steps of each method with the smallest running MSE after so many rounds; keep a table of all."""
         import pandas as pd
 
         rows = []
         best: dict[str, Steps] = {}
-        for method in wanted:
+        for method in tried:
             grid = method.grid()
             errors = []
             with study.progress(f"tune {method.name}", len(grid)) as progress:
@@ -150,9 +156,9 @@ class Streaming:
                     rows.append({"algorithm": method.name, **vars(steps), "running_mse": error})
                     progress(number + 1)
             best[method.name] = grid[int(np.argmin(errors))]
-        tried = pd.DataFrame(rows)
-        chosen = tried.loc[tried.groupby("algorithm", sort=False)["running_mse"].idxmin()]
-        study.tables["tuning"] = tried
+        table = pd.DataFrame(rows)
+        chosen = table.loc[table.groupby("algorithm", sort=False)["running_mse"].idxmin()]
+        study.tables["tuning"] = table
         study.table("steps", f"Steps chosen on {rounds} rounds of held-back data", chosen)
         return best
 
@@ -160,7 +166,7 @@ class Streaming:
 def _outcome(streaming: Streaming, agents: Mapping[int, OnlineAgent], rounds: int) -> float:
     """Return the running MSE at the end of a run; infinity if it diverged."""
     try:
-        streaming.channel.network(streaming.graph, streaming.seed).run(agents)
+        streaming.network.run(agents)
     except AgentError as error:
         # A coder refuses a model that has grown beyond all bounds.
         if isinstance(error.__cause__, BadInput):
@@ -200,6 +206,26 @@ class Measure:
             models = np.stack([agent.theta for agent in agents.values()])
             columns["tracking_error"] = self._tracking(models, costs[0].count)
         return columns | residuals(agents, self._ideal)
+
+
+def given_steps(study: Study, usual: Steps) -> Steps:
+    """Return what the study's parameters rho, eta and step say, the usual where they are left open."""
+    given = {name: study.settings[name] for name in vars(usual)}
+    return Steps(**{name: getattr(usual, name) if value is None else value for name, value in given.items()})
+
+
+def choose_steps(
+    study: Study, trial: Streaming | None, rounds: int, run: Sequence[Method], usual: Steps
+) -> dict[str, Steps]:
+    """Return the steps of each method: tuned on so many rounds of the trial if there is one, else as given, or usual.
+
+    What the study's parameters rho, eta and step leave open is then written into its settings.
+    """
+    if trial is not None:
+        return trial.tune(study, run, rounds)
+    common = given_steps(study, usual)
+    study.settings |= vars(common)
+    return {method.name: common for method in run}
 
 
 def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":

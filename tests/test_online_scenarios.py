@@ -118,3 +118,11 @@ def test_a_bandwidth_that_does_not_learn_is_said_so() -> None:
     study = run("online", rounds=40, features=10, sigma=0.005, algorithms="ODKLA")
     assert any("does not learn" in note for note in study.notes)
     assert not any("does not learn" in note for note in run("online", rounds=400, algorithms="ODKLA").notes)
+
+
+def test_compared_bits_take_the_step_sizes_given() -> None:
+    ends_with = [
+        ends(run("dynamic", rounds=60, features=10, algorithms="DDKL", compare="4", rho=rho)).loc["QC-DDKL 4-bit"]
+        for rho in (0.3, 3.0)
+    ]
+    assert ends_with[0]["running_mse"] != ends_with[1]["running_mse"]
