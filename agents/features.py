@@ -165,7 +165,11 @@ def kernel_matrix(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64]
     check.one_of("kernel", kernel, get_args(Kernel))
     check.finite("sigma", sigma, above=0.0)
     x = _points("x", x)
-    z = _points("z", z, x.shape[1])
+    return kernel_values(kernel, x, _points("z", z, x.shape[1]), sigma)
+
+
+def kernel_values(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Return what `kernel_matrix` does, without its checks: for arguments that were checked before."""
     if kernel == "gaussian":
         return np.exp(cdist(x, z, "sqeuclidean") / (-2.0 * sigma**2))
     if kernel == "laplacian":
