@@ -1,15 +1,7 @@
 """The data sets that the studies learn from: tables, a synthetic problem, and how agents share them."""
 
-import difflib
-import gzip
-import io
-import os
-import warnings
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +9,15 @@ from numpy.typing import NDArray
 from agents.features import kernel_matrix
 from netsim import check
 from netsim.errors import BadInput
+from scenarios.source import find, nearest, numbers, read_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_FOLDER = "NETSIM_DATA"
-_SUFFIX = ".csv.gz"
-
-_SOURCES = {
-    "adult": "UCI id 2",
-    "airquality": "UCI id 360",
-    "banana": "OpenML id 1460",
-    "blood": "UCI id 340",
-    "conductivity": "UCI id 464",
-    "credit_default": "UCI id 350",
-    "energy": "UCI id 374",
-    "har": "UCI id 240",
-    "letter": "UCI id 59",
-    "sensorless": "UCI id 325",
-    "tomshardware": "UCI id 248, regression/TomsHardware.data",
-    "twitter": "UCI id 248, regression/Twitter.data",
+NOT_INPUTS = {
+    "airquality": ("datetime",),
+    "energy": ("date",),
+    "adult": ("split",),
+    "wisdm_har": ("UNIQUE_ID", "user"),
 }
-_NOT_INPUTS = {"airquality": ("datetime",), "energy": ("date",)}
+"""Columns that are no inputs: times, who it was, and how a set is split."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +74,18 @@ def load_table(name: str, *, target: str | None = None) -> Table:
         If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, the target is
         no column, or a column holds text, NaN or infinity.
     """
-    path = _find(name)
-    frame = _read(path)
-    frame = frame.drop(columns=[each for each in _NOT_INPUTS.get(name, ()) if each in frame.columns])
+    path = find(name, ".csv.gz")
+    frame = read_table(path)
+    frame = frame.drop(columns=[each for each in NOT_INPUTS.get(name, ()) if each in frame.columns])
     columns = [str(each) for each in frame.columns]
     if len(columns) < 2:
         raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
     if target is None:
         target = columns[-1]
     elif target not in columns:
-        hint = _nearest(target, columns) or f": {', '.join(columns)}"
+        hint = nearest(target, columns) or f": {', '.join(columns)}"
         raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
-    values = np.column_stack([_numbers(path, frame[each]) for each in columns])
+    values = np.column_stack([numbers(path, frame[each]) for each in columns])
     place = columns.index(target)
     return Table(
         name=name,
@@ -235,68 +214,3 @@ def _unit(array: NDArray[np.float64]) -> NDArray[np.float64]:
     span = array.max(axis=0) - low
     result: NDArray[np.float64] = (array - low) / np.where(span > 0.0, span, 1.0)
     return result
-
-
-def _find(name: str) -> Path:
-    """Return the path of a table, or raise BadInput that says what to do."""
-    source = f" (public source: {_SOURCES[name]})" if name in _SOURCES else ""
-    wanted = f"a folder that holds {name}{_SUFFIX}{source}"
-    value = os.environ.get(_FOLDER)
-    if not value:
-        raise BadInput(f"{_FOLDER} is not set: must be {wanted}")
-    folder = Path(value)
-    if not folder.is_dir():
-        raise BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
-    there = sorted(path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
-    if name not in there:
-        held = f"it holds {', '.join(there)}" if there else f"it holds no {_SUFFIX} file"
-        near = "" if source else _nearest(name, there)
-        raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}")
-    return folder / f"{name}{_SUFFIX}"
-
-
-def _read(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
-    try:
-        text = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
-            # Only empty cells are missing values: other marks are text, and are reported as such.
-            frame = pd.read_csv(
-                io.BytesIO(text), index_col=False, keep_default_na=False, na_values=[""], low_memory=False
-            )
-    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
-        raise BadInput(f"{path} is no table: {_line(error)}") from None
-    if not len(frame):
-        raise BadInput(f"{path} has no row: must be a table with one sample a row")
-    return frame
-
-
-def _numbers(path: Path, column: "pd.Series[Any]") -> NDArray[np.float64]:
-    """Return a column as finite numbers, or raise BadInput that names the column and the first bad row."""
-    import pandas as pd
-
-    numbers = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
-    bad = np.flatnonzero(~np.isfinite(numbers))
-    if len(bad):
-        row = int(bad[0])
-        cell = column.iloc[row]
-        value = repr(cell) if isinstance(cell, str) else f"{float(cell):g}"
-        raise BadInput(
-            f"{path}: column {column.name!r}, data row {row + 1} = {value}: must be a finite number "
-            f"({len(bad)} such rows)"
-        )
-    return numbers
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
