@@ -98,7 +98,7 @@ def load_table(name: str, *, target: str | None = None) -> Table:
 
 def scale_unit(table: Table) -> Table:
     """Return the table with each input column and the target scaled to [0, 1]; constant ones become 0."""
-    return replace(table, inputs=_unit(table.inputs), target=_unit(table.target))
+    return replace(table, inputs=unit(table.inputs), target=unit(table.target))
 
 
 def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows: int | None = None) -> list[AgentData]:
@@ -198,8 +198,8 @@ def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)
         inputs.append(x)
         targets.append(kernel_matrix("gaussian", x, centres, 5.0) @ weights + noise)
     ends = np.cumsum([len(x) for x in inputs])[:-1]
-    scaled_inputs = np.split(_unit(np.concatenate(inputs)), ends)
-    scaled_targets = np.split(_unit(np.concatenate(targets)), ends)
+    scaled_inputs = np.split(unit(np.concatenate(inputs)), ends)
+    scaled_targets = np.split(unit(np.concatenate(targets)), ends)
     return [_split(x, y, 0.7) for x, y in zip(scaled_inputs, scaled_targets, strict=True)]
 
 
@@ -208,8 +208,8 @@ def _split(inputs: NDArray[np.float64], target: NDArray[np.float64], train_share
     return AgentData(inputs[:cut], target[:cut], inputs[cut:], target[cut:])
 
 
-def _unit(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale each column to [0, 1]; a constant one becomes 0."""
+def unit(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an array with each column scaled to [0, 1]; a constant one becomes 0."""
     low = array.min(axis=0)
     span = array.max(axis=0) - low
     result: NDArray[np.float64] = (array - low) / np.where(span > 0.0, span, 1.0)

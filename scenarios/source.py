@@ -118,7 +118,7 @@ def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     """
     path = find(name, ".npz")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise BadInput(f"{path} cannot be read: {_line(error)}") from None

@@ -285,7 +285,7 @@ def test_real_tables(name: str, samples: int, inputs: int, target: str) -> None:
 
 @real_data
 def test_real_table_of_text_is_refused() -> None:
-    assert "column 'split', data row 1 = 'train'" in refusal("adult")
+    assert "column 'workclass', data row 1 = 'State-gov'" in refusal("adult")
 
 
 @real_data
