@@ -24,8 +24,8 @@ class SharingAgent(netsim.Agent):
 
     Parameters
     ----------
-    size : int
-        Length D of the state.
+    size : int or tuple of int
+        Length D of the state, or the shape of one that is a matrix; the arrays below have that shape.
     count : int
         Number of rounds.
     censor : Censor, optional
@@ -35,13 +35,15 @@ class SharingAgent(netsim.Agent):
 
     Attributes
     ----------
-    theta : ndarray of shape (D,)
+    theta : ndarray
         θ_i, zeros at first. Replaced, never changed in place.
     sharing : Sharing
         θ̂_i and the copies of the neighbours'; available once it runs.
     """
 
-    def __init__(self, size: int, count: int, *, censor: Censor | None = None, coder: Coder | None = None) -> None:
+    def __init__(
+        self, size: int | tuple[int, ...], count: int, *, censor: Censor | None = None, coder: Coder | None = None
+    ) -> None:
         self.count = check.integer("count", count, low=0)
         self.censor = censor
         self.coder = coder
@@ -50,7 +52,7 @@ class SharingAgent(netsim.Agent):
 
     async def run(self) -> None:
         """Take part in the rounds."""
-        self.sharing = Sharing(self, len(self.theta), self.censor, self.coder)
+        self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder)
         self.start()
         async for k in self.rounds(self.count):
             self.theta = self.local_step()
@@ -61,7 +63,7 @@ class SharingAgent(netsim.Agent):
         """Prepare for the first round, the neighbours being known."""
 
     def local_step(self) -> Vector:
-        """Return the new θ_i, shape (D,)."""
+        """Return the new θ_i."""
         raise NotImplementedError
 
     def after_sharing(self) -> None:
@@ -78,12 +80,18 @@ class Dual(SharingAgent):
 
     Attributes
     ----------
-    dual : ndarray of shape (D,)
+    dual : ndarray
         γ_i. Over all agents the duals sum to zero as long as no frame is lost.
     """
 
     def __init__(
-        self, size: int, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
+        self,
+        size: int | tuple[int, ...],
+        count: int,
+        *,
+        rho: float,
+        censor: Censor | None = None,
+        coder: Coder | None = None,
     ) -> None:
         super().__init__(size, count, censor=censor, coder=coder)
         self.rho = check.finite("rho", rho, above=0.0)
@@ -104,11 +112,11 @@ class Dual(SharingAgent):
         self.dual = self.dual + self.rho * (self._own_sum - self._others_sum)
 
     def pull_to_sum(self) -> Vector:
-        """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step, shape (D,)."""
+        """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step."""
         return self.dual - self.rho * (self._own_sum + self._others_sum)
 
     def pull_to_difference(self) -> Vector:
-        """Return γ_i + ρ Σ_n (θ̂_i − θ̂_n), the linear term of a linearised step, shape (D,)."""
+        """Return γ_i + ρ Σ_n (θ̂_i − θ̂_n), the linear term of a linearised step."""
         return self.dual + self.rho * (self._own_sum - self._others_sum)
 
 
@@ -127,7 +135,7 @@ class Diffusion(SharingAgent):
 
     def __init__(
         self,
-        size: int,
+        size: int | tuple[int, ...],
         count: int,
         *,
         eta: float,
@@ -140,7 +148,7 @@ class Diffusion(SharingAgent):
         self.weights = weights
 
     def combined(self) -> Vector:
-        """Return ψ_i, shape (D,)."""
+        """Return ψ_i."""
         total = self.weights[self.name]
         psi = total * self.theta
         for neighbor in self.neighbors:

@@ -24,8 +24,8 @@ class Sharing:
     ----------
     agent : netsim.Agent
         Whose state it is; must be running.
-    size : int
-        Length D of the state.
+    size : int or tuple of int
+        Length D of the state, or the shape of a state that is a matrix.
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.quantize.Coder, optional
@@ -33,16 +33,16 @@ class Sharing:
 
     Attributes
     ----------
-    own : ndarray of shape (D,)
+    own : ndarray of that shape
         θ̂_i, all zeros at first. Replaced by a new array whenever it changes.
     copies : dict
-        The copies of θ̂_n, shape (D,) each, by neighbour; all zeros at first. Replaced, never changed in place.
+        The copies of θ̂_n by neighbour; all zeros at first. Replaced, never changed in place.
     spoken : int
         How often the agent broadcast.
     """
 
     def __init__(
-        self, agent: netsim.Agent, size: int, censor: Censor | None = None, coder: Coder | None = None
+        self, agent: netsim.Agent, size: int | tuple[int, ...], censor: Censor | None = None, coder: Coder | None = None
     ) -> None:
         self._agent = agent
         self._censor = censor or Always()
@@ -54,12 +54,12 @@ class Sharing:
         self.spoken = 0
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state``, shape (D,), unless it is censored; wait for the round to close; take in what was heard.
+        """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
 
         ``state`` must not be changed in place afterwards.
         """
         change = state - self.own
-        if self._censor.speaks(change, state, round_number, self._rng):
+        if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
             self.spoken += 1
             if self._coder is None:
                 await self._agent.broadcast("state", state)
@@ -87,7 +87,7 @@ class Sharing:
         return self.copies[neighbor] is not self._nothing
 
     def sum_of_copies(self) -> Vector:
-        """Return Σ_n θ̂_n as known here, shape (D,)."""
+        """Return Σ_n θ̂_n as known here."""
         copies = iter(self.copies.values())
         total = next(copies, self._nothing).copy()
         for copy in copies:

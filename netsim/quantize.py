@@ -1,10 +1,11 @@
-"""b-bit coders of real vectors: what travels is n integers of b bits, packed, and at most one float32.
+"""b-bit coders of real vectors and matrices: what travels is n integers of b bits, packed, and at most one float32.
 
 `Uniform` is the dissertation's quantizer (ch. 3, on [u, v) with Δ = (v − u)/2ᵇ); `QSGD` the random, unbiased one of
 Alistarh et al. 2017 that the gossip paper uses. Sender and receivers decode the same integers, so their copies agree
 to the last bit.
 """
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -28,10 +29,10 @@ def pack(integers: NDArray[np.integer], bits: int) -> bytes:
 
     Parameters
     ----------
-    integers : array, shape (n,)
+    integers : array of n elements
         Each in [0, 2**bits).
     """
-    planes = np.unpackbits(integers.astype(">u2").view(np.uint8)).reshape(-1, 16)
+    planes = np.unpackbits(integers.ravel().astype(">u2").view(np.uint8)).reshape(-1, 16)
     return np.packbits(planes[:, 16 - bits :]).tobytes()
 
 
@@ -46,7 +47,7 @@ def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
 
 @dataclass(frozen=True)
 class Quantized:
-    """A coded vector: what travels, and the values that sender and receivers alike take it for.
+    """A coded vector or matrix: what travels, and the values that sender and receivers alike take it for.
 
     Attributes
     ----------
@@ -54,8 +55,8 @@ class Quantized:
         ``fixed``, ``range`` or ``qsgd``: how integers become values.
     bits : int
         Bits of a level.
-    count : int
-        Number of elements n.
+    shape : tuple of int
+        Shape of the array, n elements in all.
     scale : tuple of float
         ``fixed``: (u, v), agreed beforehand; ``range``: (r,) for the range [−r, r); ``qsgd``: (norm,).
     data : bytes
@@ -66,10 +67,15 @@ class Quantized:
 
     method: str
     bits: int
-    count: int
+    shape: tuple[int, ...]
     scale: tuple[float, ...]
     data: bytes
     saturated: int = field(default=0, compare=False)
+
+    @property
+    def count(self) -> int:
+        """Number of elements n."""
+        return math.prod(self.shape)
 
     @property
     def element_bits(self) -> int:
@@ -83,7 +89,7 @@ class Quantized:
 
     @cached_property
     def values(self) -> Vector:
-        """The decoded vector, shape (n,), read-only."""
+        """The decoded array, read-only."""
         if self.method == "qsgd":
             codes = unpack(self.data, self.element_bits, self.count) if self.bits < MOST_BITS else self._wide()
             levels = codes & np.uint32((1 << self.bits) - 1)
@@ -95,6 +101,7 @@ class Quantized:
             values = low + (unpack(self.data, self.bits, self.count) + 0.5) * step
             if step == 0:
                 values = np.zeros(self.count)
+        values = values.reshape(self.shape)
         values.flags.writeable = False
         return values
 
@@ -105,16 +112,16 @@ class Quantized:
         return levels | (unpack(self.data[cut:], 1, self.count).astype(np.uint32) << np.uint32(16))
 
     def __array__(self, dtype: type | None = None, copy: bool | None = None) -> NDArray[np.generic]:
-        """Return the decoded values, so that numpy functions take a coded vector as it is."""
+        """Return the decoded values, so that numpy functions take a coded array as it is."""
         return np.array(self.values, dtype=dtype, copy=bool(copy)) if copy else np.asarray(self.values, dtype=dtype)
 
 
-Coded = Quantized | NDArray[np.floating[Any]]
+Coded = Quantized | NDArray[np.floating[Any]] | tuple["Coded", ...]
 """What a coder returns and a receiver gets; `decoded` gives its values."""
 
 
 class Coder(Protocol):
-    """Turns a vector into what travels.
+    """Turns a vector, or a matrix, into what travels.
 
     Attributes
     ----------
@@ -124,14 +131,18 @@ class Coder(Protocol):
 
     whole: bool
 
-    def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Coded:
-        """Return the coded vector; a coder that rounds at random draws from ``rng``."""
+    def encode(self, array: ArrayLike, rng: np.random.Generator, /) -> Coded:
+        """Return the coded array; a coder that rounds at random draws from ``rng``."""
         ...
 
 
 def decoded(coded: Coded) -> Vector:
-    """Return the values that sender and receivers alike take a coded vector for, shape (n,)."""
-    return coded.values if isinstance(coded, Quantized) else np.asarray(coded, dtype=np.float64)
+    """Return the values that sender and receivers alike take a coded array for, in its shape."""
+    if isinstance(coded, Quantized):
+        return coded.values
+    if isinstance(coded, np.ndarray):
+        return np.asarray(coded, dtype=np.float64)
+    return np.stack([decoded(row) for row in coded])
 
 
 class Float:
@@ -152,20 +163,20 @@ class Float:
         self._dtype = np.dtype(f"<f{bits // 8}")
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.floating[Any]]:
-        """Return the rounded vector, shape (n,); ``rng`` is not used."""
-        exact = _real_vector(vector)
+        """Return the rounded array; ``rng`` is not used."""
+        exact = _real_array(vector)
         limit = float(np.finfo(self._dtype).max)
         if np.abs(exact).max(initial=0.0) > limit:
             raise check.refuse("vector", float(np.abs(exact).max()), f"at most {limit:g} for {self.bits} bits")
         return exact.astype(self._dtype)
 
 
-def _real_vector(vector: ArrayLike) -> Vector:
+def _real_array(vector: ArrayLike) -> Vector:
     array = np.asarray(vector)
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         array = check.finite_array("vector", vector)
-    if array.ndim != 1:
-        raise check.refuse("vector", array.shape, "of one dimension")
+    if array.ndim not in (1, 2):
+        raise check.refuse("vector", array.shape, "of one or two dimensions")
     return array.astype(np.float64, copy=False)
 
 
@@ -207,8 +218,8 @@ class Uniform:
             self.fixed = (low, high)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
-        """Return the coded vector, shape (n,); ``rng`` is not used."""
-        h = _real_vector(vector)
+        """Return the coded array; ``rng`` is not used."""
+        h = _real_array(vector)
         scale = self.fixed or (_float32_above(float(np.abs(h).max(initial=0.0))),)
         low, high = scale if len(scale) == 2 else (-scale[0], scale[0])
         levels = 1 << self.bits
@@ -216,7 +227,7 @@ class Uniform:
         integers = np.floor((h - low) / step) if step > 0 else np.zeros_like(h)
         saturated = int(np.count_nonzero((h < low) | (h >= high))) if self.fixed else 0
         data = pack(np.clip(integers, 0, levels - 1).astype(np.uint16), self.bits)
-        return Quantized("fixed" if self.fixed else "range", self.bits, len(h), scale, data, saturated)
+        return Quantized("fixed" if self.fixed else "range", self.bits, h.shape, scale, data, saturated)
 
 
 class QSGD:
@@ -237,8 +248,8 @@ class QSGD:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
-        """Return the coded vector, shape (n,); rounding draws n numbers from ``rng``."""
-        v = _real_vector(vector)
+        """Return the coded array; rounding draws a number for each element from ``rng``."""
+        v = _real_array(vector)
         with np.errstate(over="ignore"):
             norm = float(np.linalg.norm(v))
         # Squares of very small elements are zero where the elements are not.
@@ -246,9 +257,30 @@ class QSGD:
         # The norm was rounded up, so no |v_i|/norm exceeds 1.
         top = (1 << self.bits) - 1
         exact = np.abs(v) * (top / norm) if norm > 0 else np.zeros_like(v)
-        levels = np.minimum(np.floor(exact + rng.random(len(v))), top).astype(np.uint16)
+        levels = np.minimum(np.floor(exact + rng.random(v.shape)), top).astype(np.uint16)
         if self.bits < MOST_BITS:
             data = pack(levels | ((v < 0).astype(np.uint16) << np.uint16(self.bits)), self.bits + 1)
         else:
             data = pack(levels, 16) + pack((v < 0).astype(np.uint16), 1)
-        return Quantized("qsgd", self.bits, len(v), (norm,), data)
+        return Quantized("qsgd", self.bits, v.shape, (norm,), data)
+
+
+class Rows:
+    """Codes each row of a matrix on its own, with a range or norm of its own: several models in one message.
+
+    Parameters
+    ----------
+    coder : Coder
+        Codes a row.
+    """
+
+    def __init__(self, coder: Coder) -> None:
+        self.coder = coder
+        self.whole = coder.whole
+
+    def encode(self, matrix: ArrayLike, rng: np.random.Generator) -> tuple[Coded, ...]:
+        """Return the coded rows of a matrix; raises BadInput for another number of dimensions."""
+        rows = np.asarray(matrix)
+        if rows.ndim != 2:
+            raise check.refuse("matrix", rows.shape, "of two dimensions")
+        return tuple(self.coder.encode(row, rng) for row in rows)

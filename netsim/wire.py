@@ -97,22 +97,30 @@ def _read_array(data: bytes) -> NDArray[Any]:
 
 def _quantized_bytes(vector: Quantized) -> bytes:
     side = np.array(vector.scale, dtype="<f8" if vector.method == "fixed" else "<f4")
-    count: bytes = msgpack.packb(vector.count)
-    return bytes([_METHODS.index(vector.method) << 5 | vector.bits]) + count + side.tobytes() + vector.data
+    # A vector's length is a number, any other shape a list.
+    shape: bytes = msgpack.packb(vector.shape[0] if len(vector.shape) == 1 else vector.shape)
+    return bytes([_METHODS.index(vector.method) << 5 | vector.bits]) + shape + side.tobytes() + vector.data
 
 
 def _read_quantized(data: bytes) -> Quantized:
     method, bits = _METHODS[data[0] >> 5], data[0] & 31
     unpacker = msgpack.Unpacker()
-    unpacker.feed(data[1:10])
-    count = unpacker.unpack()
+    unpacker.feed(data[1:20])
+    read = unpacker.unpack()
+    shape = tuple(read) if type(read) is list else (read,)
+    if len(shape) not in (1, 2) or not all(type(n) is int and n >= 0 for n in shape):
+        raise WireError("not a quantized vector")
+    if math.prod(max(n, 1) for n in shape) >= 1 << 48:
+        # numpy cannot hold every shape with a zero in it.
+        raise WireError("not a quantized vector")
     start = 1 + unpacker.tell()
     side = 16 if method == "fixed" else 4
     scale = tuple(np.frombuffer(data[start : start + side], "<f8" if method == "fixed" else "<f4").tolist())
-    vector = Quantized(method, bits, count, scale, data[start + side :])
+    vector = Quantized(method, bits, shape, scale, data[start + side :])
     width = scale[1] - scale[0] if method == "fixed" else scale[0]
-    if not (1 <= bits <= MOST_BITS and type(count) is int and count >= 0 and 0 <= width < math.inf):
+    if not (1 <= bits <= MOST_BITS and 0 <= width < math.inf):
         raise WireError("not a quantized vector")
+    count = vector.count
     if vector.method == "qsgd" and bits == MOST_BITS:
         unpack(vector.data[2 * count :], 1, count)
     else:

@@ -1,13 +1,14 @@
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.errors import BadInput, WireError
-from netsim.quantize import MOST_BITS, QSGD, Float, Uniform, decoded, pack, unpack
-from netsim.wire import decode, encode, payload_bits
+from netsim.quantize import MOST_BITS, QSGD, Float, Rows, Uniform, decoded, pack, unpack
+from netsim.wire import decode, encode, is_mutable, payload_bits
 
 BITS = range(1, MOST_BITS + 1)
 LARGEST = float(np.finfo(np.float32).max)
@@ -96,8 +97,8 @@ def test_sizes_beyond_float32_are_refused(coder: Any, size: float) -> None:
     [
         ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
         ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
-        (np.zeros((2, 2)), r"vector = \(2, 2\): must be of one dimension"),
-        (3.0, r"vector = \(\): must be of one dimension"),
+        (np.zeros((2, 2, 1)), r"vector = \(2, 2, 1\): must be of one or two dimensions"),
+        (3.0, r"vector = \(\): must be of one or two dimensions"),
         (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
         (["one"], r"vector = \['one'\]: must be an array of real numbers"),
     ],
@@ -247,8 +248,8 @@ def test_floats_refuse_what_is_no_vector() -> None:
     for bits in (16, 32, 64):
         with pytest.raises(BadInput, match=r"^vector\[1\] = nan: must be finite"):
             Float(bits).encode([1.0, np.nan])
-        with pytest.raises(BadInput, match=r"^vector = \(2, 2\): must be of one dimension$"):
-            Float(bits).encode(np.zeros((2, 2)))
+        with pytest.raises(BadInput, match=r"^vector = \(2, 2, 1\): must be of one or two dimensions$"):
+            Float(bits).encode(np.zeros((2, 2, 1)))
 
 
 @pytest.mark.parametrize("coder", [Uniform(4), Uniform(4, -2, 2), QSGD(4)])
@@ -262,3 +263,38 @@ def test_decoded_takes_arrays_as_they_are() -> None:
     vector = np.linspace(-1, 1, 9)
     assert decoded(vector) is vector
     assert decoded(vector.astype(np.float32)).tolist() == vector.astype(np.float32).tolist()
+
+
+@pytest.mark.parametrize("coder", [Uniform(3), Uniform(8, -1, 1), QSGD(4), QSGD(16)])
+@pytest.mark.parametrize("shape", [(4, 3), (1, 1), (0, 5), (5, 0)])
+def test_a_matrix_is_coded_as_its_elements_in_a_row(coder: Any, shape: tuple[int, int]) -> None:
+    matrix = np.random.default_rng(0).uniform(-1, 1, shape)
+    coded = coder.encode(matrix, np.random.default_rng(1))
+    flat = coder.encode(matrix.ravel(), np.random.default_rng(1))
+    assert coded.shape == coded.values.shape == shape
+    assert coded.values.ravel().tolist() == flat.values.tolist()
+    assert coded.payload_bits == flat.payload_bits
+    again = decode(encode(coded))
+    assert again == coded
+    assert again.values.shape == shape
+
+
+def test_rows_have_a_scale_each() -> None:
+    matrix = np.array([[1.0, -0.5], [100.0, 20.0]])
+    coder = Rows(Uniform(8))
+    coded = coder.encode(matrix, np.random.default_rng(0))
+    assert [row.scale for row in coded] == [(1.0,), (100.0,)]
+    assert payload_bits(coded) == 2 * (2 * 8 + 32)
+    assert np.allclose(decoded(decode(encode(coded))), matrix, rtol=0.0, atol=[[1 / 128], [100 / 128]])
+    assert not coder.whole
+    assert Rows(Float(32)).whole
+    assert not is_mutable(coded)
+    with pytest.raises(BadInput, match=r"matrix = \(2,\): must be of two dimensions"):
+        coder.encode(matrix[0], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("shape", [[1, 2, 3], [1.0, 2], [-1, 2], [True, 1], [0, 1 << 62], []])
+def test_hostile_shapes_are_refused(shape: list[Any]) -> None:
+    coded = bytes([1 << 5 | 1]) + msgpack.packb(shape) + np.zeros(1, "<f4").tobytes() + b"\0"
+    with pytest.raises(WireError):
+        decode(msgpack.packb(msgpack.ExtType(5, coded)))

@@ -382,7 +382,7 @@ def test_a_vector_of_100_elements_of_3_bits_is_38_bytes_of_a_frame() -> None:
         (1j, False),
         (True, False),
         ((), False),
-        (Quantized("range", 1, 0, (0.0,), b""), False),
+        (Quantized("range", 1, (0,), (0.0,), b""), False),
     ],
 )
 def test_is_mutable(payload: Any, mutable: bool) -> None:
