@@ -25,8 +25,67 @@ Samples = Iterator[tuple[Vector, float]]
 """An agent's stream: φ(x_t), shape (D,), and y_t."""
 
 
-class OnlineCost:
-    """One agent's cost, a sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖².
+class StreamCost:
+    """One agent's cost, a sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖². Base of `OnlineCost`.
+
+    Parameters
+    ----------
+    samples : iterator of (φ, y)
+        Read once, one sample a round.
+    size : int or tuple of int
+        Shape of θ.
+    regularizer : float
+        The agent's own share r = λ/N of the regulariser.
+
+    Attributes
+    ----------
+    count : int
+        Samples so far, t.
+    loss_sum : float
+        Sum over the samples so far of L_t(θ_t), each with the model from before the sample.
+    """
+
+    def __init__(self, samples: Samples, size: int | tuple[int, ...], regularizer: float) -> None:
+        self.size = size
+        self.regularizer = check.finite("regularizer", regularizer, low=0.0)
+        self.count = 0
+        self.loss_sum = 0.0
+        self._samples = samples
+        self.features: Vector
+        # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
+        self.target: Any
+
+    def draw(self, theta: Vector) -> None:
+        """Take the next sample, and predict it with ``theta`` before anything is learned from it.
+
+        Raises
+        ------
+        BadInput
+            If the stream has ended, or a label is none that the loss knows.
+        """
+        try:
+            self.features, self.target = next(self._samples)
+        except StopIteration:
+            raise BadInput(f"samples: must be one for each round; the stream ended after {self.count}") from None
+        loss = self.meet(self.features @ theta)
+        self.count += 1
+        self.loss_sum += loss + self.regularizer * float(np.vdot(theta, theta))
+
+    def meet(self, prediction: Any) -> float:
+        """Return ℓ of a prediction of the sample just drawn; count its error."""
+        raise NotImplementedError
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return ∇L_t(θ), in the shape of θ."""
+        raise NotImplementedError
+
+    def argmin(self, quadratic: float, linear: Vector) -> Vector:
+        """Return argmin L_t(θ) + quadratic‖θ‖² + ⟨linear, θ⟩, in the shape of θ."""
+        raise NotImplementedError
+
+
+class OnlineCost(StreamCost):
+    """One agent's cost, a sample at a time, for predictions that are numbers.
 
     Parameters
     ----------
@@ -47,38 +106,21 @@ class OnlineCost:
         Sums over the samples so far of (θ_tᵀφ_t − y_t)² and L_t(θ_t), each with the model from before the sample.
     """
 
+    size: int
+
     def __init__(self, samples: Samples, size: int, *, loss: Loss, regularizer: float) -> None:
-        self.size = check.integer("size", size, low=1)
+        super().__init__(samples, check.integer("size", size, low=1), regularizer)
         self.loss = loss
-        self.regularizer = check.finite("regularizer", regularizer, low=0.0)
-        self.count = 0
         self.squared_error = 0.0
-        self.loss_sum = 0.0
-        self._samples = samples
         # Only a regression takes any target.
         self._labels = not isinstance(loss, Squared)
-        self.features: Vector
-        # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
-        self.target: Any
 
-    def draw(self, theta: Vector) -> None:
-        """Take the next sample, and predict it with ``theta`` before anything is learned from it.
-
-        Raises
-        ------
-        BadInput
-            If the stream has ended, or a label is none that the loss knows.
-        """
-        try:
-            self.features, self.target = next(self._samples)
-        except StopIteration:
-            raise BadInput(f"samples: must be one for each round; the stream ended after {self.count}") from None
+    def meet(self, prediction: Any) -> float:
+        """Return ℓ of a prediction of the sample just drawn; count its squared error."""
         if self._labels:
             self.loss.check_targets(np.array([self.target]))
-        prediction = self.features @ theta
-        self.count += 1
         self.squared_error += float(prediction - self.target) ** 2
-        self.loss_sum += float(self.loss.value(prediction, self.target)) + self.regularizer * float(theta @ theta)
+        return float(self.loss.value(prediction, self.target))
 
     def gradient(self, theta: Vector) -> Vector:
         """Return ∇L_t(θ), shape (D,)."""
@@ -102,7 +144,7 @@ class RFFDOKL(Diffusion):
 
     Parameters
     ----------
-    cost : OnlineCost
+    cost : StreamCost
         The agent's stream and loss.
     count, eta, weights, censor, coder
         As in `Diffusion`.
@@ -110,7 +152,7 @@ class RFFDOKL(Diffusion):
 
     def __init__(
         self,
-        cost: OnlineCost,
+        cost: StreamCost,
         count: int,
         *,
         eta: float,
@@ -133,7 +175,7 @@ class OnlineDual(Dual):
 
     Parameters
     ----------
-    cost : OnlineCost
+    cost : StreamCost
         The agent's stream and loss.
     eta : float
         Weight η ≥ 0 of staying where one is: the larger, the shorter the step.
@@ -145,7 +187,7 @@ class OnlineDual(Dual):
 
     def __init__(
         self,
-        cost: OnlineCost,
+        cost: StreamCost,
         count: int,
         *,
         rho: float,
@@ -192,6 +234,6 @@ class DDKL(DOKL):
     """Dynamic ADMM (dissertation 4.11, 4.12; with censor and coder 4.16, 4.17): `DOKL` without memory, η = 0."""
 
     def __init__(
-        self, cost: OnlineCost, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
+        self, cost: StreamCost, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
     ) -> None:
         super().__init__(cost, count, rho=rho, eta=0.0, censor=censor, coder=coder)

@@ -163,6 +163,11 @@ class Streaming:
         return best
 
 
+def _costs(agents: Mapping[Any, OnlineAgent]) -> list[OnlineCost]:
+    """Return the agents' costs, which `Streaming.agents` made."""
+    return [agent.cost for agent in agents.values() if isinstance(agent.cost, OnlineCost)]
+
+
 def _outcome(streaming: Streaming, agents: Mapping[int, OnlineAgent], rounds: int) -> float:
     """Return the running MSE at the end of a run; infinity if it diverged."""
     try:
@@ -172,7 +177,7 @@ def _outcome(streaming: Streaming, agents: Mapping[int, OnlineAgent], rounds: in
         if isinstance(error.__cause__, BadInput):
             return math.inf
         raise
-    mean = sum(agent.cost.squared_error for agent in agents.values()) / (len(agents) * rounds)
+    mean = sum(cost.squared_error for cost in _costs(agents)) / (len(agents) * rounds)
     return mean if math.isfinite(mean) else math.inf
 
 
@@ -190,7 +195,7 @@ class Measure:
 
     def __call__(self, agents: Mapping[Any, OnlineAgent]) -> dict[str, float]:
         """Return running MSE, regret, consensus error and residuals."""
-        costs = [agent.cost for agent in agents.values()]
+        costs = _costs(agents)
         count = sum(cost.count for cost in costs)
         columns = {"running_mse": sum(cost.squared_error for cost in costs) / count}
         before = self._lost if len(self._lost) else np.zeros(len(costs))
