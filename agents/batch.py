@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.censor import Censor
 from agents.consensus import Diffusion, Dual, Vector
-from agents.local import LocalProblem
+from agents.local import Problem
 from netsim.quantize import Coder
 
 
@@ -18,7 +18,7 @@ class CTA(Diffusion):
 
     Parameters
     ----------
-    problem : LocalProblem
+    problem : Problem
         The agent's cost R_i.
     count, eta, weights, censor, coder
         As in `Diffusion`.
@@ -26,7 +26,7 @@ class CTA(Diffusion):
 
     def __init__(
         self,
-        problem: LocalProblem,
+        problem: Problem,
         count: int,
         *,
         eta: float,
@@ -50,14 +50,14 @@ class COKE(Dual):
 
     Parameters
     ----------
-    problem : LocalProblem
+    problem : Problem
         The agent's cost R_i.
     count, rho, censor, coder
         As in `Dual`.
     """
 
     def __init__(
-        self, problem: LocalProblem, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
+        self, problem: Problem, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
     ) -> None:
         super().__init__(problem.size, count, rho=rho, censor=censor, coder=coder)
         self.problem = problem
@@ -74,5 +74,5 @@ class COKE(Dual):
 class DKLA(COKE):
     """Decentralized kernel learning by ADMM (COKE, eq. 18): COKE that is never censored."""
 
-    def __init__(self, problem: LocalProblem, count: int, *, rho: float, coder: Coder | None = None) -> None:
+    def __init__(self, problem: Problem, count: int, *, rho: float, coder: Coder | None = None) -> None:
         super().__init__(problem, count, rho=rho, coder=coder)

@@ -5,6 +5,7 @@ The cost of agent i is R_i(θ) = (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + (λ/N) ‖θ
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,21 @@ from netsim import check
 from netsim.errors import BadInput, NetsimError
 
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+class Problem(Protocol):
+    """What the batch methods need of an agent's cost: `LocalProblem`, or `agents.classes.ClassProblem`."""
+
+    @property
+    def size(self) -> int | tuple[int, ...]:
+        """The shape of θ."""
+
+    def gradient(self, theta: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return ∇R(θ)."""
+
+    def proximal(self, quadratic: float, /) -> Solver:
+        """Return a function from ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩."""
+
 
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-12  # of the gradient's norm, relative to the norms of the terms that cancel in it
@@ -49,14 +65,16 @@ class LocalProblem:
     Raises
     ------
     BadInput
-        For shapes that do not fit, no sample, NaN or infinity, labels that the loss does not know, or
-        regularizer < 0. The methods raise it for a θ of another shape.
+        For shapes that do not fit, no sample, NaN or infinity, a loss with kinks, labels that it does not know,
+        or regularizer < 0. The methods raise it for a θ of another shape.
     """
 
     def __init__(
         self, features: NDArray[np.float64], targets: NDArray[np.float64], *, loss: Loss, regularizer: float
     ) -> None:
         self.features, self.targets = samples("features", features, "targets", targets)
+        if not loss.smooth:
+            raise check.refuse("loss", loss.name, "a loss with a derivative everywhere, such as squared_hinge")
         loss.check_targets(self.targets)
         self.loss = loss
         self.regularizer = check.finite("regularizer", regularizer, low=0.0)

@@ -12,7 +12,7 @@ from netsim.errors import BadInput
 
 
 class Loss(Protocol):
-    """A loss that is convex and twice differentiable in the prediction.
+    """A loss that is convex in the prediction and, if it is ``smooth``, has a derivative everywhere.
 
     Every method works element by element on arrays that broadcast together.
     """
@@ -21,6 +21,10 @@ class Loss(Protocol):
     def name(self) -> str:
         """The name by which `by_name` finds the loss."""
 
+    @property
+    def smooth(self) -> bool:
+        """Whether it has a derivative everywhere, as solvers of batch problems require."""
+
     def check_targets(self, y: NDArray[np.float64], /) -> None:
         """Raise BadInput if a target has no meaning for this loss."""
 
@@ -28,13 +32,13 @@ class Loss(Protocol):
         """Return ℓ(f, y)."""
 
     def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
-        """Return ∂ℓ/∂f."""
+        """Return ∂ℓ/∂f, a subgradient where there is a kink."""
 
     def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
         """Return ∂²ℓ/∂f², which is never negative."""
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return the number s that solves s = ℓ'(f − k·s, y), k ≥ 0.
+        """Return the number s that solves s = ℓ'(f − k·s, y), k ≥ 0; of a loss with kinks, s is a subgradient there.
 
         It is the slope at the minimum over one sample: argmin_g ℓ(g, y) + (g − f)²/(2k) is g = f − k·s.
         """
@@ -44,6 +48,7 @@ class Squared:
     """The squared error (y − f)², without a factor of one half."""
 
     name: ClassVar[str] = "squared"
+    smooth: ClassVar[bool] = True
 
     def check_targets(self, y: NDArray[np.float64], /) -> None:
         """Accept every target."""
@@ -69,6 +74,7 @@ class SquaredHinge:
     """The squared hinge max(0, 1 − y f)² for labels y = ±1."""
 
     name: ClassVar[str] = "squared_hinge"
+    smooth: ClassVar[bool] = True
 
     def check_targets(self, y: NDArray[np.float64], /) -> None:
         """Raise BadInput unless every label is −1 or +1."""
@@ -95,6 +101,7 @@ class Logistic:
     """The logistic loss log(1 + exp(−y f)) for labels y = ±1, without overflow at any margin y f."""
 
     name: ClassVar[str] = "logistic"
+    smooth: ClassVar[bool] = True
 
     def check_targets(self, y: NDArray[np.float64], /) -> None:
         """Raise BadInput unless every label is −1 or +1."""
@@ -120,6 +127,36 @@ class Logistic:
         return -y * float(root)
 
 
+class Hinge:
+    """The hinge max(0, 1 − y f) for labels y = ±1, with a kink where the margin y f is 1."""
+
+    name: ClassVar[str] = "hinge"
+    smooth: ClassVar[bool] = False
+
+    def check_targets(self, y: NDArray[np.float64], /) -> None:
+        """Raise BadInput unless every label is −1 or +1."""
+        _check_labels(y, self.name)
+
+    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return max(0, 1 − y f)."""
+        return np.maximum(0.0, 1.0 - y * f)
+
+    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return −y where y f < 1, else 0."""
+        return np.where(y * f < 1.0, -y, 0.0)
+
+    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Return 0, in the shape of y f."""
+        return np.zeros(np.broadcast_shapes(np.shape(f), np.shape(y)))
+
+    def slope(self, f: float, k: float, y: float, /) -> float:
+        """Return −y m, m = (1 − y f)/k held within [0, 1]: the step ends at the margin 1 or before it."""
+        gap = 1.0 - y * f
+        if gap <= 0.0:
+            return 0.0
+        return -y * (gap / k if gap < k else 1.0)
+
+
 def _check_labels(y: NDArray[np.float64], loss: str) -> None:
     bad = np.argwhere(np.abs(y) != 1.0)
     if len(bad):
@@ -127,13 +164,13 @@ def _check_labels(y: NDArray[np.float64], loss: str) -> None:
         raise BadInput(f"targets[{where}] = {y[tuple(bad[0])]}: must be -1 or 1 for the {loss} loss")
 
 
-_LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic]] = {
-    each.name: each for each in (Squared, SquaredHinge, Logistic)
+_LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic] | type[Hinge]] = {
+    each.name: each for each in (Squared, SquaredHinge, Logistic, Hinge)
 }
 
 
 def by_name(name: Any) -> Loss:
-    """Return the loss called ``name``: squared, squared_hinge or logistic.
+    """Return the loss called ``name``: squared, squared_hinge, logistic or hinge.
 
     Raises
     ------

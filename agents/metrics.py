@@ -1,4 +1,4 @@
-"""What is measured of the agents' models in each round."""
+"""What is measured of the agents' models: errors, agreement, and for classes who was taken for whom."""
 
 from collections.abc import Sequence
 
@@ -71,8 +71,8 @@ def consensus_error(thetas: NDArray[np.float64]) -> float:
 
     Parameters
     ----------
-    thetas : ndarray of shape (N, D)
-        One model a row. Models that grew without bound give inf or nan.
+    thetas : ndarray of shape (N, D), or (N, D, C)
+        The models. Ones that grew without bound give inf or nan.
 
     Returns
     -------
@@ -82,10 +82,51 @@ def consensus_error(thetas: NDArray[np.float64]) -> float:
     Raises
     ------
     BadInput
-        If ``thetas`` is not of two dimensions or has no row.
+        If ``thetas`` has fewer than two dimensions or no row.
     """
-    if np.ndim(thetas) != 2 or not len(thetas):
-        raise BadInput(f"thetas.shape = {np.shape(thetas)}: must be (N, D) with N at least 1")
+    if np.ndim(thetas) < 2 or not len(thetas):
+        raise BadInput(f"thetas.shape = {np.shape(thetas)}: must be (N, D) or (N, D, C) with N at least 1")
     with np.errstate(over="ignore", invalid="ignore"):
         apart = thetas - np.mean(thetas, axis=0)
         return float(np.vdot(apart, apart) / len(thetas))
+
+
+def confusion_matrix(labels: NDArray[np.integer], predicted: NDArray[np.integer], classes: int) -> NDArray[np.int64]:
+    """Return how often each class (row) was taken for each class (column), shape (C, C).
+
+    Parameters
+    ----------
+    labels, predicted : int arrays of shape (n,)
+        Numbers 0 … C − 1 of the true and of the predicted classes.
+    classes : int
+        Number C of classes.
+
+    Raises
+    ------
+    BadInput
+        For different lengths, or a number that is no class.
+    """
+    truth, guess = np.asarray(labels), np.asarray(predicted)
+    if truth.shape != guess.shape:
+        raise BadInput(f"predicted.shape = {guess.shape}: must be {truth.shape}, as labels")
+    for name, numbers in (("labels", truth), ("predicted", guess)):
+        outside = numbers[(numbers < 0) | (numbers >= classes)]
+        if len(outside):
+            raise check.refuse(name, int(outside[0]), f"from 0 to {classes - 1}")
+    return np.bincount(truth * classes + guess, minlength=classes * classes).reshape(classes, classes)
+
+
+def accuracy(confusion: NDArray[np.int64]) -> float:
+    """Return the share of samples whose class was predicted, from a confusion matrix; nan without samples."""
+    total = int(confusion.sum())
+    return float(np.trace(confusion) / total) if total else float("nan")
+
+
+def balanced_accuracy(confusion: NDArray[np.int64]) -> float:
+    """Return the mean over classes of the share of their samples that was predicted; classes without any are left out.
+
+    Unlike `accuracy` it does not grow by favouring the largest class.
+    """
+    counts = confusion.sum(axis=1)
+    there = counts > 0
+    return float(np.mean(np.diag(confusion)[there] / counts[there])) if there.any() else float("nan")
