@@ -6,13 +6,15 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from agents import COKE, CTA, DKLA, Censor, LocalProblem, RandomFourier, Squared, centralised
+from agents import COKE, CTA, DKLA, Censor, LocalProblem, Squared, centralised
 from agents.consensus import SharingAgent
 from agents.metrics import MeanSquaredError
 from netsim import BadInput, check, topology
 from netsim.quantize import Coder
+from netsim.study import Study
 from scenarios.common import residuals
 from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic
+from scenarios.mapping import feature_map
 
 
 class BatchTask:
@@ -20,6 +22,8 @@ class BatchTask:
 
     Parameters
     ----------
+    study : Study
+        Says which feature map, and is told its bandwidth.
     data : str
         "synthetic", or the name of a table.
     chosen : mapping
@@ -44,19 +48,27 @@ class BatchTask:
     """
 
     def __init__(
-        self, data: str, chosen: Mapping[str, Any], graph: "nx.Graph[int]", *, rows: int | None, seed: int, ideal: bool
+        self,
+        study: Study,
+        data: str,
+        chosen: Mapping[str, Any],
+        graph: "nx.Graph[int]",
+        *,
+        rows: int | None,
+        seed: int,
+        ideal: bool,
     ) -> None:
         samples = _samples(data, len(graph), rows, seed)
-        features = RandomFourier(
-            samples[0].train_inputs.shape[1], int(chosen["features"]), sigma=chosen["sigma"], seed=seed
-        )
+        inputs = np.concatenate([part.train_inputs for part in samples])
+        target = np.concatenate([part.train_target for part in samples])
+        features = feature_map(study, chosen, inputs, target, seed=seed)
         train = [(features(part.train_inputs), part.train_target) for part in samples]
         test = [(features(part.test_inputs), part.test_target) for part in samples]
         share = chosen["regularizer"] / len(samples)
         self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=share) for x, y in train]
         self.size = features.size
         self.regularizer = chosen["regularizer"]
-        self.variance = float(np.var(np.concatenate([y for _, y in train])))
+        self.variance = float(np.var(target))
         self._rho, self._eta = chosen["rho"], chosen["eta"]
         self._weights = topology.metropolis_weights(graph)
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)

@@ -77,7 +77,7 @@ def coke(
     wanted = [check.one_of("algorithms", name, ("CTA", "DKLA", "COKE")) for name in names_in(algorithms)]
     coder = None if bits is None else Uniform(bits)
     censor = Geometric(chosen["threshold"], chosen["decay"])
-    task = BatchTask(data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
+    task = BatchTask(study, data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
     variants: list[tuple[str, str, Coder | None]] = [(name, name, None) for name in wanted]
     if coder is not None:
         variants.append((f"COKE {bits}-bit", "COKE", coder))
@@ -105,7 +105,7 @@ def _report(study: Study, data: str, task: BatchTask) -> None:
     if best > task.variance:
         study.note(
             f"Does not learn: the centralised training MSE exceeds the target's variance, {task.variance:.4g}. "
-            "Another --sigma may help (Air quality learns with 0.5)."
+            "Another --sigma may help, or --tune (Air quality learns with 0.5)."
         )
     if data == "energy":
         study.note("The published errors exceed the variance of a target in [0, 1]: compare shapes, not levels.")

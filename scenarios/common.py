@@ -69,9 +69,15 @@ class Setting:
     edges : int
         Number of edges of the random graph; by default as dense as the paper's.
     features : int
-        Number L of random frequencies; a model has L elements, of an online method 2L.
+        Number L of random frequencies of a layer; a model has L elements, of an online method 2L (DKL-MLP: twice that).
+    map : str
+        "RF-KL": random Fourier features; "DKL": two layers of them; "DKL-MLP": both layers side by side.
     sigma : float
         Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
+    median : bool
+        Use the median distance between samples as the bandwidth instead.
+    tune : bool
+        Choose the bandwidth by cross-validation; an online method's step sizes, too, on data that the run leaves out.
     regularizer : float
         The centre's regulariser lambda.
     """
@@ -79,7 +85,10 @@ class Setting:
     agents: int | None = None
     edges: int | None = None
     features: int | None = None
+    map: str = "RF-KL"
     sigma: float | None = None
+    median: bool = False
+    tune: bool = False
     regularizer: float | None = None
 
 

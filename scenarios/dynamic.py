@@ -7,13 +7,15 @@ import numpy as np
 
 from agents import PowerLaw, RandomFourier
 from agents.consensus import Vector
+from agents.features import FeatureMap
 from agents.online import Samples
-from netsim import check
+from netsim import BadInput, check
 from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
 from netsim.study import Study
 from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import Table, load_table, scale_unit, split_rows
+from scenarios.mapping import feature_map
 from scenarios.streaming import (
     Method,
     Steps,
@@ -45,7 +47,6 @@ def dynamic(
     rho: float | None = None,
     eta: float | None = None,
     step: float | None = None,
-    tune: bool = False,
     threshold: float | None = None,
     decay: float | None = None,
     bits: int | None = None,
@@ -78,8 +79,6 @@ def dynamic(
         DOKL's weight of staying where one is.
     step : float
         Step size of RFF-DOKL.
-    tune : bool
-        Choose rho, eta and step for each method by a grid search on data that the run then leaves out.
     threshold : float
         Co methods broadcast in round t if their change has norm >= threshold * t^-decay.
     decay : float
@@ -110,11 +109,11 @@ def dynamic(
         return Streaming(network, channel.is_ideal, source, phi.size, chosen["regularizer"], tracking)
 
     kind = _MOVING.get(data)
-    table = None if kind is not None else scale_unit(load_table(data))
-    width = 2 if table is None else table.inputs.shape[1]
-    phi = RandomFourier(width, chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
-    if table is None:
-        assert kind is not None
+    phi: FeatureMap
+    if kind is not None:
+        if setting.map != "RF-KL" or setting.median:
+            raise BadInput(f"data = {data!r}: must be a table for another map or bandwidth; its truth is in its own")
+        phi = RandomFourier(2, chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
         length = 3000 if rounds is None else check.integer("rounds", rounds, low=1)
         truth, other = (
             _moving(kind, len(network.graph), phi, length, noise, number, speed) for number in (seed, seed + 1)
@@ -122,12 +121,14 @@ def dynamic(
         main, trial = streaming(truth.streams, _tracking(truth, phi, seed)), streaming(other.streams)
         trial_rounds = min(_TRIAL, length)
     else:
-        held, table = split_rows(table, 0.1, seed=seed) if tune else (table, table)
+        table = scale_unit(load_table(data))
+        held, table = split_rows(table, 0.1, seed=seed) if setting.tune else (table, table)
+        phi = feature_map(study, chosen, held.inputs, held.target, form="cos+sin", seed=seed)
         most = rounds_of(table, len(network.graph))
         length = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
         main, trial = (streaming(_dealt(rows, len(network.graph), phi, order, seed)) for rows in (table, held))
         trial_rounds = min(_TRIAL, rounds_of(held, len(network.graph)))
-    steps = choose_steps(study, trial if tune else None, trial_rounds, run, _USUAL_STEPS)
+    steps = choose_steps(study, trial if setting.tune else None, trial_rounds, run, _USUAL_STEPS)
     for method in run:
         main.run(study, method, length, steps[method.name])
     for method in compared:
@@ -136,19 +137,19 @@ def dynamic(
 
 
 def _moving(
-    kind: Kind, agents: int, phi: RandomFourier, rounds: int, noise: float, seed: int, speed: float
+    kind: Kind, agents: int, phi: FeatureMap, rounds: int, noise: float, seed: int, speed: float
 ) -> MovingTruth:
     every = max(round(5 / check.finite("speed", speed, above=0.0)), 1)
     return MovingTruth(kind, agents, phi, rounds, noise=noise, seed=seed, rate=speed, every=every)
 
 
-def _dealt(rows: Table, agents: int, phi: RandomFourier, order: str, seed: int) -> _Source:
+def _dealt(rows: Table, agents: int, phi: FeatureMap, order: str, seed: int) -> _Source:
     if order == "time":
         return lambda: in_order(rows, agents, phi)
     return lambda: shuffled(rows, agents, phi, seed)
 
 
-def _tracking(truth: MovingTruth, phi: RandomFourier, seed: int) -> Tracking:
+def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
     """Return the mean over agents and inputs of (θ_iᵀφ(x) − θ°_tᵀφ(x))², x ~ U[0, 1]²."""
     features = phi(np.random.default_rng(seed).random((1000, phi.inputs)))
     covariance = features.T @ features / len(features)

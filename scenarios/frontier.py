@@ -110,7 +110,7 @@ def frontier(
     )
     graph = random_graph(chosen, seed)
     network = channel.network(graph, seed)
-    task = BatchTask(data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
+    task = BatchTask(study, data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
     passed = min(rounds, *(len(problem.targets) for problem in task.problems))
     for each in wanted:
         count = passed if each.method in ONLINE else rounds

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents import Geometric, RandomFourier
+from agents import Geometric
 from agents.online import Samples
 from netsim import check
 from netsim.plots import Axis, curves
@@ -13,6 +13,7 @@ from netsim.quantize import Uniform
 from netsim.study import Study
 from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
+from scenarios.mapping import feature_map
 from scenarios.published import published
 from scenarios.streaming import Steps, Streaming, choose_steps, converged, ends, methods, wanted
 from scenarios.streams import by_target, in_order, rounds_of, shuffled
@@ -35,7 +36,6 @@ def online(
     rho: float | None = None,
     eta: float | None = None,
     step: float | None = None,
-    tune: bool = False,
     threshold: float | None = None,
     decay: float | None = None,
     bits: int = 3,
@@ -66,8 +66,6 @@ def online(
         Weight of staying where one is, of the ADMM methods: the larger, the shorter the step.
     step : float
         Step size of RFF-DOKL.
-    tune : bool
-        Choose rho, eta and step for each method by a grid search on a tenth of the rows, which the run then leaves out.
     threshold : float
         QC-ODKLA broadcasts in round t if its change has norm >= threshold * decay^t.
     decay : float
@@ -95,8 +93,8 @@ def online(
     network = channel.network(random_graph(chosen, seed), seed)
     count = len(network.graph)
     table = pooled(synthetic(20, seed=seed)) if data == "synthetic" else scale_unit(load_table(data))
-    held, table = split_rows(table, 0.1, seed=seed) if tune else (table, table)
-    phi = RandomFourier(table.inputs.shape[1], chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
+    held, table = split_rows(table, 0.1, seed=seed) if setting.tune else (table, table)
+    phi = feature_map(study, chosen, held.inputs, held.target, form="cos+sin", seed=seed)
 
     def streams(rows: Table) -> Callable[[], Sequence[Samples]]:
         if order == "time":
@@ -110,7 +108,7 @@ def online(
 
     most = rounds_of(table, count)
     length = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
-    trial = streaming(held) if tune else None
+    trial = streaming(held) if setting.tune else None
     steps = choose_steps(study, trial, min(rounds_of(held, count), 500), run, _STEPS.get(data, _USUAL_STEPS))
     main = streaming(table)
     for method in run:

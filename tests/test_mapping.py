@@ -1,0 +1,79 @@
+"""The feature map of a study: every scenario on random features takes a deep map, and chooses a bandwidth."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.bandwidth import median_distance
+from agents.deep import Deep, MultiPath
+from agents.features import RandomFourier
+from netsim import scenario
+from netsim.errors import BadInput
+from netsim.study import Study
+from scenarios.mapping import TIMES, feature_map
+
+X = np.random.default_rng(0).random((300, 2))
+Y = np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1])
+CHOSEN = {"features": 60, "sigma": 0.5, "regularizer": 1e-6, "agents": 4}
+
+
+def made(**settings: Any) -> tuple[Any, Study]:
+    study = Study("test", {"map": "RF-KL", "median": False, "tune": False} | settings)
+    return feature_map(study, CHOSEN, X, Y, seed=3), study
+
+
+def test_a_given_bandwidth_is_kept() -> None:
+    phi, study = made()
+    assert isinstance(phi, RandomFourier)
+    assert (phi(X) == RandomFourier(2, 60, sigma=0.5, seed=3)(X)).all()
+    assert study.settings["sigma"] == 0.5
+
+
+def test_the_median_distance() -> None:
+    phi, study = made(median=True)
+    assert study.settings["sigma"] == pytest.approx(median_distance(X), rel=0.05)
+    assert (phi(X) == RandomFourier(2, 60, sigma=study.settings["sigma"], seed=3)(X)).all()
+
+
+def test_tuning_finds_the_scale_of_the_target() -> None:
+    """The target's waves are much shorter than the median distance."""
+    phi, study = made(tune=True)
+    table = study.tables["bandwidths"]
+    assert len(table) == len(TIMES)
+    best = table.loc[table["mse"].idxmin()]
+    assert best["chosen"]
+    assert study.settings["sigma"] == best["sigma"] < 0.5 * median_distance(X)
+    assert best["mse"] < 0.5 * table["mse"].iloc[-1]
+    assert (phi(X) == RandomFourier(2, 60, sigma=best["sigma"], seed=3)(X)).all()
+
+
+def test_deep_maps_have_the_median_below() -> None:
+    deep, paths = made(map="DKL")[0], made(map="DKL-MLP")[0]
+    assert isinstance(deep, Deep)
+    assert isinstance(paths, MultiPath)
+    assert (deep.size, paths.size) == (60, 120)
+    first = RandomFourier(2, 60, sigma=0.5, seed=3)(X)
+    assert (paths(X)[:, 60:] == first).all()
+    assert (paths(X)[:, :60] == deep(X)).all()
+
+
+def test_what_cannot_be() -> None:
+    with pytest.raises(BadInput, match="did you mean 'DKL'"):
+        made(map="DKLL")
+    with pytest.raises(BadInput, match="median = True, tune = True: must be one of the two"):
+        made(median=True, tune=True)
+    with pytest.raises(BadInput, match="data = 'drift': must be a table for another map"):
+        scenario.find("dynamic").execute(map="DKL")
+
+
+@pytest.mark.parametrize("name", ["coke", "online", "frontier"])
+@pytest.mark.parametrize("kind", ["DKL", "DKL-MLP"])
+def test_every_scenario_takes_a_deep_map(name: str, kind: str) -> None:
+    options: dict[str, Any] = {"agents": 3, "features": 6, "rounds": 4, "map": kind, "median": True}
+    if name == "frontier":
+        options |= {"coders": "float32", "censors": "none", "methods": "DKLA,ODKLA"}
+    study = scenario.find(name).execute(**options)
+    sizes = {len(agent.theta) for run in study.runs.values() for agent in run.agents.values()}
+    assert sizes == {(12 if kind == "DKL-MLP" else 6) * (2 if name == "online" else 1)}
+    assert study.settings["sigma"] > 0
