@@ -1,0 +1,85 @@
+"""The study of what algorithms give away."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netsim import scenario
+from netsim.errors import BadInput
+from netsim.study import Study
+
+real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
+
+
+def run(**options: Any) -> Study:
+    small = {"agents": 4, "samples": 12, "public": 4, "rounds": 8, "features": 6}
+    return scenario.find("privacy").execute(**small | options)
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return run()
+
+
+def test_all_algorithms_are_there_and_only_one_sends_raw_data(study: Study) -> None:
+    table = study.tables["given_away"].set_index("algorithm")
+    assert len(table) == 17
+    raw = table["raw_data_bits"]
+    # 4 agents on 6 edges: 12 requests a round of one input of 2 numbers, 8 rounds.
+    edges = study.runs["greedy penalty"].ledger.table(by=["sender", "receiver"])
+    assert raw["greedy penalty"] == len(edges) * 8 * 2 * 64
+    assert (raw.drop("greedy penalty") == 0).all()
+    assert table["samples others read"].to_dict() == dict.fromkeys(table.index, 0) | {"projections (token)": 4}
+    assert np.isfinite(table["test_mse"]).all()
+
+
+def test_bits_are_those_of_the_papers(study: Study) -> None:
+    table = study.tables["given_away"].set_index("algorithm")
+    bits = table["model_bits"] / table["transmissions"]
+    assert bits["DKLA"] == bits["COKE"] == bits["CTA"] == 12 * 64
+    assert bits["COKE 4-bit"] == bits["QC-ODKLA"] == bits["QDDKL"] == 12 * 4 + 32
+    assert bits["DOKL"] == 12 * 32
+    assert bits["gossip OMKL 4-bit"] == 3 * bits["Koloskova 4-bit"] == 3 * (12 * 5 + 32)
+    assert bits["OMKL (complete graph) 4-bit"] == 3 * (12 * 5 + 32) + 3 * 32
+    # Requests carry no model, replies one number.
+    assert bits["greedy penalty"] == 32
+
+
+def test_everything_learns() -> None:
+    study = run(agents=5, samples=40, public=15, rounds=200, features=30)
+    table = study.tables["given_away"].set_index("algorithm")
+    assert (table["test_mse"] < 0.5 * np.var([0.45, -0.45])).all()
+    assert table["test_mse"]["DKLA"] == pytest.approx(study.centralised["test_mse"], rel=0.05)
+    assert study.centralised["test_mse"] < 0.03
+    assert list(study.figures) == ["given_away"]
+
+
+def test_lossy_links_and_wires() -> None:
+    lossy = run(loss=0.2, medium="wires")
+    assert len(lossy.tables["given_away"]) == 17
+    assert all(each.ledger.table(by=[])["lost"][0] > 0 for each in lossy.runs.values())
+
+
+def test_what_is_refused() -> None:
+    for options, message in (
+        ({"public": 49}, "public = 49: must be a whole number from 1 to 48"),
+        ({"agents": 1}, "agents = 1: must be a whole number >= 2"),
+        ({"rounds": 0}, "rounds = 0"),
+        ({"data": "nowhere"}, "nowhere"),
+    ):
+        with pytest.raises(BadInput) as caught:
+            run(**options)
+        assert message in str(caught.value)
+
+
+@real_data
+def test_a_table() -> None:
+    study = run(data="airquality", sigma=0.5)
+    # 13 inputs, of which none but the greedy method's travel.
+    raw = study.tables["given_away"].set_index("algorithm")["raw_data_bits"]
+    assert raw["greedy penalty"] % (13 * 64) == 0
+    assert raw.sum() == raw["greedy penalty"] > 0
+    with pytest.raises(BadInput, match="samples = 2000: must be a whole number from 2 to 1169"):
+        run(data="airquality", samples=2000)
