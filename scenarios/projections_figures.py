@@ -1,0 +1,79 @@
+"""The figures of successive projections that are not plain curves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Values on a square grid of the unit square, row by row from below, and points to mark on it."""
+
+    title: str
+    values: NDArray[np.float64]
+    points: NDArray[np.float64] | None = None
+
+
+def draw_field(
+    pictures: Sequence[Picture], places: NDArray[np.float64] | None, links: "nx.Graph[int]", title: str
+) -> "Figure":
+    """Draw pictures side by side on one colour scale, that of the first; sensors and their links on the last.
+
+    Parameters
+    ----------
+    places : ndarray of shape (agents, 2), optional
+        Where the agents are.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.1 * len(pictures), 4.9), layout="constrained")
+    panels = figure.subplots(1, len(pictures), sharex=True, sharey=True, squeeze=False)[0]
+    side = round(np.sqrt(len(pictures[0].values)))
+    largest = float(np.abs(pictures[0].values).max())
+    for panel, picture in zip(panels, pictures, strict=True):
+        image = panel.imshow(
+            picture.values.reshape(side, side),
+            origin="lower",
+            extent=(0, 1, 0, 1),
+            cmap="RdBu_r",
+            vmin=-largest,
+            vmax=largest,
+        )
+        if picture.points is not None:
+            panel.scatter(picture.points[:, 0], picture.points[:, 1], 9, color="0.15", marker="x", linewidths=0.8)
+        panel.set_title(picture.title, fontsize=10)
+        panel.set_xlabel("first coordinate")
+    panels[0].set_ylabel("second coordinate")
+    if places is not None:
+        last = panels[-1]
+        for a, b in links.edges:
+            last.plot(*zip(places[a], places[b], strict=True), color="0.3", linewidth=0.4, alpha=0.6)
+        last.scatter(places[:, 0], places[:, 1], 22, color="gold", edgecolors="0.1", linewidths=0.8, zorder=3)
+        last.set_xlim(0, 1)
+        last.set_ylim(0, 1)
+    figure.colorbar(image, ax=panels, label="field", shrink=0.8)
+    if places is None:
+        note = "agents' fields: the mean of all agents"
+    else:
+        note = (
+            "agents' fields: each point as its nearest sensor sees it; sensors are joined where they share an example"
+        )
+    figure.suptitle(f"{title}\n{note}", fontsize=11)
+    return figure
+
+
+def tell_levels_apart(figure: "Figure", levels: int) -> "Figure":
+    """Give the level lines of a figure by `netsim.plots.curves`, the last in each panel, a style each."""
+    styles = ((0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
+    drawn = [panel.lines for panel in figure.axes] + [legend.get_lines() for legend in figure.legends]
+    for lines in drawn:
+        for line, style in zip(list(lines)[-levels:], styles, strict=True):
+            line.set_linestyle(style)
+    return figure
