@@ -25,6 +25,10 @@ LABELS = {
 """Axis labels of known columns; another column is labelled with its name."""
 
 
+# Grey lines beside the algorithms' coloured ones: whole, dotted, dashed.
+_LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
+
+
 @dataclass(frozen=True)
 class Axis:
     """A column to draw against, and whether its axis is logarithmic."""
@@ -54,8 +58,8 @@ def curves(
     for panel, x in zip(panels, against, strict=True):
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
             panel.plot(rows[x.column], rows[y.column], styles[number % 4], label=str(name), linewidth=1.6)
-        for label, level in (levels or {}).items():
-            panel.axhline(level, color="0.4", linewidth=1, label=label)
+        for number, (label, level) in enumerate((levels or {}).items()):
+            panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
         panel.set_xlabel(LABELS.get(x.column, x.column))
         # A network without messages has nothing to draw against its bits, and a log axis none to stand on.
         if x.log and (rounds[x.column] > 0).any():

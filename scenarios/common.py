@@ -32,6 +32,8 @@ class Channel:
         Bits that a transmitter may send per round; the rest is refused.
     medium : str
         "radio": a broadcast is one transmission. "wires": one on each link.
+    collisions : bool
+        On a radio with a rate, transmissions that overlap at a receiver are lost there.
     round_period : float
         Length of a round in seconds.
     """
@@ -42,12 +44,13 @@ class Channel:
     rate: float | None = None
     budget: float | None = None
     medium: str = "radio"
+    collisions: bool = False
     round_period: float = 1.0
 
     @property
     def is_ideal(self) -> bool:
         """Whether every frame arrives at once."""
-        return not (self.loss or self.latency or self.rate or self.budget)
+        return not (self.loss or self.latency or self.rate or self.budget or self.collisions)
 
     def network(self, graph: "nx.Graph[Any]", seed: int) -> Network:
         """Return a network of such links."""
@@ -55,7 +58,9 @@ class Channel:
         losses = loss.bernoulli(self.loss) if self.burst == 1 else loss.gilbert_elliott(self.loss, self.burst)
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget)
         medium: Medium = "radio" if self.medium == "radio" else "wires"
-        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed)
+        return Network(
+            graph, link, round_period=self.round_period, medium=medium, collisions=self.collisions, seed=seed
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

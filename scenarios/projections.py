@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from agents.orders import ORDERS, network_graph, projectors
 from agents.projections import State, alone, distance, limit, state_of, together
 from agents.turns import Projector
-from netsim import Network, check
+from netsim import check
 from netsim.plots import Axis, curves
 from netsim.study import Study
 from scenarios.common import Channel, names_in
 from scenarios.ensembles import Drawn, Plane, field
-from scenarios.projections_figures import Picture, draw_field, tell_levels_apart
+from scenarios.projections_figures import Picture, draw_field
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,6 @@ def projections(
     orders: str = "token,coloured,random,contention",
     duration: float = 0.1,
     pause: float | None = None,
-    collisions: bool = False,
     plane: Plane = Plane(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
@@ -55,8 +54,6 @@ def projections(
         Seconds that one projection takes.
     pause : float
         Mean seconds between an agent's claims in the order "contention"; by default what suits links and ensemble.
-    collisions : bool
-        Radio with a rate only: transmissions that overlap at a receiver destroy each other.
     plane : Plane
         The ensemble and its examples.
     channel : Channel
@@ -72,7 +69,7 @@ def projections(
     if pause is None:
         pause = _usual_pause(task, duration, each)
     study.settings["pause"] = pause
-    networks = {order: _network(task, order, channel, collisions, seed) for order in wanted}
+    networks = {order: channel.network(network_graph(task.ensemble, order), seed) for order in wanted}
     for order, network in networks.items():
         learners = projectors(
             task.ensemble,
@@ -81,7 +78,7 @@ def projections(
             duration=duration,
             pause=pause,
             radio=channel.medium == "radio",
-            reliable=not channel.is_ideal or collisions,
+            reliable=not channel.is_ideal,
             timeout=4 * each + 0.01 * duration,
         )
         turns = sweeps * len(learners)
@@ -161,20 +158,6 @@ class Task:
 # --- the network ------------------------------------------------------------------------------------------------------
 
 
-def _network(task: Task, order: str, channel: Channel, collisions: bool, seed: int) -> Network:
-    network = channel.network(network_graph(task.ensemble, order), seed)
-    if not collisions:
-        return network
-    return Network(
-        network.graph,
-        network.link,
-        round_period=network.round_period,
-        medium=network.medium,
-        collisions=True,
-        seed=seed,
-    )
-
-
 def _exchange_time(task: Task, channel: Channel) -> float:
     """Return about how long the largest message and its answer are under way, in seconds."""
     largest = 64 * max(len(own) for own in task.ensemble.access) + 2 * _HEADER
@@ -216,8 +199,7 @@ def _draw(study: Study, task: Task) -> None:
     named = rounds.rename(columns={"limit_distance": "distance to the limit"})
     study.figure("distance", curves(named, Axis("distance to the limit", log=True), axes, title))
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
-    errors = curves(rounds, Axis("test_mse", log=True), axes, title, levels)
-    study.figure("errors", tell_levels_apart(errors, len(levels)))
+    study.figure("errors", curves(rounds, Axis("test_mse", log=True), axes, title, levels))
     # Whatever the order, it leads to the same: the first one's is shown.
     learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
     pictures = [

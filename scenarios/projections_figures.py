@@ -67,13 +67,3 @@ def draw_field(
         )
     figure.suptitle(f"{title}\n{note}", fontsize=11)
     return figure
-
-
-def tell_levels_apart(figure: "Figure", levels: int) -> "Figure":
-    """Give the level lines of a figure by `netsim.plots.curves`, the last in each panel, a style each."""
-    styles = ((0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
-    drawn = [panel.lines for panel in figure.axes] + [legend.get_lines() for legend in figure.legends]
-    for lines in drawn:
-        for line, style in zip(list(lines)[-levels:], styles, strict=True):
-            line.set_linestyle(style)
-    return figure
