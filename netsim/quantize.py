@@ -36,10 +36,15 @@ def pack(integers: NDArray[np.integer], bits: int) -> bytes:
     return np.packbits(planes[:, 16 - bits :]).tobytes()
 
 
-def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
-    """Return the ``count`` integers that `pack` wrote; raises WireError if ``data`` has another length."""
+def check_packed(data: bytes, bits: int, count: int) -> None:
+    """Raise WireError unless ``data`` has the length of ``count`` packed integers."""
     if len(data) != -(-count * bits // 8):
         raise WireError(f"{len(data)} bytes cannot hold {count} integers of {bits} bits")
+
+
+def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
+    """Return the ``count`` integers that `pack` wrote; raises WireError if ``data`` has another length."""
+    check_packed(data, bits, count)
     planes = np.zeros((count, 16), dtype=np.uint8)
     planes[:, 16 - bits :] = np.unpackbits(np.frombuffer(data, np.uint8), count=count * bits).reshape(count, bits)
     return np.packbits(planes).view(">u2").astype(np.uint16)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import WireError
-from netsim.quantize import MOST_BITS, Quantized, unpack
+from netsim.quantize import MOST_BITS, Quantized, check_packed
 
 _ARRAY, _SCALAR, _TUPLE, _COMPLEX, _QUANTIZED = 1, 2, 3, 4, 5
 _METHODS = ("fixed", "range", "qsgd")
@@ -122,9 +122,9 @@ def _read_quantized(data: bytes) -> Quantized:
         raise WireError("not a quantized vector")
     count = vector.count
     if vector.method == "qsgd" and bits == MOST_BITS:
-        unpack(vector.data[2 * count :], 1, count)
+        check_packed(vector.data[2 * count :], 1, count)
     else:
-        unpack(vector.data, vector.element_bits, count)
+        check_packed(vector.data, vector.element_bits, count)
     return vector
 
 
