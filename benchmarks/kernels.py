@@ -7,6 +7,7 @@ the inverse (`agents.Dictionary`) and by a least-squares fit for each candidate 
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents import Dictionary, GossipOMKL, MultiKernelCost
 from benchmarks.report import median_seconds, parser, show
@@ -40,9 +41,19 @@ class Gossip:
             agents[i] = GossipOMKL(cost, len(self.features), eta=ETA, gamma=GAMMA, weights=weights, coder=coder)
         Network(self.graph, seed=0).run(agents)
 
-    def recursion(self) -> None:
+    def recursion(self, bits: int | None) -> None:
         """Run all agents as one array."""
-        multikernel.gossip(self.features, self.targets, self.weights, LAMBDA, ETA, GAMMA)
+        rng = np.random.default_rng(0)
+
+        def quantize(v: NDArray[np.float64]) -> NDArray[np.float64]:
+            norm, top = np.linalg.norm(v), 2 ** (bits or 1) - 1
+            rounded: NDArray[np.float64] = (
+                np.sign(v) * norm * np.floor(top * np.abs(v) / norm + rng.random(len(v))) / top
+            )
+            return rounded
+
+        coded = None if bits is None else quantize
+        multikernel.gossip(self.features, self.targets, self.weights, LAMBDA, ETA, GAMMA, coded)
 
 
 class Pruning:
@@ -71,21 +82,23 @@ def main() -> None:
     gossip, pruning = Gossip(options.rounds), Pruning(options.order)
     seconds = median_seconds(
         {
-            "recursion": gossip.recursion,
-            "gossip OMKL": partial(gossip.emulated, None),
-            "gossip OMKL 3-bit": partial(gossip.emulated, 3),
+            "gossip": partial(gossip.emulated, None),
+            "its recursion": partial(gossip.recursion, None),
+            "3-bit": partial(gossip.emulated, 3),
+            "its recursion, 3-bit": partial(gossip.recursion, 3),
             "updates": pruning.updated,
             "re-fits": pruning.fitted,
         },
         options.repeats,
     )
+    pairs = {
+        "gossip OMKL": ("gossip", "its recursion"),
+        "gossip OMKL 3-bit": ("3-bit", "its recursion, 3-bit"),
+        "pruning": ("updates", "re-fits"),
+    }
     result = {
-        "gossip OMKL": {"seconds": seconds["gossip OMKL"], "ratio": seconds["gossip OMKL"] / seconds["recursion"]},
-        "gossip OMKL 3-bit": {
-            "seconds": seconds["gossip OMKL 3-bit"],
-            "ratio": seconds["gossip OMKL 3-bit"] / seconds["recursion"],
-        },
-        "pruning": {"seconds": seconds["updates"], "ratio": seconds["updates"] / seconds["re-fits"]},
+        name: {"seconds": seconds[ours], "ratio": seconds[ours] / seconds[theirs]}
+        for name, (ours, theirs) in pairs.items()
     }
     show(result, options.json, "seconds, and times those of the matrix recursion (gossip) or of re-fits (pruning)")
 
