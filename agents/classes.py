@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
 
 from agents.local import Solver
 from agents.losses import Squared
@@ -24,6 +25,7 @@ Matrix = NDArray[np.float64]
 _MOST_STEPS = 5000
 _TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it
 _GOOD_ENOUGH = 1e-6  # where rounding ends the search
+_NEWTON_STEPS = 5
 
 
 class ClassProblem:
@@ -213,11 +215,35 @@ def _minimise(
         method="L-BFGS-B",
         options={"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS, "maxcor": 20, "ftol": 0.0, "gtol": goal},
     )
-    norm = float(np.abs(found.jac).max())
-    if not norm <= _GOOD_ENOUGH * unit:
+    u, slope = found.x, found.jac
+    for _ in range(_NEWTON_STEPS):
+        norm = float(np.abs(slope).max())
+        if norm <= _GOOD_ENOUGH * unit:
+            break
+        # L-BFGS compares costs, which rounding makes equal before the gradient is small: Newton's steps do not.
+        u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
+        _, slope = cost(u)
+    else:
         raise NetsimError(f"L-BFGS stopped at a gradient of {norm:.3g} beside terms of {unit:.3g}")
-    theta: Matrix = solve_triangular(root, found.x.reshape(shape), lower=True, trans=1, check_finite=False)
+    theta: Matrix = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
     return theta
+
+
+def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matrix, u: Matrix, slope: Matrix) -> Matrix:
+    """Return d with H d = −slope to about 1e-3, by conjugate gradients; H the Hessian in the coordinates u."""
+    theta = solve_triangular(root, u, lower=True, trans=1, check_finite=False)
+    scores = [problem.features @ theta for problem in problems]
+
+    def product(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        w = solve_triangular(root, v.reshape(u.shape), lower=True, trans=1, check_finite=False)
+        bent = 2.0 * curvature * w
+        for p, f in zip(problems, scores, strict=True):
+            bent += p.features.T @ p.loss.curvature(f, p.labels, p.features @ w) / len(p.labels)
+        return np.asarray(solve_triangular(root, bent, lower=True, check_finite=False).ravel())
+
+    hessian = LinearOperator((u.size, u.size), matvec=product, dtype=np.float64)
+    step, _ = cg(hessian, -slope.ravel(), rtol=1e-3, maxiter=_MOST_STEPS)
+    return np.asarray(step.reshape(u.shape))
 
 
 class OnlineClasses(StreamCost):

@@ -46,7 +46,7 @@ class Gossip:
         rng = np.random.default_rng(0)
 
         def quantize(v: NDArray[np.float64]) -> NDArray[np.float64]:
-            norm, top = np.linalg.norm(v), 2 ** (bits or 1) - 1
+            norm, top = np.linalg.norm(v) or 1.0, 2 ** (bits or 1) - 1
             rounded: NDArray[np.float64] = (
                 np.sign(v) * norm * np.floor(top * np.abs(v) / norm + rng.random(len(v))) / top
             )

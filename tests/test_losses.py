@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from agents.losses import Logistic, Loss, Squared, SquaredHinge, by_name
+from agents.local import LocalProblem
+from agents.losses import Hinge, Logistic, Loss, Squared, SquaredHinge, by_name
 from netsim.errors import BadInput
 
-PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # not at a margin of 1, where the squared hinge has a kink
-LOSSES: list[Loss] = [Squared(), SquaredHinge(), Logistic()]
+PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # not at a margin of 1, where the hinges have a kink
+LOSSES: list[Loss] = [Squared(), SquaredHinge(), Logistic(), Hinge()]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -62,15 +63,37 @@ def test_slope_over_no_distance_is_the_derivative(loss: Loss, label: float) -> N
 def test_by_name() -> None:
     assert isinstance(by_name("squared_hinge"), SquaredHinge)
     assert isinstance(by_name("squared"), Squared)
+    assert isinstance(by_name("hinge"), Hinge)
     assert isinstance(by_name("logistic"), Logistic)
     with pytest.raises(BadInput, match=r"^loss = 'logistc': .*\(did you mean 'logistic'\?\)$"):
         by_name("logistc")
-    with pytest.raises(BadInput, match=r"^loss = 3: must be one of squared, squared_hinge, logistic$"):
+    with pytest.raises(BadInput, match=r"^loss = 3: must be one of squared, squared_hinge, logistic, hinge$"):
         by_name(3)
 
 
-@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Hinge()], ids=lambda loss: loss.name)
 def test_losses_of_labels_refuse_other_targets(loss: Loss) -> None:
     loss.check_targets(np.array([1.0, -1.0]))
     with pytest.raises(BadInput, match=rf"^targets\[2\] = 0.0: must be -1 or 1 for the {loss.name} loss$"):
         loss.check_targets(np.array([1.0, -1.0, 0.0]))
+
+
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+@pytest.mark.parametrize("k", [0.01, 0.7, 5.0])
+def test_slope_of_the_hinge_leads_to_the_minimum(label: float, k: float) -> None:
+    hinge, grid = Hinge(), np.linspace(-12.0, 12.0, 240_001)
+    for f in PREDICTIONS:
+        best = grid[np.argmin(hinge.value(grid, np.array(label)) + (grid - f) ** 2 / (2.0 * k))]
+        assert f - k * hinge.slope(f, k, label) == pytest.approx(best, abs=1e-4)
+
+
+def test_the_hinge_rests_from_its_kink_on() -> None:
+    f, y = np.array([0.999, 1.0, 2.0, -2.0]), np.array([1.0, 1.0, 1.0, -1.0])
+    assert Hinge().derivative(f, y).tolist() == [-1.0, 0.0, 0.0, 0.0]
+    assert Hinge().slope(1.0, 0.0, 1.0) == 0.0
+
+
+def test_a_batch_problem_refuses_a_loss_with_kinks() -> None:
+    assert [loss.smooth for loss in LOSSES] == [True, True, True, False]
+    with pytest.raises(BadInput, match=r"^loss = 'hinge': must be a loss with a derivative everywhere, .*$"):
+        LocalProblem(np.ones((2, 1)), np.array([1.0, -1.0]), loss=Hinge(), regularizer=0.1)
