@@ -180,7 +180,7 @@ class GossipOMKL(SharingAgent):
     weights : mapping
         w'_in of each neighbour, by name: a row of a symmetric, doubly stochastic matrix.
     censor, coder
-        As in `SharingAgent`; the paper's coder is ``Rows(QSGD(b))``, a norm for each kernel, and no censor.
+        As in `SharingAgent`; the paper's coder is ``QSGD(b, by_row=True)``, a norm for each kernel, and no censor.
 
     Attributes
     ----------

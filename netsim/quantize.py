@@ -63,7 +63,8 @@ class Quantized:
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : tuple of float
-        ``fixed``: (u, v), agreed beforehand; ``range``: (r,) for the range [−r, r); ``qsgd``: (norm,).
+        ``fixed``: (u, v), agreed beforehand; ``range``: (r,) for the range [−r, r); ``qsgd``: (norm,). The latter two
+        have one number for the array, or one for each row.
     data : bytes
         The packed integers.
     saturated : int
@@ -89,26 +90,32 @@ class Quantized:
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: n·b, and 32 for a range or norm that travels along."""
-        return self.count * self.element_bits + (0 if self.method == "fixed" else 32)
+        """Bits that the papers count: n·b, and 32 for each range or norm that travels along."""
+        return self.count * self.element_bits + (0 if self.method == "fixed" else 32 * len(self.scale))
 
     @cached_property
     def values(self) -> Vector:
         """The decoded array, read-only."""
+        values: Vector
         if self.method == "qsgd":
             codes = unpack(self.data, self.element_bits, self.count) if self.bits < MOST_BITS else self._wide()
             levels = codes & np.uint32((1 << self.bits) - 1)
-            magnitude = self.scale[0] * (levels / ((1 << self.bits) - 1))
+            magnitude = self._each * (levels.reshape(self.shape) / ((1 << self.bits) - 1))
+            codes = codes.reshape(self.shape)
             values = np.where(codes >> np.uint32(self.bits), -magnitude, magnitude)
         else:
-            low, high = self.scale if self.method == "fixed" else (-self.scale[0], self.scale[0])
+            low, high = self.scale if self.method == "fixed" else (-self._each, self._each)
             step = (high - low) / (1 << self.bits)
-            values = low + (unpack(self.data, self.bits, self.count) + 0.5) * step
-            if step == 0:
-                values = np.zeros(self.count)
-        values = values.reshape(self.shape)
+            values = low + (unpack(self.data, self.bits, self.count).reshape(self.shape) + 0.5) * step
+            if not np.all(step):
+                values = np.where(step == 0.0, 0.0, values)
         values.flags.writeable = False
         return values
+
+    @property
+    def _each(self) -> Any:
+        """The range or norm of each element: a number, or a column with one for each row."""
+        return self.scale[0] if len(self.scale) == 1 else np.array(self.scale)[:, None]
 
     def _wide(self) -> NDArray[np.uint32]:
         """Return 17-bit codes: 16-bit levels and then the packed signs."""
@@ -121,7 +128,7 @@ class Quantized:
         return np.array(self.values, dtype=dtype, copy=bool(copy)) if copy else np.asarray(self.values, dtype=dtype)
 
 
-Coded = Quantized | NDArray[np.floating[Any]] | tuple["Coded", ...]
+Coded = Quantized | NDArray[np.floating[Any]]
 """What a coder returns and a receiver gets; `decoded` gives its values."""
 
 
@@ -143,11 +150,7 @@ class Coder(Protocol):
 
 def decoded(coded: Coded) -> Vector:
     """Return the values that sender and receivers alike take a coded array for, in its shape."""
-    if isinstance(coded, Quantized):
-        return coded.values
-    if isinstance(coded, np.ndarray):
-        return np.asarray(coded, dtype=np.float64)
-    return np.stack([decoded(row) for row in coded])
+    return coded.values if isinstance(coded, Quantized) else np.asarray(coded, dtype=np.float64)
 
 
 class Float:
@@ -185,6 +188,22 @@ def _real_array(vector: ArrayLike) -> Vector:
     return array.astype(np.float64, copy=False)
 
 
+def _scales(sizes: Any) -> tuple[float, ...]:
+    """Return the float32 numbers, as they travel, that are not below the sizes: one, or one for each row."""
+    return tuple(_float32_above(size) for size in np.atleast_1d(sizes).tolist())
+
+
+def _columns(scale: tuple[float, ...], by_row: bool) -> Any:
+    """Return scales to divide an array by: a number, or a column with one for each row."""
+    return np.array(scale)[:, None] if by_row else scale[0]
+
+
+def _matrix(array: Vector) -> Vector:
+    if array.ndim != 2:
+        raise check.refuse("vector", array.shape, "a matrix, for by_row = True")
+    return array
+
+
 def _float32_above(value: float) -> float:
     """Return the smallest float32 that is not below ``value``."""
     if not value <= _LARGEST:
@@ -198,7 +217,8 @@ class Uniform:
 
     With ``low`` and ``high`` the range [u, v) is fixed: no side information, values outside saturate and are counted.
     Without, it is ±max|h| of each message, as one float32 that travels along; a vector of zeros then decodes to zeros.
-    Within the range the error is at most Δ/2 (dissertation ch. 3).
+    Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each row of a matrix has a range
+    of its own.
 
     Raises
     ------
@@ -209,8 +229,11 @@ class Uniform:
 
     whole = False
 
-    def __init__(self, bits: int, low: float | None = None, high: float | None = None) -> None:
+    def __init__(self, bits: int, low: float | None = None, high: float | None = None, *, by_row: bool = False) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
+        self.by_row = by_row
+        if by_row and low is not None:
+            raise BadInput(f"by_row = True, low = {low!r}: must go without a fixed range, which is that of every row")
         self.fixed: tuple[float, float] | None = None
         if (low is None) != (high is None):
             allowed = "both be given (fixed range) or both be None (per-message range)"
@@ -225,12 +248,18 @@ class Uniform:
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded array; ``rng`` is not used."""
         h = _real_array(vector)
-        scale = self.fixed or (_float32_above(float(np.abs(h).max(initial=0.0))),)
-        low, high = scale if len(scale) == 2 else (-scale[0], scale[0])
+        scale: tuple[float, ...]
+        if self.fixed:
+            scale, (low, high) = self.fixed, self.fixed
+            saturated = int(np.count_nonzero((h < low) | (h >= high)))
+        else:
+            scale = _scales(np.abs(_matrix(h)).max(axis=1, initial=0.0) if self.by_row else np.abs(h).max(initial=0.0))
+            high = _columns(scale, self.by_row)
+            low, saturated = -high, 0
         levels = 1 << self.bits
         step = (high - low) / levels
-        integers = np.floor((h - low) / step) if step > 0 else np.zeros_like(h)
-        saturated = int(np.count_nonzero((h < low) | (h >= high))) if self.fixed else 0
+        # Where a range is zero all elements are.
+        integers = np.floor((h - low) / (step if np.all(step) else np.where(step == 0.0, 1.0, step)))
         data = pack(np.clip(integers, 0, levels - 1).astype(np.uint16), self.bits)
         return Quantized("fixed" if self.fixed else "range", self.bits, h.shape, scale, data, saturated)
 
@@ -239,7 +268,8 @@ class QSGD:
     """The random quantizer: |v_i|/‖v‖ is rounded at random to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1, unbiased.
 
     What travels is the norm (float32), and for each element a sign and a b-bit level: n·(b + 1) + 32 bits.
-    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|).
+    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|). With
+    ``by_row`` each row of a matrix has a norm of its own: several models in one message.
 
     Raises
     ------
@@ -249,43 +279,27 @@ class QSGD:
 
     whole = False
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, *, by_row: bool = False) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
+        self.by_row = by_row
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
         """Return the coded array; rounding draws a number for each element from ``rng``."""
         v = _real_array(vector)
+        axis = _matrix(v).ndim - 1 if self.by_row else None
         with np.errstate(over="ignore"):
-            norm = float(np.linalg.norm(v))
-        # Squares of very small elements are zero where the elements are not.
-        norm = _float32_above(norm or float(np.abs(v).max(initial=0.0)))
+            norms = np.linalg.norm(v, axis=axis)
+        if not np.all(norms):
+            # Squares of very small elements are zero where the elements are not.
+            norms = np.where(norms == 0.0, np.abs(v).max(axis=axis, initial=0.0), norms)
+        scale = _scales(norms)
+        norm = _columns(scale, self.by_row)
         # The norm was rounded up, so no |v_i|/norm exceeds 1.
         top = (1 << self.bits) - 1
-        exact = np.abs(v) * (top / norm) if norm > 0 else np.zeros_like(v)
+        exact = np.abs(v) * (top / (norm if np.all(norm) else np.where(norm == 0.0, 1.0, norm)))
         levels = np.minimum(np.floor(exact + rng.random(v.shape)), top).astype(np.uint16)
         if self.bits < MOST_BITS:
             data = pack(levels | ((v < 0).astype(np.uint16) << np.uint16(self.bits)), self.bits + 1)
         else:
             data = pack(levels, 16) + pack((v < 0).astype(np.uint16), 1)
-        return Quantized("qsgd", self.bits, v.shape, (norm,), data)
-
-
-class Rows:
-    """Codes each row of a matrix on its own, with a range or norm of its own: several models in one message.
-
-    Parameters
-    ----------
-    coder : Coder
-        Codes a row.
-    """
-
-    def __init__(self, coder: Coder) -> None:
-        self.coder = coder
-        self.whole = coder.whole
-
-    def encode(self, matrix: ArrayLike, rng: np.random.Generator) -> tuple[Coded, ...]:
-        """Return the coded rows of a matrix; raises BadInput for another number of dimensions."""
-        rows = np.asarray(matrix)
-        if rows.ndim != 2:
-            raise check.refuse("matrix", rows.shape, "of two dimensions")
-        return tuple(self.coder.encode(row, rng) for row in rows)
+        return Quantized("qsgd", self.bits, v.shape, scale, data)

@@ -99,11 +99,14 @@ def _quantized_bytes(vector: Quantized) -> bytes:
     side = np.array(vector.scale, dtype="<f8" if vector.method == "fixed" else "<f4")
     # A vector's length is a number, any other shape a list.
     shape: bytes = msgpack.packb(vector.shape[0] if len(vector.shape) == 1 else vector.shape)
-    return bytes([_METHODS.index(vector.method) << 5 | vector.bits]) + shape + side.tobytes() + vector.data
+    by_row = vector.method != "fixed" and len(vector.scale) != 1
+    return (
+        bytes([_METHODS.index(vector.method) << 5 | vector.bits | by_row << 7]) + shape + side.tobytes() + vector.data
+    )
 
 
 def _read_quantized(data: bytes) -> Quantized:
-    method, bits = _METHODS[data[0] >> 5], data[0] & 31
+    method, bits, by_row = _METHODS[data[0] >> 5 & 3], data[0] & 31, data[0] >> 7
     unpacker = msgpack.Unpacker()
     unpacker.feed(data[1:20])
     read = unpacker.unpack()
@@ -114,11 +117,13 @@ def _read_quantized(data: bytes) -> Quantized:
         # numpy cannot hold every shape with a zero in it.
         raise WireError("not a quantized vector")
     start = 1 + unpacker.tell()
-    side = 16 if method == "fixed" else 4
+    side = 16 if method == "fixed" else 4 * shape[0] if by_row else 4
     scale = tuple(np.frombuffer(data[start : start + side], "<f8" if method == "fixed" else "<f4").tolist())
     vector = Quantized(method, bits, shape, scale, data[start + side :])
-    width = scale[1] - scale[0] if method == "fixed" else scale[0]
-    if not (1 <= bits <= MOST_BITS and 0 <= width < math.inf):
+    widths = (scale[1] - scale[0],) if method == "fixed" else scale
+    if by_row and (method == "fixed" or len(shape) != 2 or len(scale) != shape[0]):
+        raise WireError("not a quantized vector")
+    if not (1 <= bits <= MOST_BITS and all(0 <= width < math.inf for width in widths)):
         raise WireError("not a quantized vector")
     count = vector.count
     if vector.method == "qsgd" and bits == MOST_BITS:

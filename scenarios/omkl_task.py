@@ -14,7 +14,7 @@ from agents.features import RandomFourier
 from agents.metrics import consensus_error
 from agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
 from netsim import check, topology
-from netsim.quantize import QSGD, Rows
+from netsim.quantize import QSGD
 from scenarios.data import Table, unit
 from scenarios.labelled import load_labelled
 from scenarios.streams import shuffled
@@ -170,7 +170,7 @@ class Method:
         self, models: Models, streams: Streams, rounds: int, eta: float, gamma: float
     ) -> dict[int, MultiKernelAgent]:
         """Return new agents, at the start of their streams."""
-        coder = None if self.bits is None else Rows(QSGD(self.bits))
+        coder = None if self.bits is None else QSGD(self.bits, by_row=True)
         costs = [models.cost(each, 1 if self.kind == SINGLE else len(models.sigmas)) for each in streams]
         if self.kind == COMPLETE:
             return {

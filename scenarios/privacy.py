@@ -18,7 +18,7 @@ from agents.orders import network_graph, projectors
 from agents.penalty import ConstantPenalty, GreedyPenalty
 from agents.projections import Ensemble, state_of
 from netsim import check, topology
-from netsim.quantize import QSGD, Rows, Uniform
+from netsim.quantize import QSGD, Uniform
 from netsim.study import Study
 from scenarios.common import Channel
 from scenarios.data import AgentData, Table, deal, load_table, scale_unit
@@ -231,7 +231,7 @@ class Task:
 
     def _multikernel(self) -> Iterator[Entry]:
         size = self.phi.size
-        eta, coder = 0.3, Rows(QSGD(_BITS))
+        eta, coder = 0.3, QSGD(_BITS, by_row=True)
         seen = self.kernels(self.test).reshape(len(self.test), -1, size)
 
         def cost(i: int, kernels: int) -> MultiKernelCost:

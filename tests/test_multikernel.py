@@ -15,7 +15,7 @@ from agents.losses import Squared
 from agents.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
 from netsim import AgentError, BadInput, Link, Network, Run, topology
 from netsim.ledger import LOST
-from netsim.quantize import QSGD, Coder, Float, Rows, Uniform
+from netsim.quantize import QSGD, Coder, Float, Uniform
 from tests.oracle import batch, multikernel
 
 Array = NDArray[np.float64]
@@ -106,7 +106,7 @@ kernel_counts = pytest.mark.parametrize("kernels", [1, 3])
 @pytest.mark.parametrize("bits", [None, 4])
 def test_gossip_equals_its_recursion(graph: str, kernels: int, bits: int | None) -> None:
     task = Task(graph, kernels)
-    task.run("gossip", None if bits is None else Rows(Uniform(bits)))
+    task.run("gossip", None if bits is None else Uniform(bits, by_row=True))
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     task.check(multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA, quantize))
 
@@ -116,7 +116,7 @@ def test_gossip_equals_its_recursion(graph: str, kernels: int, bits: int | None)
 @pytest.mark.parametrize("bits", [None, 4])
 def test_complete_equals_its_recursion(graph: str, kernels: int, bits: int | None) -> None:
     task = Task(graph, kernels)
-    task.run("complete", None if bits is None else Rows(Uniform(bits)))
+    task.run("complete", None if bits is None else Uniform(bits, by_row=True))
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     task.check(multikernel.complete(task.features, task.targets, LAMBDA, ETA, quantize))
 
@@ -162,7 +162,7 @@ def test_two_rounds_by_hand() -> None:
 def test_the_gossip_step_keeps_the_average(graph: str, bits: int) -> None:
     # `run` checks in each round, too, that hidden states are the same at both ends of a link, bit for bit.
     task = Task(graph, 3)
-    task.run("gossip", Rows(QSGD(bits)))
+    task.run("gossip", QSGD(bits, by_row=True))
     before = np.concatenate([np.zeros((1, *task.models[0].shape)), task.models[:-1]])
     # One bit is too coarse for so long a step of the gossip: the models grow, and the rounding with them.
     rounding = 1e-14 * max(1.0, float(np.abs(task.thetas).max()))
@@ -173,7 +173,7 @@ def test_the_gossip_step_keeps_the_average(graph: str, bits: int) -> None:
 
 def test_agents_on_a_complete_graph_have_all_in_common() -> None:
     task = Task("complete", 3)
-    task.run("complete", Rows(QSGD(3)))
+    task.run("complete", QSGD(3, by_row=True))
     for kept in (task.models, task.kernel_weights):
         assert (kept == kept[:, :1]).all()
 
@@ -183,7 +183,7 @@ def test_more_bits_come_nearer_to_none() -> None:
     exact = multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA)
     errors = []
     for bits in (2, 5, 9, 14):
-        task.run("gossip", Rows(QSGD(bits)))
+        task.run("gossip", QSGD(bits, by_row=True))
         errors.append(float(np.abs(task.models - exact.models).max()))
     assert all(after < before / 3 for before, after in pairwise(errors)), errors
     assert errors[-1] < 1e-3
@@ -194,7 +194,7 @@ def test_bits_are_counted_exactly(kernels: int, bits: int) -> None:
     task = Task("complete", kernels)
     coded = kernels * (task.size * (bits + 1) + 32)
     for method, payload in (("gossip", coded), ("complete", coded + 32 * kernels)):
-        ledger = task.run(method, Rows(QSGD(bits))).ledger
+        ledger = task.run(method, QSGD(bits, by_row=True)).ledger
         assert ledger.transmissions == ROUNDS * task.agents
         assert ledger.link_messages == ROUNDS * task.agents * (task.agents - 1)
         assert ledger.payload_bits == ROUNDS * task.agents * payload
@@ -207,14 +207,14 @@ def test_bits_are_counted_exactly(kernels: int, bits: int) -> None:
 
 def test_the_combination_never_costs_more_than_its_kernels() -> None:
     task = Task("random", 3)
-    task.run("gossip", Rows(QSGD(3)))
+    task.run("gossip", QSGD(3, by_row=True))
     assert (task.combined <= task.weighted + 1e-15).all()
     assert (task.combined < task.weighted).any()
 
 
 def test_the_better_kernel_wins_and_the_loss_falls() -> None:
     task = Task("path", 3)
-    task.run("gossip", Rows(QSGD(3)))
+    task.run("gossip", QSGD(3, by_row=True))
     costs = multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA).kernels
     best = int(costs.sum(axis=(0, 1)).argmin())
     assert (task.kernel_weights[-1].argmax(axis=1) == best).all()
@@ -250,7 +250,7 @@ def test_another_loss() -> None:
 
 
 @pytest.mark.parametrize("method", ["gossip", "complete"])
-@pytest.mark.parametrize("coder", [None, Float(32), Rows(QSGD(3))], ids=["none", "float32", "qsgd"])
+@pytest.mark.parametrize("coder", [None, Float(32), QSGD(3, by_row=True)], ids=["none", "float32", "qsgd"])
 def test_learns_over_links_that_lose_and_delay(method: str, coder: Coder | None) -> None:
     task = Task("complete", 3)
     run = task.run(method, coder, Link(loss=0.3, latency=0.2, duplicate=0.1))
@@ -291,7 +291,7 @@ def test_one_agent_sends_nothing_and_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for method in ("gossip", "complete"):
-            assert Task("one", 3).run(method, Rows(QSGD(3))).ledger.link_messages == 0
+            assert Task("one", 3).run(method, QSGD(3, by_row=True)).ledger.link_messages == 0
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

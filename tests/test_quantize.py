@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.errors import BadInput, WireError
-from netsim.quantize import MOST_BITS, QSGD, Float, Rows, Uniform, decoded, pack, unpack
-from netsim.wire import decode, encode, is_mutable, payload_bits
+from netsim.quantize import MOST_BITS, QSGD, Float, Uniform, decoded, pack, unpack
+from netsim.wire import decode, encode, payload_bits
 
 BITS = range(1, MOST_BITS + 1)
 LARGEST = float(np.finfo(np.float32).max)
@@ -280,17 +280,46 @@ def test_a_matrix_is_coded_as_its_elements_in_a_row(coder: Any, shape: tuple[int
 
 
 def test_rows_have_a_scale_each() -> None:
-    matrix = np.array([[1.0, -0.5], [100.0, 20.0]])
-    coder = Rows(Uniform(8))
-    coded = coder.encode(matrix, np.random.default_rng(0))
-    assert [row.scale for row in coded] == [(1.0,), (100.0,)]
-    assert payload_bits(coded) == 2 * (2 * 8 + 32)
-    assert np.allclose(decoded(decode(encode(coded))), matrix, rtol=0.0, atol=[[1 / 128], [100 / 128]])
-    assert not coder.whole
-    assert Rows(Float(32)).whole
-    assert not is_mutable(coded)
-    with pytest.raises(BadInput, match=r"matrix = \(2,\): must be of two dimensions"):
-        coder.encode(matrix[0], np.random.default_rng(0))
+    matrix = np.array([[1.0, -0.5], [100.0, 20.0], [0.0, 0.0]])
+    coded = Uniform(8, by_row=True).encode(matrix)
+    assert coded.scale == (1.0, 100.0, 0.0)
+    assert payload_bits(coded) == 3 * (2 * 8 + 32)
+    assert np.allclose(coded.values, matrix, rtol=0.0, atol=[[1 / 128], [100 / 128], [0]])
+    assert len(encode(coded)) == len(encode(Uniform(8).encode(matrix))) + 2 * 4
+
+
+@pytest.mark.parametrize("coder", [Uniform, QSGD])
+@pytest.mark.parametrize("bits", [1, 3, 8, 16])
+@pytest.mark.parametrize("shape", [(4, 3), (1, 5), (0, 5), (5, 0), (3, 1)])
+def test_rows_are_coded_as_they_would_be_alone(coder: Any, bits: int, shape: tuple[int, int]) -> None:
+    matrix = np.random.default_rng(0).uniform(-1, 1, shape) * np.geomspace(1e-200, 1e30, shape[0])[:, None]
+    rng = np.random.default_rng(1)
+    alone = [coder(bits).encode(row, rng) for row in matrix]
+    coded = coder(bits, by_row=True).encode(matrix, np.random.default_rng(1))
+    assert coded.scale == tuple(row.scale[0] for row in alone)
+    assert coded.values.shape == shape
+    for row, values in zip(alone, coded.values, strict=True):
+        assert row.values.tolist() == values.tolist()
+    assert coded.payload_bits == sum(row.payload_bits for row in alone)
+    again = decode(encode(coded))
+    assert again == coded
+    assert again.values.tolist() == coded.values.tolist()
+
+
+def test_rows_are_of_a_matrix_and_have_no_fixed_range() -> None:
+    for coder in (Uniform(3, by_row=True), QSGD(3, by_row=True)):
+        with pytest.raises(BadInput, match=r"vector = \(2,\): must be a matrix, for by_row = True"):
+            coder.encode(np.ones(2), np.random.default_rng(0))
+    with pytest.raises(BadInput, match="by_row = True, low = -1: must go without a fixed range"):
+        Uniform(3, -1, 1, by_row=True)
+
+
+@pytest.mark.parametrize(("shape", "scales"), [(2, 2), ([2, 2], 1), ([2, 2], 3), ([2, 2], 0)])
+def test_hostile_rows_are_refused(shape: Any, scales: int) -> None:
+    for method in (0, 1, 2):
+        head = bytes([1 << 7 | method << 5 | 1]) + msgpack.packb(shape)
+        with pytest.raises(WireError):
+            decode(msgpack.packb(msgpack.ExtType(5, head + np.ones(scales, "<f4").tobytes() + b"\0")))
 
 
 @pytest.mark.parametrize("shape", [[1, 2, 3], [1.0, 2], [-1, 2], [True, 1], [0, 1 << 62], []])
