@@ -1,0 +1,93 @@
+"""Kernel expansions pruned by direct re-fits, and the greedy projected penalty method as one synchronous recursion.
+
+No inverse is updated here: every candidate for removal is tried by solving the least squares problem that is left, and
+errors are computed in full. This is what `agents.dictionary` and `agents.penalty` are compared with, and so shares no
+code with them.
+
+Weights have shape (M, C) throughout, C = 1 for one value.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Slope = Callable[[Array, Array], Array]
+
+
+def gaussian(x: Array, z: Array, sigma: float) -> Array:
+    """Return exp(−‖x − z‖²/2σ²) between all rows."""
+    return np.exp(-np.sum((x[:, None, :] - z[None, :, :]) ** 2, axis=2) / (2.0 * sigma**2))
+
+
+def fitted(points: Array, weights: Array, kept: Sequence[int], sigma: float) -> tuple[Array, float]:
+    """Return the weights over the ``kept`` points that come nearest to f, and ‖f − that‖."""
+    K = gaussian(points, points, sigma)
+    rows = list(kept)
+    w = np.linalg.lstsq(K[np.ix_(rows, rows)], K[rows] @ weights, rcond=None)[0]
+    difference = weights.copy()
+    difference[rows] -= w
+    return w, float(np.sqrt(max(np.sum(difference * (K @ difference)), 0.0)))
+
+
+def pruned(points: Array, weights: Array, epsilon: float, sigma: float) -> tuple[list[int], Array, float]:
+    """Return which points destructive matching pursuit keeps, their weights, and the error."""
+    kept, w, error = list(range(len(points))), weights, 0.0
+    while kept:
+        trials = [fitted(points, weights, [*kept[:n], *kept[n + 1 :]], sigma) for n in range(len(kept))]
+        best = int(np.argmin([trial[1] for trial in trials]))
+        if trials[best][1] > epsilon:
+            break
+        w, error = trials[best]
+        del kept[best]
+    return kept, w, error
+
+
+def greedy_penalty(
+    batches: Sequence[Sequence[tuple[Array, Array]]],
+    A: Array,
+    slope: Slope,
+    penalty: Callable[[int, int], float],
+    *,
+    values: int,
+    sigma: float,
+    eta: float,
+    regularizer: float,
+    parsimony: float,
+) -> list[list[tuple[Array, Array]]]:
+    """Run all agents at once, every value heard.
+
+    Parameters
+    ----------
+    batches : sequence of sequences
+        batches[t][i] = inputs (B, d) and targets (B,) of agent i in round t.
+    A : ndarray of shape (N, N)
+        Adjacency matrix.
+    slope : callable
+        ∂ℓ/∂f, shape (B, C), of scores (B, C) and targets.
+    penalty : callable
+        c of the samples so far and the degree.
+
+    Returns
+    -------
+    list of lists
+        Points and weights of every agent after each round.
+    """
+    models = [(np.zeros((0, batches[0][0][0].shape[1])), np.zeros((0, values))) for _ in A]
+    history, seen = [], 0
+    for batch in batches:
+        after = []
+        for i, (x, y) in enumerate(batch):
+            f = [gaussian(x, points, sigma) @ weights for points, weights in models]
+            gradient = slope(f[i], y)
+            for j in np.flatnonzero(A[i]):
+                gradient = gradient + penalty(seen, int(A[i].sum())) * (f[i] - f[j])
+            points = np.concatenate([models[i][0], x])
+            weights = np.concatenate([(1 - eta * regularizer) * models[i][1], -eta / len(x) * gradient])
+            kept, weights, _ = pruned(points, weights, parsimony * eta**1.5, sigma)
+            after.append((points[kept], weights))
+        models = after
+        seen += len(batch[0][0])
+        history.append(models)
+    return history
