@@ -99,7 +99,11 @@ def find(name: str) -> Scenario:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = [each for each in vars(module).values() if _is_scenario(each) and each.__module__ == path.stem]
+    found = [
+        each
+        for name, each in vars(module).items()
+        if not name.startswith("_") and _is_scenario(each) and each.__module__ == path.stem
+    ]
     if len(found) != 1:
         raise BadInput(
             f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}"

@@ -164,6 +164,8 @@ def test_an_agent_that_raises_is_named_with_its_round_and_line(tmp_path: Path) -
         "def mine(study, *, agents: int = 2) -> None:\n"
         "    graph = topology.path(agents)\n"
         "    study.run('mine', Network(graph), {i: Divider() for i in graph}, [], 5)\n"
+        "def _report(study, table):\n"
+        "    'A helper, and no scenario.'\n"
     )
     done = call("run", "mine.py", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
