@@ -64,7 +64,23 @@ class Channel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Bandwidth:
+    """How a study's bandwidth is chosen, if not as given (`scenarios.mapping.choose_sigma`).
+
+    Parameters
+    ----------
+    median : bool
+        Use the median distance between samples as the bandwidth sigma.
+    tune : bool
+        Choose sigma by cross-validation from a grid around that.
+    """
+
+    median: bool = False
+    tune: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Bandwidth):
     """The size of a study's network and of its model; what is left open is as published for the data set (`complete`).
 
     Parameters
@@ -92,8 +108,6 @@ class Setting:
     features: int | None = None
     map: str = "RF-KL"
     sigma: float | None = None
-    median: bool = False
-    tune: bool = False
     regularizer: float | None = None
 
 

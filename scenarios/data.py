@@ -160,6 +160,11 @@ def pooled(parts: Sequence[AgentData], name: str = "synthetic") -> Table:
     return Table(name, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "y")
 
 
+def training(parts: Sequence[AgentData]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the inputs and targets of all agents' training samples."""
+    return np.concatenate([part.train_inputs for part in parts]), np.concatenate([part.train_target for part in parts])
+
+
 def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)) -> list[AgentData]:
     """Draw the synthetic regression problem of Xu, Wang, Chen and Tian, "COKE", 2021, §5.1.
 

@@ -1,20 +1,22 @@
 """The feature map of a study: how deep it is, and with which bandwidth."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.bandwidth import cross_validated, median_sigmas, squared_error
+from agents.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
 from agents.deep import Deep, MultiPath, fourier_layers
-from agents.features import FeatureMap, Form
+from agents.features import FeatureMap, Form, RandomFourier
 from netsim import check
 from netsim.errors import BadInput
 from netsim.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Array = NDArray[np.float64]
 
 MAPS = ("RF-KL", "DKL", "DKL-MLP")
 """Random Fourier features, two layers of them, and both layers side by side."""
@@ -28,17 +30,16 @@ _MOST_ROWS = 2000
 def feature_map(
     study: Study,
     chosen: Mapping[str, Any],
-    inputs: NDArray[np.float64],
-    target: NDArray[np.float64],
+    inputs: Array,
+    target: Array,
     *,
     form: Form = "cos",
     seed: int,
 ) -> FeatureMap:
     """Return the map that a study's `Setting` asks for; its bandwidth is put into the study's settings.
 
-    A first layer's bandwidth is as given (or published); with ``median`` the median distance between inputs; with
-    ``tune`` the best of a grid of multiples of it, by cross-validated ridge regression on at most 2000 samples. That
-    of a second layer is the median distance between the first layer's features.
+    The first layer's bandwidth is that of `choose_sigma`; a second layer's is the median distance between the first
+    layer's features.
 
     Parameters
     ----------
@@ -54,39 +55,92 @@ def feature_map(
     BadInput
         For an unknown map, or more than one way to choose the bandwidth.
     """
-    settings = study.settings
-    kind = check.one_of("map", settings["map"], MAPS)
+    kind = check.one_of("map", study.settings["map"], MAPS)
     widths = [int(chosen["features"])] * (1 if kind == "RF-KL" else 2)
-    if settings["median"] and settings["tune"]:
-        raise BadInput("median = True, tune = True: must be one of the two")
-    rows = np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]
-    inputs, target = inputs[rows], target[rows]
+    some = _some(inputs, seed)
 
     def built(first: float) -> FeatureMap:
         layers = fourier_layers(inputs.shape[1], widths[:1], sigmas=[first], form=form, seed=seed)
         if kind == "RF-KL":
             return layers[0]
-        below = median_sigmas(layers[0](inputs), widths[1:], seed=seed)
+        below = median_sigmas(layers[0](inputs[some]), widths[1:], seed=seed)
         layers = fourier_layers(inputs.shape[1], widths, sigmas=[first, *below], form=form, seed=seed)
         return Deep(layers) if kind == "DKL" else MultiPath(layers)
 
-    sigma = float(chosen["sigma"])
-    if settings["median"] or settings["tune"]:
-        sigma = median_sigmas(inputs, widths[:1], seed=seed)[0]
+    regularizer = max(float(chosen["regularizer"]) / int(chosen["agents"]), 1e-12)
+    given = float(chosen["sigma"])
+    return built(choose_sigma(study, given, inputs, target, built=built, regularizer=regularizer, seed=seed))
+
+
+def choose_sigma(
+    study: Study,
+    given: float,
+    inputs: Array,
+    target: Array,
+    *,
+    built: Callable[[float], FeatureMap] | None = None,
+    regularizer: float = 1e-6,
+    seed: int,
+) -> float:
+    """Return a study's bandwidth, and put it into its settings.
+
+    It is as given; or, where the settings say ``median``, the median distance between inputs; or, where they say
+    ``tune``, the best of a grid of multiples of that, by cross-validated ridge regression on at most 2000 samples.
+
+    Parameters
+    ----------
+    inputs : ndarray of shape (n, d)
+        Samples to learn from.
+    target : ndarray of shape (n,) or (n, C)
+        Numbers, judged by their squared error; or a column of ±1 for each class, judged by the share of mistakes.
+    built : callable, optional
+        The map of a bandwidth; default: 200 random frequencies.
+    regularizer : float
+        λ of the ridge regression.
+    seed : int
+        Seed of the samples drawn and of the frequencies.
+
+    Raises
+    ------
+    BadInput
+        If both ways are asked for.
+    """
+    settings = study.settings
+    if settings["median"] and settings["tune"]:
+        raise BadInput("median = True, tune = True: must be one of the two")
+    if not (settings["median"] or settings["tune"]):
+        settings["sigma"] = given
+        return given
+    some = _some(inputs, seed)
+    inputs, target = inputs[some], target[some]
+    sigma = median_sigmas(inputs, [1], seed=seed)[0]
     if settings["tune"]:
         grid = [sigma * times for times in TIMES]
-        regularizer = max(float(chosen["regularizer"]) / int(chosen["agents"]), 1e-12)
+        if built is None:
+            maps: list[FeatureMap] = [
+                RandomFourier(inputs.shape[1], 200, sigma=each, form="cos+sin", seed=seed) for each in grid
+            ]
+        else:
+            maps = [built(each) for each in grid]
+        score = squared_error if target.ndim == 1 else misclassified
         with study.progress("tune sigma", len(grid)) as progress:
-            scores = cross_validated(
-                [built(each) for each in grid], inputs, target, [regularizer], score=squared_error, progress=progress
-            )[:, 0]
+            scores = cross_validated(maps, inputs, target, [regularizer], score=score, progress=progress)[:, 0]
         sigma = grid[int(np.argmin(scores))]
-        study.table("bandwidths", "Bandwidths tried: squared error on held-out samples", _tried(grid, scores))
-    study.settings["sigma"] = sigma
-    return built(sigma)
+        measured = "mse" if target.ndim == 1 else "share of mistakes"
+        study.table(
+            "bandwidths", f"Bandwidths tried: {measured} on samples held out in turn", _tried(grid, scores, measured)
+        )
+    settings["sigma"] = sigma
+    return sigma
 
 
-def _tried(grid: list[float], scores: NDArray[np.float64]) -> "pd.DataFrame":
+def _some(inputs: Array, seed: int) -> NDArray[np.int64]:
+    """Return the rows that stand for all."""
+    return np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]
+
+
+def _tried(grid: list[float], scores: Array, measured: str) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame({"sigma": grid, "in medians": TIMES, "mse": scores, "chosen": scores == scores.min()})
+    chosen = np.arange(len(grid)) == np.argmin(scores)
+    return pd.DataFrame({"sigma": grid, "in medians": TIMES, measured: scores, "chosen": chosen})

@@ -49,7 +49,8 @@ def report(study: Study, tried: Sequence[Method], runs: "pd.DataFrame", agents: 
     final = _final(runs)
     losses = study.tables["losses"] = _losses(runs)
     ends = _ends(tried, runs, final, agents)
-    study.table("ends", f"At the end; means over {runs['repetition'].nunique()} repetitions", ends)
+    count = runs["repetition"].nunique()
+    study.table("ends", f"At the end; means over {count} repetitions" if count > 1 else "At the end", ends)
     study.note(
         f"running_loss is the mean over agents and all rounds, tail_loss over the last {_TAIL:.0%} of the rounds, both "
         "of the combined prediction's logistic loss and its regulariser."

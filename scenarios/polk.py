@@ -9,7 +9,8 @@ from agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Pena
 from netsim import check
 from netsim.run import Run
 from netsim.study import Study
-from scenarios.common import Channel
+from scenarios.common import Bandwidth, Channel
+from scenarios.mapping import choose_sigma
 from scenarios.polk_figures import progress, surface
 from scenarios.polk_task import Problem, Trial, draw_problem
 from scenarios.textures import TEXTURES
@@ -52,6 +53,7 @@ def polk(
     compare: bool = True,
     draws: int = 1,
     checks: int = 25,
+    bandwidth: Bandwidth = Bandwidth(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -97,6 +99,8 @@ def polk(
         Number of problems to draw, with seeds from --seed on.
     checks : int
         How often accuracy is measured.
+    bandwidth : Bandwidth
+        How sigma is chosen, if not as given.
     channel : Channel
         The links.
     seed : int
@@ -109,6 +113,10 @@ def polk(
     usual = _COMMON[data] | _USUAL[data, loss_function]
     study.settings |= {name: value for name, value in usual.items() if study.settings[name] is None}
     chosen = study.settings
+    if bandwidth.median or bandwidth.tune:
+        problem = draw_problem(data, chosen, seed)
+        signs = np.where(problem.labels[:, None] == np.arange(problem.classes), 1.0, -1.0)
+        choose_sigma(study, chosen["sigma"], problem.inputs, signs, seed=seed)
     schedule = _schedule(chosen)
     rows = []
     for number in range(draws):

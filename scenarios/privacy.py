@@ -20,9 +20,10 @@ from agents.projections import Ensemble, state_of
 from netsim import check, topology
 from netsim.quantize import QSGD, Uniform
 from netsim.study import Study
-from scenarios.common import Channel
+from scenarios.common import Bandwidth, Channel
 from scenarios.data import AgentData, Table, deal, load_table, scale_unit
 from scenarios.ensembles import field
+from scenarios.mapping import choose_sigma
 from scenarios.streaming import Steps, methods
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def privacy(
     features: int = 50,
     sigma: float = 0.25,
     regularizer: float = 1e-3,
+    bandwidth: Bandwidth = Bandwidth(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -76,6 +78,8 @@ def privacy(
         too.
     regularizer : float
         The centre's regulariser lambda.
+    bandwidth : Bandwidth
+        How sigma is chosen, if not as given.
     channel : Channel
         The links.
     seed : int
@@ -84,6 +88,10 @@ def privacy(
     check.integer("rounds", rounds, low=1)
     check.integer("public", public, low=1, high=agents * samples)
     parts = _samples(data, agents, samples, seed)
+    inputs, target = (
+        np.concatenate([getattr(part, f"train_{name}") for part in parts]) for name in ("inputs", "target")
+    )
+    sigma = choose_sigma(study, sigma, inputs, target, seed=seed)
     task = Task(parts, features, sigma, regularizer, rounds, public, channel, seed)
     for entry in task.entries():
         study.run(entry.name, entry.network, entry.agents, [task.measure(entry)], rounds)

@@ -1,5 +1,6 @@
 """Distributed kernel regression by successive orthogonal projections: what each order of turns costs on a network."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from agents.turns import Projector
 from netsim import check
 from netsim.plots import Axis, curves
 from netsim.study import Study
-from scenarios.common import Channel, names_in
+from scenarios.common import Bandwidth, Channel, names_in
 from scenarios.ensembles import Drawn, Plane, field
+from scenarios.mapping import choose_sigma
 from scenarios.projections_figures import Picture, draw_field
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def projections(
     duration: float = 0.1,
     pause: float | None = None,
     plane: Plane = Plane(),  # noqa: B008 (frozen)
+    bandwidth: Bandwidth = Bandwidth(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -56,6 +59,8 @@ def projections(
         Mean seconds between an agent's claims in the order "contention"; by default what suits links and ensemble.
     plane : Plane
         The ensemble and its examples.
+    bandwidth : Bandwidth
+        How sigma is chosen, if not as given.
     channel : Channel
         The links.
     seed : int
@@ -64,6 +69,10 @@ def projections(
     wanted = [check.one_of("orders", name, ORDERS) for name in names_in(orders)]
     check.integer("sweeps", sweeps, low=1)
     check.finite("duration", duration, above=0.0)
+    if bandwidth.median or bandwidth.tune:
+        drawn = plane.draw(ensemble, seed).ensemble
+        sigma = choose_sigma(study, plane.sigma, drawn.inputs, drawn.targets, regularizer=1e-2, seed=seed)
+        plane = dataclasses.replace(plane, sigma=sigma)
     task = Task(plane.draw(ensemble, seed))
     each = _exchange_time(task, channel)
     if pause is None:

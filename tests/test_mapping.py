@@ -77,3 +77,19 @@ def test_every_scenario_takes_a_deep_map(name: str, kind: str) -> None:
     sizes = {len(agent.theta) for run in study.runs.values() for agent in run.agents.values()}
     assert sizes == {(12 if kind == "DKL-MLP" else 6) * (2 if name == "online" else 1)}
     assert study.settings["sigma"] > 0
+
+
+@pytest.mark.parametrize("name", ["polk", "projections", "privacy"])
+@pytest.mark.parametrize("way", ["median", "tune"])
+def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
+    options: dict[str, Any] = {
+        "polk": {"agents": 3, "samples": 64, "density": 1.0, "compare": False},
+        "projections": {"agents": 6, "examples": 40, "radius": 0.5, "sweeps": 2, "orders": "token"},
+        "privacy": {"agents": 3, "samples": 10, "public": 3, "rounds": 4, "features": 5},
+    }[name]
+    study = scenario.find(name).execute(**options | {way: True})
+    given = scenario.find(name).execute(**options)
+    assert 0 < study.settings["sigma"] != given.settings["sigma"]
+    assert ("bandwidths" in study.tables) == (way == "tune")
+    # It is really used.
+    assert study.trace_hash != given.trace_hash
