@@ -13,7 +13,7 @@ from netsim import BadInput, check, topology
 from netsim.quantize import Coder
 from netsim.study import Study
 from scenarios.common import residuals
-from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic
+from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic, training
 from scenarios.mapping import feature_map
 
 
@@ -59,8 +59,7 @@ class BatchTask:
         ideal: bool,
     ) -> None:
         samples = _samples(data, len(graph), rows, seed)
-        inputs = np.concatenate([part.train_inputs for part in samples])
-        target = np.concatenate([part.train_target for part in samples])
+        inputs, target = training(samples)
         features = feature_map(study, chosen, inputs, target, seed=seed)
         train = [(features(part.train_inputs), part.train_target) for part in samples]
         test = [(features(part.test_inputs), part.test_target) for part in samples]

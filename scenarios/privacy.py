@@ -21,7 +21,7 @@ from netsim import check, topology
 from netsim.quantize import QSGD, Uniform
 from netsim.study import Study
 from scenarios.common import Bandwidth, Channel
-from scenarios.data import AgentData, Table, deal, load_table, scale_unit
+from scenarios.data import AgentData, Table, deal, load_table, scale_unit, training
 from scenarios.ensembles import field
 from scenarios.mapping import choose_sigma
 from scenarios.streaming import Steps, methods
@@ -88,10 +88,7 @@ def privacy(
     check.integer("rounds", rounds, low=1)
     check.integer("public", public, low=1, high=agents * samples)
     parts = _samples(data, agents, samples, seed)
-    inputs, target = (
-        np.concatenate([getattr(part, f"train_{name}") for part in parts]) for name in ("inputs", "target")
-    )
-    sigma = choose_sigma(study, sigma, inputs, target, seed=seed)
+    sigma = choose_sigma(study, sigma, *training(parts), seed=seed)
     task = Task(parts, features, sigma, regularizer, rounds, public, channel, seed)
     for entry in task.entries():
         study.run(entry.name, entry.network, entry.agents, [task.measure(entry)], rounds)
@@ -291,8 +288,7 @@ class Task:
         yield Entry("greedy penalty", "inputs; estimates there", self._network(self.graph), agents, predict)
 
     def _projections(self) -> Iterator[Entry]:
-        inputs = np.concatenate([part.train_inputs for part in self.parts])
-        targets = np.concatenate([part.train_target for part in self.parts])
+        inputs, targets = training(self.parts)
         each = np.split(np.arange(len(targets)), np.cumsum([len(part.train_target) for part in self.parts])[:-1])
         shown = np.linspace(0, len(targets) - 1, self.public).astype(int)
         access = [np.union1d(own, shown).tolist() for own in each]
