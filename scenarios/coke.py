@@ -1,6 +1,5 @@
 """CTA, DKLA and COKE on one network: training error against rounds, transmissions and bits."""
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from netsim.study import Study
 from scenarios.batch_task import BatchTask
 from scenarios.common import Channel, Setting, complete, names_in, random_graph
 from scenarios.published import published
+from scenarios.savings import cost_to_reach, ladder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,24 +141,12 @@ def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":
 
 def _savings(rounds: "pd.DataFrame", data: str, best: float) -> "pd.DataFrame":
     """Return, level by level, the transmissions that each algorithm needed, and what COKE saved against DKLA."""
-    import pandas as pd
-
     theirs = published("coke_cost_to_reach")
     theirs = theirs[theirs["dataset"] == data]
-    first, last = rounds.loc[rounds["round"] == 2, "train_mse"].min(), rounds["train_mse"].min()
-    levels = {*theirs["train_mse"], *(float(f"{level:.2g}") for level in np.geomspace(first, max(last, best), 9)[:-1])}
-    rows = []
-    for level in sorted(levels, reverse=True):
-        row: dict[str, float] = {"train_mse": level}
-        for name, part in rounds.groupby("algorithm", sort=False):
-            reached = part.loc[part["train_mse"] <= level, "transmissions"]
-            row[str(name)] = float(reached.iloc[0]) if len(reached) else math.nan
-        dkla, censored = row.get("DKLA", math.nan), row.get("COKE", math.nan)
-        row["COKE saves %"] = 100 * (1 - censored / dkla) if dkla else math.nan
+    levels = {*theirs["train_mse"], *ladder(rounds, "train_mse", best)}
+    table = cost_to_reach(rounds, "train_mse", levels, saves={"COKE saves %": ("DKLA", "COKE")})
+    if len(theirs):
         for name in ("DKLA", "COKE"):
-            found = theirs[(theirs["train_mse"] == level) & (theirs["algorithm"] == name)]["transmissions"]
-            if len(theirs):
-                row[f"published {name}"] = float(found.iloc[0]) if len(found) else math.nan
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    return table.dropna(how="all", subset=[str(name) for name in rounds["algorithm"].unique()]).reset_index(drop=True)
+            known = theirs[theirs["algorithm"] == name].set_index("train_mse")["transmissions"]
+            table[f"published {name}"] = known.reindex(table["train_mse"]).to_numpy()
+    return table

@@ -32,6 +32,19 @@ def test_text_becomes_classes_and_columns_of_zeros_and_ones(folder: Path) -> Non
     assert scale_inputs(data).inputs[:, 0].tolist() == [0, 0.5, 1]
 
 
+def test_rows_with_an_unknown_cell_are_left_out_of_the_set_that_marks_them(folder: Path) -> None:
+    text = "a,colour,kind\n1,red,cat\n2,blue,dog\n3,?,ant\n4,red,dog\n"
+    write(folder, text, "adult")
+    data = load_labelled("adult")
+    assert data.inputs[:, 0].tolist() == [1, 2, 4]
+    assert data.classes == ("cat", "dog")
+    write(folder, text)
+    assert len(load_labelled("small").labels) == 4, "elsewhere a mark is a value like any other"
+    write(folder, "a,colour,kind\n1,?,cat\n2,?,dog\n", "adult")
+    with pytest.raises(BadInput, match=r"has no row without '\?'"):
+        load_labelled("adult")
+
+
 def test_numbers_as_classes_are_in_their_order(folder: Path) -> None:
     write(folder, "a,kind\n1,10\n2,9\n3,-1\n")
     data = load_labelled("small")
@@ -124,7 +137,7 @@ def test_images(folder: Path) -> None:
     ("name", "count", "width", "classes"),
     [
         ("letter", 20000, 16, 26),
-        ("adult", 48842, 108, 2),
+        ("adult", 45222, 104, 2),
         ("wisdm_har", 5418, 43, 6),
         ("sensorless_subset", 2200, 48, 11),
         ("banana", 5300, 2, 2),
