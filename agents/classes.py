@@ -154,10 +154,10 @@ def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) ->
     if not problems:
         raise check.refuse("problems", problems, "at least one problem")
     for i, problem in enumerate(problems):
-        if problem.size != problems[0].size or problem.loss.name != problems[0].loss.name:
+        if (problem.size, _described(problem.loss)) != (problems[0].size, _described(problems[0].loss)):
             raise BadInput(
-                f"problems[{i}] has the shape {problem.size} and the {problem.loss.name} loss: "
-                f"must be {problems[0].size} and {problems[0].loss.name}, as in problems[0]"
+                f"problems[{i}] has the shape {problem.size} and the loss {_described(problem.loss)}: "
+                f"must be {problems[0].size} and {_described(problems[0].loss)}, as in problems[0]"
             )
     _must_be_smooth(problems[0].loss)
     zeros = np.zeros(problems[0].size)
@@ -166,6 +166,12 @@ def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) ->
 
 def _is_squares(loss: MulticlassLoss) -> bool:
     return isinstance(loss, OneVsRest) and isinstance(loss.loss, Squared)
+
+
+def _described(loss: MulticlassLoss) -> str:
+    """Return a loss in words, the same for the same losses only."""
+    temperature = getattr(loss, "temperature", None)
+    return f"{type(loss).__name__} {loss.name}" + ("" if temperature is None else f" at temperature {temperature:g}")
 
 
 def _must_be_smooth(loss: MulticlassLoss) -> None:
@@ -217,13 +223,13 @@ def _minimise(
     )
     u, slope = found.x, found.jac
     for _ in range(_NEWTON_STEPS):
-        norm = float(np.abs(slope).max())
-        if norm <= _GOOD_ENOUGH * unit:
+        if np.abs(slope).max() <= _GOOD_ENOUGH * unit:
             break
         # L-BFGS compares costs, which rounding makes equal before the gradient is small: Newton's steps do not.
         u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
         _, slope = cost(u)
-    else:
+    norm = float(np.abs(slope).max())
+    if not norm <= _GOOD_ENOUGH * unit:
         raise NetsimError(f"L-BFGS stopped at a gradient of {norm:.3g} beside terms of {unit:.3g}")
     theta: Matrix = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
     return theta
@@ -299,6 +305,8 @@ class OnlineClasses(StreamCost):
         """
         double = 2.0 * (self.regularizer + quadratic)
         phi = self.features
-        slopes = self.loss.slope(phi @ linear / -double, float(phi @ phi) / double, int(self.target))
+        scores, k = phi @ linear / -double, float(phi @ phi) / double
+        # Of a sample without features nothing can be learned.
+        slopes = self.loss.slope(scores, k, int(self.target)) if k else np.zeros_like(scores)
         theta: Matrix = (linear + np.multiply.outer(phi, slopes)) / -double
         return theta

@@ -119,7 +119,8 @@ class OnlineCost(StreamCost):
         """Return ℓ of a prediction of the sample just drawn; count its squared error."""
         if self._labels:
             self.loss.check_targets(np.array([self.target]))
-        self.squared_error += float(prediction - self.target) ** 2
+        error = float(prediction - self.target)
+        self.squared_error += error * error
         return float(self.loss.value(prediction, self.target))
 
     def gradient(self, theta: Vector) -> Vector:

@@ -10,6 +10,7 @@ So it asks its neighbours what they think of x. These requests carry raw inputs,
 """
 
 import asyncio
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -131,7 +132,8 @@ class GreedyPenalty(netsim.Agent):
     risk : float
         Mean of ℓ over the last mini-batch, predicted before it was learned from.
     disagreement : float
-        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖² over the replies that came, before learning.
+        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖², before learning. Neighbours whose replies did not
+        come count as the others do on average; NaN if none came.
 
     Raises
     ------
@@ -210,11 +212,18 @@ class GreedyPenalty(netsim.Agent):
             advice = "take a smaller eta, or a penalty c with eta * c * neighbours below 1"
             raise NetsimError(f"the model grew beyond all bounds after {self.samples} samples: {advice}")
         self.risk = float(np.mean(self.loss.value(f, y)))
-        self.disagreement = sum(float(np.vdot(each, each)) for each in apart) / len(x)
+        self.disagreement = self._disagreement(apart)
         self.model.scale(1.0 - self.eta * self.regularizer)
         lost = self.model.add(x, (-self.eta / len(x)) * slope)
         self.model.prune(self.epsilon, lost)
         self.samples += len(x)
+
+    def _disagreement(self, apart: list[Array]) -> float:
+        """Return the mean over the mini-batch of Σ_j ‖f_i − f_j‖², as many neighbours as there are."""
+        if not apart:
+            return math.nan if self.neighbors else 0.0
+        squares = [float(np.vdot(each, each)) / len(each) for each in apart]
+        return len(self.neighbors) * sum(squares) / len(squares)
 
     def _next_batch(self) -> tuple[Array, NDArray[Any]]:
         try:
@@ -227,4 +236,4 @@ class GreedyPenalty(netsim.Agent):
             found = f"the next has {np.shape(x)} and {np.shape(y)}"
             raise BadInput(f"batches: must be inputs of shape (B, {width}) and targets of shape (B,); {found}")
         self.loss.check_targets(y)
-        return x, y
+        return check.finite_array("inputs", x), y

@@ -16,6 +16,7 @@ LABELS = {
     "wire_bits": "bits on the wire",
     "train_mse": "training MSE",
     "test_mse": "test MSE",
+    "train_loss": "training loss",
     "consensus_error": "consensus error",
     "running_mse": "running MSE",
     "static_regret": "static regret",

@@ -11,7 +11,7 @@ from netsim.plots import Axis, curves
 from netsim.quantize import Coder, Uniform
 from netsim.study import Study
 from scenarios.batch_task import BatchTask
-from scenarios.common import Channel, Setting, complete, names_in, random_graph
+from scenarios.common import Channel, Setting, chosen_names, complete, random_graph
 from scenarios.published import published
 from scenarios.savings import cost_to_reach, ladder
 
@@ -74,7 +74,9 @@ def coke(
     check.integer("rounds", rounds, low=1)
     graph = random_graph(chosen, seed)
     network = channel.network(graph, seed)
-    wanted = [check.one_of("algorithms", name, ("CTA", "DKLA", "COKE")) for name in names_in(algorithms)]
+    wanted = chosen_names("algorithms", algorithms, ("CTA", "DKLA", "COKE"))
+    for name in ("rho", "eta"):
+        check.finite(name, chosen[name], above=0.0)
     coder = None if bits is None else Uniform(bits)
     censor = Geometric(chosen["threshold"], chosen["decay"])
     task = BatchTask(study, data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)

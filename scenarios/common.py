@@ -1,6 +1,6 @@
 """What several studies have in common: the links between agents, and the paper's settings for a data set."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.consensus import Dual, SharingAgent
 from agents.metrics import consensus_error
-from netsim import Link, Network, check, loss, topology
+from netsim import BadInput, Link, Network, check, loss, topology
 from netsim.network import Medium
 from scenarios.published import published
 
@@ -78,6 +78,10 @@ class Bandwidth:
     median: bool = False
     tune: bool = False
 
+    def __post_init__(self) -> None:
+        if self.median and self.tune:
+            raise BadInput("median = True, tune = True: must be one of the two")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(Bandwidth):
@@ -109,6 +113,12 @@ class Setting(Bandwidth):
     map: str = "RF-KL"
     sigma: float | None = None
     regularizer: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sigma is not None and (self.median or self.tune):
+            how = "median" if self.median else "tune"
+            raise BadInput(f"sigma = {self.sigma:g}, {how} = True: must be one of the two")
 
 
 # Parameters of studies, and where they have another name in the published tables.
@@ -146,6 +156,8 @@ def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> di
         chosen[name] = int(chosen[name])
     for name in ("agents", "features"):
         check.integer(name, chosen[name], low=1)
+    check.finite("sigma", chosen["sigma"], above=0.0)
+    check.finite("regularizer", chosen["regularizer"], low=0.0)
     if given.get("edges") is None:
         agents = chosen["agents"]
         pairs = agents * (agents - 1) // 2
@@ -157,6 +169,18 @@ def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> di
 def names_in(text: str) -> list[str]:
     """Return the parts of a parameter that lists several, with commas between."""
     return [each.strip() for each in text.split(",")]
+
+
+def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]:
+    """Return the names that a parameter lists, with commas between, each once.
+
+    Raises
+    ------
+    BadInput
+        For a name that is not allowed.
+    """
+    known = list(allowed)
+    return [check.one_of(parameter, each, known) for each in dict.fromkeys(names_in(text))]
 
 
 def random_graph(chosen: Mapping[str, Any], seed: int) -> "nx.Graph[int]":

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,9 @@ from agents.features import kernel_matrix
 from netsim import check
 from netsim.errors import BadInput
 from scenarios.source import find, nearest, numbers, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOT_INPUTS = {
     "airquality": ("datetime",),
@@ -74,17 +79,8 @@ def load_table(name: str, *, target: str | None = None) -> Table:
         If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, the target is
         no column, or a column holds text, NaN or infinity.
     """
-    path = find(name, ".csv.gz")
-    frame = read_table(path)
-    frame = frame.drop(columns=[each for each in NOT_INPUTS.get(name, ()) if each in frame.columns])
+    path, frame, target = read_columns(name, target)
     columns = [str(each) for each in frame.columns]
-    if len(columns) < 2:
-        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
-    if target is None:
-        target = columns[-1]
-    elif target not in columns:
-        hint = nearest(target, columns) or f": {', '.join(columns)}"
-        raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
     values = np.column_stack([numbers(path, frame[each]) for each in columns])
     place = columns.index(target)
     return Table(
@@ -94,6 +90,26 @@ def load_table(name: str, *, target: str | None = None) -> Table:
         input_columns=tuple(columns[:place] + columns[place + 1 :]),
         target_column=target,
     )
+
+
+def read_columns(name: str, target: str | None) -> "tuple[Path, pd.DataFrame, str]":
+    """Return the path of ``<name>.csv.gz`` in the folder NETSIM_DATA, its usable columns, and which is the target.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file or it is no table, or the target is no column.
+    """
+    path = find(name, ".csv.gz")
+    frame = read_table(path)
+    frame = frame.drop(columns=[each for each in NOT_INPUTS.get(name, ()) if each in frame.columns])
+    columns = [str(each) for each in frame.columns]
+    if len(columns) < 2:
+        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
+    if target is not None and target not in columns:
+        hint = nearest(target, columns) or f": {', '.join(columns)}"
+        raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
+    return path, frame, columns[-1] if target is None else target
 
 
 def scale_unit(table: Table) -> Table:

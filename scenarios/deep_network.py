@@ -1,22 +1,18 @@
 """DKL-MLP over a network: a deep model, a matrix for C classes, learned by DKLA, COKE and QC-ODKLA."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from agents import COKE, DKLA, ODKLA, Geometric
 from agents.classes import ClassProblem, OnlineClasses
 from agents.consensus import SharingAgent
 from agents.online import Samples
-from netsim import check
+from netsim import check, draws
 from netsim.errors import BadInput
 from netsim.quantize import Uniform
 from netsim.study import Study
 from scenarios.class_task import DIGITS, ClassTask, load, loss_of, ridge_regularizer, signs
 from scenarios.common import Channel, names_in, random_graph
-from scenarios.data import AgentData, deal
+from scenarios.data import deal, training
 from scenarios.deep_maps import Shape, choose_times, kernels_in
 from scenarios.deep_network_report import Case, report
 
@@ -121,7 +117,7 @@ def deep_network(
         raise check.refuse("data", data, "a data set of classes")
     loss = loss_of(criterion, len(classes), one_vs_rest=one_vs_rest, temperature=temperature)
     parts = deal(table, agents, train_share=_TRAIN_SHARE, seed=seed)
-    inputs, target = _pooled(parts)
+    inputs, target = training(parts)
     times = choose_times(
         study,
         [deep, flat],
@@ -189,7 +185,7 @@ class _Methods:
 
 def _passes(problem: ClassProblem, seed: int, agent: int) -> Samples:
     """Yield an agent's samples one by one, each pass over them in another random order, without end."""
-    rng = np.random.default_rng([seed, agent])
+    rng = draws.generator(seed, agent, "samples")
     while True:
         for row in rng.permutation(len(problem.labels)):
             yield problem.features[row], int(problem.labels[row])
@@ -213,7 +209,3 @@ def _edges(agents: int) -> int:
     """Return two edges for each agent, as far as there are pairs."""
     check.integer("agents", agents, low=1)
     return min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
-
-
-def _pooled(parts: Sequence[AgentData]) -> tuple[Any, Any]:
-    return np.concatenate([part.train_inputs for part in parts]), np.concatenate([part.train_target for part in parts])

@@ -21,7 +21,7 @@ from scenarios.combinations import (
     coder_of,
     combinations,
 )
-from scenarios.common import Channel, Setting, complete, names_in, random_graph
+from scenarios.common import Channel, Setting, chosen_names, complete, names_in, random_graph
 from scenarios.frontier_figures import draw_frontier, draw_there
 from scenarios.streaming import Steps
 
@@ -98,13 +98,15 @@ def frontier(
     # Everything that can refuse an argument comes before the long work.
     check.integer("rounds", rounds, low=1)
     check.integer("agents", chosen["agents"], low=2)
+    for name in ("rho", "eta"):
+        check.finite(name, chosen[name], above=0.0)
     steps = Steps(
         rho=check.finite("online_rho", online_rho, above=0.0),
         eta=check.finite("online_eta", online_eta, above=0.0),
         step=check.finite("online_step", online_step, above=0.0),
     )
     wanted = combinations(
-        [check.one_of("methods", each, METHODS) for each in names_in(methods)],
+        chosen_names("methods", methods, METHODS),
         [coder_of(each) for each in names_in(coders)],
         [censor_of(each, chosen["threshold"], chosen["decay"]) for each in names_in(censors)],
     )

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import BadInput
-from scenarios.data import NOT_INPUTS, unit
-from scenarios.source import find, load_arrays, nearest, numbers, read_table
+from scenarios.data import read_columns, unit
+from scenarios.source import load_arrays, numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,32 +90,32 @@ def load_labelled(name: str, *, target: str | None = None, rows: int | None = No
     if name in _IMAGES:
         if target is not None:
             raise check.refuse("target", target, f"left out for the images of {name}")
-        arrays = load_arrays(name, ("x", "y"))
-        chosen = _draw(len(arrays["y"]), rows, seed)
-        images, digits = arrays["x"][chosen], arrays["y"][chosen]
-        flat = images.reshape(len(images), -1).astype(np.float64)
-        kinds = np.unique(arrays["y"])
-        return Labelled(name, flat, np.searchsorted(kinds, digits), tuple(str(kind) for kind in kinds))
-    path = find(name, ".csv.gz")
-    frame = read_table(path)
-    frame = frame.drop(columns=[each for each in NOT_INPUTS.get(name, ()) if each in frame.columns])
+        return _images(name, rows, seed)
+    path, frame, target = read_columns(name, target)
     if name in _UNKNOWN:
         frame = frame[~(frame == _UNKNOWN[name]).any(axis=1)].reset_index(drop=True)
         if not len(frame):
             raise BadInput(f"{path} has no row without {_UNKNOWN[name]!r}: must have one at least")
-    columns = [str(each) for each in frame.columns]
-    if target is None:
-        target = columns[-1]
-    elif target not in columns:
-        hint = nearest(target, columns) or f": {', '.join(columns)}"
-        raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
-    if len(columns) < 2:
-        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
     labels, classes = _classes(path, frame[target])
     empty = _MAY_BE_EMPTY.get(name, ())
-    inputs = np.hstack([_columns(path, frame[each], each in empty) for each in columns if each != target])
+    inputs = np.hstack([_columns(path, frame[each], each in empty) for each in frame.columns if each != target])
     chosen = _draw(len(labels), rows, seed)
     return Labelled(name, inputs[chosen], labels[chosen], classes)
+
+
+def _images(name: str, rows: int | None, seed: int) -> Labelled:
+    """Return the images ``x`` (n, …) and their classes ``y`` (n,) of a file."""
+    arrays = load_arrays(name, ("x", "y"))
+    images, classes = arrays["x"], arrays["y"]
+    if images.ndim < 2 or not len(images) or images.dtype.kind not in "uif" or not np.isfinite(images).all():
+        raise BadInput(f"{name}.npz: x is {images.dtype} {images.shape}: must be finite numbers, an image in each row")
+    if classes.shape != images.shape[:1] or classes.dtype.kind not in "ui":
+        wanted = f"whole numbers of shape ({len(images)},)"
+        raise BadInput(f"{name}.npz: y is {classes.dtype} {classes.shape}: must be {wanted}, a class for each image")
+    chosen = _draw(len(classes), rows, seed)
+    flat = images[chosen].reshape(len(chosen), -1).astype(np.float64)
+    kinds = np.unique(classes)
+    return Labelled(name, flat, np.searchsorted(kinds, classes[chosen]), tuple(str(kind) for kind in kinds))
 
 
 def scale_inputs(data: Labelled) -> Labelled:
@@ -137,12 +137,15 @@ def _classes(path: "Path", column: "pd.Series[Any]") -> tuple[NDArray[np.int64],
     allowed = f"column {column.name!r} of {path}: must hold a class in each row"
     if column.isna().any():
         raise BadInput(f"{allowed}; data row {int(np.flatnonzero(column.isna())[0]) + 1} is empty")
-    if pd.api.types.is_numeric_dtype(column) and not (column % 1 == 0).all():
-        raise BadInput(f"{allowed}, whole numbers or text; data row 1 = {column.iloc[0]:g}")
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    broken = np.flatnonzero(column % 1 != 0) if numeric else np.zeros(0, dtype=np.intp)
+    if len(broken):
+        row = int(broken[0])
+        raise BadInput(f"{allowed}, whole numbers or text; data row {row + 1} = {column.iloc[row]:g}")
     kinds, labels = np.unique(column.to_numpy(), return_inverse=True)
     if not 2 <= len(kinds) <= _MOST_CLASSES:
         raise BadInput(f"{allowed}, of 2 to {_MOST_CLASSES} classes; there are {len(kinds)}")
-    names = tuple(str(int(kind)) if pd.api.types.is_numeric_dtype(column) else str(kind) for kind in kinds)
+    names = tuple(str(int(kind)) if numeric else str(kind) for kind in kinds)
     return labels.astype(np.int64), names
 
 

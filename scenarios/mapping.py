@@ -24,7 +24,7 @@ MAPS = ("RF-KL", "DKL", "DKL-MLP")
 TIMES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 """The grid of bandwidths, in medians."""
 
-_MOST_ROWS = 2000
+_MOST_ROWS, _FOLDS = 2000, 5
 
 
 def feature_map(
@@ -53,7 +53,7 @@ def feature_map(
     Raises
     ------
     BadInput
-        For an unknown map, or more than one way to choose the bandwidth.
+        For an unknown map, or too few samples to choose a bandwidth from.
     """
     kind = check.one_of("map", study.settings["map"], MAPS)
     widths = [int(chosen["features"])] * (1 if kind == "RF-KL" else 2)
@@ -103,16 +103,16 @@ def choose_sigma(
     Raises
     ------
     BadInput
-        If both ways are asked for.
+        For too few samples.
     """
     settings = study.settings
-    if settings["median"] and settings["tune"]:
-        raise BadInput("median = True, tune = True: must be one of the two")
     if not (settings["median"] or settings["tune"]):
         settings["sigma"] = given
         return given
     some = _some(inputs, seed)
     inputs, target = inputs[some], target[some]
+    if len(inputs) < _FOLDS:
+        raise BadInput(f"tune or median = True: must go with {_FOLDS} samples at least; there are {len(inputs)}")
     sigma = median_sigmas(inputs, [1], seed=seed)[0]
     if settings["tune"]:
         grid = [sigma * times for times in TIMES]
@@ -124,7 +124,8 @@ def choose_sigma(
             maps = [built(each) for each in grid]
         score = squared_error if target.ndim == 1 else misclassified
         with study.progress("tune sigma", len(grid)) as progress:
-            scores = cross_validated(maps, inputs, target, [regularizer], score=score, progress=progress)[:, 0]
+            found = cross_validated(maps, inputs, target, [regularizer], score=score, folds=_FOLDS, progress=progress)
+        scores = found[:, 0]
         sigma = grid[int(np.argmin(scores))]
         measured = "mse" if target.ndim == 1 else "share of mistakes"
         study.table(

@@ -10,7 +10,7 @@ import numpy as np
 from netsim import Run, check
 from netsim.errors import BadInput
 from netsim.study import Study
-from scenarios.common import Channel, names_in
+from scenarios.common import Channel, chosen_names, names_in
 from scenarios.omkl_report import COLUMNS, report
 from scenarios.omkl_task import GRAPHS, KINDS, Measure, Method, Models, Streams, chosen_for, methods, problem
 from scenarios.streams import rounds_of
@@ -94,8 +94,8 @@ def omkl(
     steps = list(_pairs(_numbers("eta", eta), _numbers("gamma", gamma)))
     check.integer("bits", bits, low=1, high=16)
     check.integer("seeds", seeds, low=1)
-    kinds = [check.one_of("algorithms", each, KINDS) for each in dict.fromkeys(names_in(algorithms))]
-    graphs = [check.one_of("topologies", each, GRAPHS) for each in dict.fromkeys(names_in(topologies))]
+    kinds = chosen_names("algorithms", algorithms, KINDS)
+    graphs = chosen_names("topologies", topologies, GRAPHS)
     tried = methods(kinds, graphs, bits)
     check.integer("agents", agents, low=1)
     check.integer("features", features, low=1)

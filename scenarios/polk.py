@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
-from netsim import check
+from netsim import BadInput, check
 from netsim.run import Run
 from netsim.study import Study
 from scenarios.common import Bandwidth, Channel
@@ -110,9 +110,17 @@ def polk(
     check.one_of("loss_function", loss_function, ("logistic", "hinge", "squared"))
     for name, low in (("epochs", 1), ("batch", 1), ("draws", 1), ("checks", 1)):
         check.integer(name, study.settings[name], low=low)
+    check.probability("density", density)
+    check.number("limit", limit, high=1.0, above=0.0)
+    if sigma is not None and (bandwidth.median or bandwidth.tune):
+        raise BadInput(f"sigma = {sigma:g}: must be left out where median or tune = True")
     usual = _COMMON[data] | _USUAL[data, loss_function]
     study.settings |= {name: value for name, value in usual.items() if study.settings[name] is None}
     chosen = study.settings
+    for name in ("sigma", "eta"):
+        check.finite(name, chosen[name], above=0.0)
+    for name in ("parsimony", "regularizer", "penalty"):
+        check.finite(name, chosen[name], low=0.0)
     if bandwidth.median or bandwidth.tune:
         problem = draw_problem(data, chosen, seed)
         signs = np.where(problem.labels[:, None] == np.arange(problem.classes), 1.0, -1.0)
@@ -154,7 +162,14 @@ def _report(study: Study, trial: Trial, run: Run, rows: Sequence[Mapping[str, An
     study.centralised = {"test_accuracy": float(np.mean([row[problem.reference] for row in rows]))}
     study.table("draws", f"{chosen['data']}, {chosen['loss_function']} loss", pd.DataFrame(rows))
     study.note("Requests carry raw inputs: they are the raw_data_bits of the payload_bits.")
-    study.note("Disagreement is a sum over the replies that came, and its mean over the last fifth of the rounds.")
+    study.note("Disagreement is its mean over the last fifth of the rounds; missing replies count as the others do.")
+    ledger = run.ledger
+    missed = run.rounds["missing"].iloc[-1] / max(ledger.link_messages, 1)
+    if missed > 0.25:
+        study.note(
+            f"{missed:.0%} of the messages brought no reply in time: the agents learn nearly alone. A request and its "
+            "reply must fit into a round, its latencies and its bits at the rate of the link."
+        )
     title = f"{chosen['data']}, {chosen['loss_function']} loss, {len(problem.graph)} agents"
     levels = {
         f"draw {row['seed']}": (f"{problem.reference}, draw {row['seed']}", row[problem.reference]) for row in rows

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from agents import multiclass
 from agents.dictionary import Dictionary
 from agents.penalty import GreedyPenalty, Penalty
-from netsim import check, topology
+from netsim import check, draws, topology
 from netsim.run import Run
 from netsim.study import Study
 from scenarios.common import Channel
@@ -74,7 +74,7 @@ def draw_problem(data: str, chosen: Mapping[str, Any], seed: int) -> Problem:
 
 def batches(problem: Problem, agent: int, epochs: int, count: int) -> Iterator[tuple[Array, NDArray[Any]]]:
     """Yield the training set in an order of the agent's own, another in each epoch, in so many parts of one size."""
-    rng = np.random.default_rng([problem.seed, agent])
+    rng = draws.generator(problem.seed, agent, "samples")
     for _ in range(epochs):
         for rows in np.array_split(rng.permutation(len(problem.labels)), count):
             yield problem.inputs[rows], problem.labels[rows]
@@ -137,13 +137,14 @@ class Measure:
         self._problem = problem
         self._round = 0
         # Every agent predicts every test sample: not in every round.
-        self._checked = {*np.linspace(0, rounds, checks + 1).round().astype(int).tolist(), 1, rounds}
+        self._checked = {*np.linspace(0, rounds, min(checks, rounds) + 1).round().astype(int).tolist(), 1, rounds}
 
     def __call__(self, agents: Mapping[Any, GreedyPenalty]) -> dict[str, float]:
         """Return samples, objective, disagreement, model orders, missing replies and, at times, accuracies."""
         self._round += 1
         learners = list(agents.values())
         orders = [len(learner.model) for learner in learners]
+        heard = [each.disagreement for each in learners if not math.isnan(each.disagreement)]
         costs = [each.risk + 0.5 * each.regularizer * each.model.squared_norm for each in learners]
         right = [math.nan]
         if self._round in self._checked:
@@ -152,7 +153,7 @@ class Measure:
         return {
             "samples": learners[0].samples,
             "objective": float(np.mean(costs)),
-            "disagreement": sum(learner.disagreement for learner in learners),
+            "disagreement": len(learners) * float(np.mean(heard)) if heard else math.nan,
             "model_order": float(np.mean(orders)),
             "model_order_max": max(orders),
             "missing": sum(learner.missing for learner in learners),

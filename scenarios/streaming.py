@@ -13,10 +13,10 @@ from agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from agents.consensus import Vector
 from agents.online import Samples
 from agents.regret import DynamicRegret, StaticRegret
-from netsim import AgentError, BadInput, Network, Run, check, topology
+from netsim import AgentError, BadInput, Network, Run, topology
 from netsim.quantize import Coder, Float
 from netsim.study import Study
-from scenarios.common import names_in, residuals
+from scenarios.common import chosen_names, residuals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,7 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
 
 def wanted(algorithms: str, known: Mapping[str, Method]) -> list[Method]:
     """Return the methods that a parameter names, with commas between; raises BadInput for an unknown one."""
-    return [known[check.one_of("algorithms", name, known)] for name in names_in(algorithms)]
+    return [known[name] for name in chosen_names("algorithms", algorithms, known)]
 
 
 class Streaming:

@@ -269,7 +269,11 @@ def test_one_agent_alone_and_a_lossy_link() -> None:
         (lambda x, y: centralised_classes([problem(Softmax(C))], 0.0), "regularizer = 0.0"),
         (
             lambda x, y: centralised_classes([problem(Softmax(C)), problem(OneVsRest(Squared(), C))], 1.0),
-            "problems[1] has the shape (6, 3) and the squared loss",
+            "problems[1] has the shape (6, 3) and the loss OneVsRest squared: must be (6, 3) and Softmax logistic",
+        ),
+        (
+            lambda x, y: centralised_classes([problem(MulticlassHinge(C, t)) for t in (0.1, 0.2)], 1.0),
+            "the loss MulticlassHinge hinge at temperature 0.2: must be (6, 3) and MulticlassHinge hinge at temp",
         ),
     ],
 )
@@ -278,6 +282,13 @@ def test_bad_problems(call: Callable[[Matrix, NDArray[np.int64]], object], messa
         call(*samples(0))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, MulticlassHinge(C)], ids=[*IDS, "hinge"])
+def test_of_a_sample_without_features_nothing_is_learned(loss: MulticlassLoss) -> None:
+    online = OnlineClasses(iter([(np.zeros(D), 1)]), D, loss=loss, regularizer=0.1)
+    online.draw(np.zeros((D, C)))
+    assert np.allclose(online.argmin(0.4, np.ones((D, C))), -1.0)
 
 
 def test_a_label_that_is_no_class_ends_a_stream() -> None:

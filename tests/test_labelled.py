@@ -1,6 +1,7 @@
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,6 +131,33 @@ def test_images(folder: Path) -> None:
     assert data.signs("8").tolist() == [1, -1, 1]
     with pytest.raises(BadInput, match="target = 'y': must be left out"):
         load_labelled("mnist", target="y")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "fault"),
+    [
+        (np.zeros((4, 2)), np.zeros(5, int), "y is int64 (5,): must be whole numbers of shape (4,)"),
+        (np.zeros((4, 2)), np.zeros((4, 1), int), "y is int64 (4, 1): must be whole numbers"),
+        (np.zeros((4, 2)), np.full(4, 0.5), "y is float64 (4,): must be whole numbers"),
+        (np.zeros((0, 2)), np.zeros(0, int), "x is float64 (0, 2): must be finite numbers"),
+        (np.array([["a", "b"]]), np.zeros(1, int), "x is <U1 (1, 2): must be finite numbers"),
+        (np.array(1.0), np.array(1), "x is float64 (): must be finite numbers"),
+        (np.full((1, 2), np.nan), np.zeros(1, int), "must be finite numbers"),
+    ],
+)
+def test_bad_images(folder: Path, x: Any, y: Any, fault: str) -> None:
+    np.savez(folder / "mnist.npz", x=x, y=y)
+    with pytest.raises(BadInput) as caught:
+        load_labelled("mnist")
+    assert fault in str(caught.value)
+
+
+def test_truth_values_keep_their_names_and_the_bad_row_is_named(folder: Path) -> None:
+    write(folder, "a,kind\n1,True\n2,False\n")
+    assert load_labelled("small").classes == ("False", "True")
+    write(folder, "a,kind\n1,1\n2,0.5\n")
+    with pytest.raises(BadInput, match=r"data row 2 = 0\.5"):
+        load_labelled("small")
 
 
 @real_data

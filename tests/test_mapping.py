@@ -61,8 +61,14 @@ def test_deep_maps_have_the_median_below() -> None:
 def test_what_cannot_be() -> None:
     with pytest.raises(BadInput, match="did you mean 'DKL'"):
         made(map="DKLL")
-    with pytest.raises(BadInput, match="median = True, tune = True: must be one of the two"):
-        made(median=True, tune=True)
+    for name in ("coke", "polk"):
+        with pytest.raises(BadInput, match="median = True, tune = True: must be one of the two"):
+            scenario.find(name).execute(median=True, tune=True)
+    for name in ("coke", "online"):
+        with pytest.raises(BadInput, match="sigma = 7, tune = True: must be one of the two"):
+            scenario.find(name).execute(sigma=7.0, tune=True)
+    with pytest.raises(BadInput, match="must go with 5 samples at least; there are 4"):
+        feature_map(Study("test", {"map": "RF-KL", "median": False, "tune": True}), CHOSEN, X[:4], Y[:4], seed=3)
     with pytest.raises(BadInput, match="data = 'drift': must be a table for another map"):
         scenario.find("dynamic").execute(map="DKL")
 
@@ -93,3 +99,27 @@ def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
     assert ("bandwidths" in study.tables) == (way == "tune")
     # It is really used.
     assert study.trace_hash != given.trace_hash
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("coke", {"rho": 0.0}, "rho = 0.0: must be a number > 0"),
+        ("coke", {"regularizer": -1.0}, "regularizer = -1.0: must be a number >= 0"),
+        ("coke", {"eta": -1.0}, "eta = -1.0: must be a number > 0"),
+        ("frontier", {"rho": 0.0}, "rho = 0.0: must be a number > 0"),
+        ("polk", {"penalty": float("nan")}, "penalty = nan: must be"),
+        ("polk", {"density": float("nan")}, "density = nan: must be a probability"),
+        ("polk", {"limit": 7.0, "doubling": 0}, "limit = 7.0: must be"),
+        ("polk", {"sigma": 1.0, "tune": True}, "sigma = 1: must be left out"),
+    ],
+)
+def test_bad_parameters_are_refused_before_any_run(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        scenario.find(name).execute(**options)
+    assert message in str(caught.value)
+
+
+def test_an_algorithm_named_twice_runs_once() -> None:
+    study = scenario.find("coke").execute(algorithms="COKE,COKE", rounds=2, features=4, agents=3)
+    assert list(study.runs) == ["COKE"]

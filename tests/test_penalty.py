@@ -180,6 +180,41 @@ def test_a_request_and_its_reply_take_two_latencies(latency: float, everything: 
     assert all(same) if everything else not any(same)
 
 
+def test_disagreement_does_not_fall_by_losing_replies() -> None:
+    sums = []
+    for lost in (0.0, 0.5, 1.0):
+        learners = agents(data(signs), Logistic(), ConstantPenalty(0.0), 0.1)
+        seen: list[float] = []
+
+        def watch(running: Any, seen: list[float] = seen) -> float:
+            seen.extend(each.disagreement for each in running.values())
+            return 0.0
+
+        Network(GRAPH, Link(loss=lost), seed=1).run(learners, [watch])
+        sums.append(seen)
+    assert np.isnan(sums[2]).all()
+    # The models are the same, c being 0; of the replies that came the mean is taken.
+    heard = ~np.isnan(sums[1])
+    assert 0.3 < heard.mean() < 1.0
+    assert np.nanmean(sums[1]) == pytest.approx(np.mean(np.array(sums[0])[heard]), rel=0.15)
+
+
+def test_inputs_must_be_finite() -> None:
+    batches = iter([(np.full((BATCH, 2), np.nan), np.ones(BATCH))])
+    learner = GreedyPenalty(
+        Dictionary(2),
+        batches,
+        1,
+        loss=Logistic(),
+        eta=0.1,
+        regularizer=0.0,
+        parsimony=0.1,
+        penalty=ConstantPenalty(0.0),
+    )
+    with pytest.raises(AgentError, match=r"inputs\[0, 0\] = nan: must be finite"):
+        Network(nx.empty_graph(1)).run({0: learner})
+
+
 def test_what_was_lost_is_left_out_and_counted() -> None:
     learners = agents(data(signs), Logistic(), ConstantPenalty(0.1), 0.1)
     run = Network(GRAPH, Link(loss=losses.bernoulli(0.3)), seed=1).run(learners)

@@ -38,7 +38,7 @@ def test_all_algorithms_are_there_and_only_one_sends_raw_data(study: Study) -> N
 def test_bits_are_those_of_the_papers(study: Study) -> None:
     table = study.tables["given_away"].set_index("algorithm")
     bits = table["model_bits"] / table["transmissions"]
-    assert bits["DKLA"] == bits["COKE"] == bits["CTA"] == 12 * 64
+    assert bits["DKLA"] == bits["COKE"] == bits["CTA"] == 12 * 32
     assert bits["COKE 4-bit"] == bits["QC-ODKLA"] == bits["QDDKL"] == 12 * 4 + 32
     assert bits["DOKL"] == 12 * 32
     assert bits["gossip OMKL 4-bit"] == 3 * bits["Koloskova 4-bit"] == 3 * (12 * 5 + 32)
@@ -62,10 +62,24 @@ def test_lossy_links_and_wires() -> None:
     assert all(each.ledger.table(by=[])["lost"][0] > 0 for each in lossy.runs.values())
 
 
+def test_what_cannot_get_through_leaves_the_others_results() -> None:
+    # A budget of 400 bits a round is less than most messages, but not than coded ones and single inputs.
+    study = run(budget=400.0, rounds=4)
+    table = study.tables["given_away"]
+    assert len(table) == 16
+    assert "projections (token)" not in set(table["algorithm"])
+    assert any(note.startswith("projections (token) did not finish: ") for note in study.notes)
+    assert np.isfinite(table["test_mse"]).all()
+
+
 def test_what_is_refused() -> None:
     for options, message in (
         ({"public": 49}, "public = 49: must be a whole number from 1 to 48"),
         ({"agents": 1}, "agents = 1: must be a whole number >= 2"),
+        ({"agents": -5}, "agents = -5: must be a whole number >= 2"),
+        ({"regularizer": 0.0}, "regularizer = 0.0: must be a number > 0"),
+        ({"regularizer": -1.0}, "regularizer = -1.0: must be"),
+        ({"seed": -1}, "seed = -1: must be"),
         ({"rounds": 0}, "rounds = 0"),
         ({"data": "nowhere"}, "nowhere"),
     ):
