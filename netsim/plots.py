@@ -67,7 +67,7 @@ def curves(
             panel.set_xscale("log", nonpositive="mask")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(LABELS.get(y.column, y.column))
-    if y.log:
+    if y.log and (rounds[y.column] > 0).any():
         panels[0].set_yscale("log")
     figure.suptitle(title)
     handles, labels = panels[0].get_legend_handles_labels()
