@@ -4,11 +4,9 @@ import asyncio
 from typing import Any
 
 from agents.projections import Part, Vector
-from agents.turns import Projector
+from agents.turns import Projector, longer
 from netsim import check
 from netsim.wire import Frame
-
-_LONGEST = 8  # times the mean pause, after many refusals
 
 
 class Contention(Projector):
@@ -42,6 +40,8 @@ class Contention(Projector):
         self._claiming = False
         # The claim that was granted: whose, and its number.
         self._granted: tuple[int, int] | None = None
+        self._free = asyncio.Event()
+        self._free.set()
         # By sharer, the last of its claims that is decided and done with.
         self._settled = dict.fromkeys(part.sharers, 0)
 
@@ -53,6 +53,8 @@ class Contention(Projector):
     async def _contend(self) -> None:
         mean, number = self.pause, 0
         while self.taken < self.sweeps:
+            # Who has granted a claim draws anew when that ends; an exponential timer has no memory.
+            await self._free.wait()
             await asyncio.sleep(self.rng.exponential(mean))
             if self._granted is not None:
                 continue
@@ -65,7 +67,7 @@ class Contention(Projector):
             self._claiming = False
             if len(granted) < len(self.part.sharers):
                 self.refused += 1
-                mean = min(2 * mean, _LONGEST * self.pause)
+                mean = longer(mean, self.pause)
                 await self._release(granted, number)
 
     async def _claim(self, number: int) -> list[int]:
@@ -109,6 +111,7 @@ class Contention(Projector):
             self._settled[sender] = number  # type: ignore[index]
             return False
         self._granted = claim  # type: ignore[assignment]
+        self._free.clear()
         return True
 
     def take(self, sender: int, version: int, values: Vector) -> None:
@@ -122,3 +125,4 @@ class Contention(Projector):
         assert self._granted is not None
         sender, number = self._granted
         self._settled[sender], self._granted = number, None
+        self._free.set()

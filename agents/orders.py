@@ -69,7 +69,7 @@ class Coloured(InOrder):
             await self.turn()
 
 
-class Holder(Projector):
+class TokenHolder(Projector):
     """Base of the agents that pass a token: a message "token" with the number of turns taken so far, of all agents."""
 
     def __init__(self, part: Part, sweeps: int, **settings: Any) -> None:
@@ -85,7 +85,7 @@ class Holder(Projector):
         return super().receive(frame)
 
 
-class Token(Holder, InOrder):
+class Token(TokenHolder, InOrder):
     """A token passed round a ring, after the values: the rank is the place on the ring.
 
     Parameters
@@ -112,26 +112,25 @@ class Token(Holder, InOrder):
                 await self.tell(self.following, "token", passed)
 
 
-class Walk(Holder):
+class Walk(TokenHolder):
     """A token that goes to a neighbour at random, until all agents together have taken so many turns.
 
     Whoever takes the last says "over" to its neighbours, who pass that on.
 
     Parameters
     ----------
-    first : bool
-        Whether the agent has the token at first.
     turns_in_all : int
         Turns of all agents together.
+    first : bool
+        Whether the agent has the token at first.
     part, settings
-        As in `Projector`; ``sweeps`` is no limit to the turns of one agent.
+        As in `Projector`.
     """
 
     OVER: ClassVar[int] = -1
 
-    def __init__(self, part: Part, sweeps: int, *, first: bool, turns_in_all: int, **settings: Any) -> None:
-        super().__init__(part, sweeps, **settings)
-        self.turns_in_all = turns_in_all
+    def __init__(self, part: Part, turns_in_all: int, *, first: bool, **settings: Any) -> None:
+        super().__init__(part, turns_in_all, **settings)
         if first:
             self.tokens.put_nowait(0)
 
@@ -144,10 +143,10 @@ class Walk(Holder):
     async def turns(self) -> None:
         """Take a turn whenever the token comes, and send it on."""
         number = await self.tokens.get()
-        while 0 <= number < self.turns_in_all:
+        while 0 <= number < self.sweeps:
             await self.turn()
             number += 1
-            if self.neighbors and number < self.turns_in_all:
+            if self.neighbors and number < self.sweeps:
                 await self.tell(self._at_random(), "token", number)
                 number = await self.tokens.get()
         if not self.reliable:
@@ -223,7 +222,5 @@ def projectors(
             for i, part in enumerate(parts)
         }
     if order == "random":
-        return {
-            i: Walk(part, sweeps, first=i == 0, turns_in_all=sweeps * count, **settings) for i, part in enumerate(parts)
-        }
+        return {i: Walk(part, sweeps * count, first=i == 0, **settings) for i, part in enumerate(parts)}
     return {i: Contention(part, sweeps, pause=pause, **settings) for i, part in enumerate(parts)}

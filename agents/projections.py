@@ -18,7 +18,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, eigh, qr
+from scipy.linalg.lapack import dormqr
 
 from netsim import check
 from netsim.errors import BadInput
@@ -26,6 +27,9 @@ from netsim.errors import BadInput
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Places = NDArray[np.intp]
+
+_DEPENDENT = 1e-12  # sine of the angle below which a constraint is taken to follow from others
+_LARGEST = 2**28  # numbers in the largest array
 
 Gram = Callable[[Matrix, Matrix], Matrix]
 """A kernel between all rows of two arrays: shapes (n, d) and (m, d) to (n, m). Positive semi-definite."""
@@ -82,12 +86,11 @@ class Ensemble:
             raise BadInput(f"inputs.shape = {self.inputs.shape}: must be (n, d) with n at least 1, one input a row")
         if self.targets.shape != self.inputs.shape[:1]:
             raise BadInput(f"targets.shape = {self.targets.shape}: must be ({len(self.inputs)},), one for each input")
-        if not len(access):
-            raise check.refuse("access", access, "the examples of at least one agent")
-        self.access = [_indices(f"access[{i}]", each, len(self.inputs)) for i, each in enumerate(access)]
-        given = [regularizers] * len(access) if isinstance(regularizers, int | float) else list(regularizers)
-        if len(given) != len(access):
-            raise BadInput(f"regularizers: must be {len(access)}, one for each agent; there are {len(given)}")
+        parts = _listed("access", access, "the examples of at least one agent")
+        self.access = [_indices(f"access[{i}]", each, len(self.inputs)) for i, each in enumerate(parts)]
+        given = list(regularizers) if isinstance(regularizers, Iterable) else [regularizers] * len(self.access)
+        if len(given) != len(self.access):
+            raise BadInput(f"regularizers: must be {len(self.access)}, one for each agent; there are {len(given)}")
         self.regularizers = np.array(
             [check.finite(f"regularizers[{i}]", value, above=0.0) for i, value in enumerate(given)]
         )
@@ -117,6 +120,16 @@ class Ensemble:
         """Return which examples two agents share, ascending."""
         return np.intersect1d(self.access[agent], self.access[other], assume_unique=True)
 
+    def on_air(self, agent: int) -> Places:
+        """Return the examples of an agent that anybody else reads, ascending."""
+        own = self.access[agent]
+        return own[self.readers[own] > 1]
+
+    @cached_property
+    def readers(self) -> Places:
+        """How many agents read each example, shape (n,)."""
+        return np.bincount(np.concatenate(self.access), minlength=len(self.targets))
+
 
 class Part:
     """What one agent knows at the start: its examples, and which of them it shares with whom.
@@ -140,11 +153,11 @@ class Part:
         x_j (one a row) and y_j for j in S_i, K_i, and λ_i.
     sharers : list of int
         The agents with which it shares an example.
-    told : dict
+    to_send : dict
         By sharer: the places in S_i of the values that it is told. On a radio the same for all.
-    shared : dict
+    in_common : dict
         By sharer: the places in S_i of what they share.
-    heard : dict
+    in_message : dict
         By sharer: the places of these in a message from there.
     """
 
@@ -154,20 +167,13 @@ class Part:
         self.gram, self.regularizer = ensemble.grams[agent], float(ensemble.regularizers[agent])
         self.sharers: list[int] = sorted(ensemble.sharers[agent])
         both = {other: ensemble.shared(agent, other) for other in self.sharers}
-        self.shared = {other: np.searchsorted(own, examples) for other, examples in both.items()}
+        self.in_common = {other: np.searchsorted(own, examples) for other, examples in both.items()}
         if radio:
-            aired = np.searchsorted(own, _on_air(ensemble, agent))
-            self.told = dict.fromkeys(self.sharers, aired)
-            self.heard = {other: np.searchsorted(_on_air(ensemble, other), both[other]) for other in self.sharers}
+            self.to_send = dict.fromkeys(self.sharers, np.searchsorted(own, ensemble.on_air(agent)))
+            self.in_message = {other: np.searchsorted(ensemble.on_air(other), both[other]) for other in self.sharers}
         else:
-            self.told = self.shared
-            self.heard = {other: np.arange(len(examples)) for other, examples in both.items()}
-
-
-def _on_air(ensemble: Ensemble, agent: int) -> Places:
-    """Return the examples of an agent that anybody else reads, ascending."""
-    parts = [ensemble.shared(agent, other) for other in ensemble.sharers[agent]]
-    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.intp)
+            self.to_send = self.in_common
+            self.in_message = {other: np.arange(len(examples)) for other, examples in both.items()}
 
 
 class Estimate:
@@ -218,24 +224,85 @@ class State:
 def limit(ensemble: Ensemble) -> State:
     """Return the solution of the relaxed problem (7), to which every order of turns leads.
 
-    With a multiplier μ_ij for each constraint f_i(x_j) = z_j, the solution is z_j = y_j − Σ_i μ_ij and
-    f_i = Σ_j (μ_ij/λ_i) k(·, x_j), where
+    With K_i = V S Vᵀ, f_i is given by numbers u with λ_i ‖f_i‖² = ‖u‖², and its values are V √(S/λ_i) u. So (7) asks for
+    the orthogonal projection of (y, 0) onto the points (z, u_1, …, u_m) with z = V √(S/λ_i) u_i on S_i. Of these an
+    orthonormal basis is built, agent by agent: K_i need not be inverted and may be singular, as a linear kernel's is,
+    and dependent constraints (agents that read the same) do no harm.
 
-        (K_i μ_i)_j / λ_i + Σ_k μ_kj = y_j   for every i and every j in S_i,
-
-    one symmetric system of Σ_i |S_i| equations. Where constraints depend on one another (a linear kernel, a singular
-    K_i) many μ solve it, all with the same z and f_i; this takes the shortest.
+    Raises
+    ------
+    BadInput
+        If the basis is too large to be held.
     """
-    sizes = [len(own) for own in ensemble.access]
-    ends = np.cumsum([0, *sizes])
-    examples = np.concatenate(ensemble.access)
-    system = (examples[:, None] == examples).astype(np.float64)
-    for gram, weight, start, end in zip(ensemble.grams, ensemble.regularizers, ends[:-1], ends[1:], strict=True):
-        system[start:end, start:end] += gram / weight
-    multipliers = np.linalg.lstsq(system, ensemble.targets[examples], rcond=None)[0]
-    z = ensemble.targets - np.bincount(examples, weights=multipliers, minlength=len(ensemble.targets))
-    parts = np.split(multipliers, ends[1:-1])
-    return State(z, [part / weight for part, weight in zip(parts, ensemble.regularizers, strict=True)])
+    count = len(ensemble.targets)
+    roots = [_Root(gram, float(weight)) for gram, weight in zip(ensemble.grams, ensemble.regularizers, strict=True)]
+    ends = np.cumsum([count, *(len(root.eigenvalues) for root in roots)])
+    if ends[-1] * count > _LARGEST:
+        gigabytes = 8e-9 * ends[-1] * count
+        raise BadInput(
+            f"ensemble of {count} examples read {sum(map(len, ensemble.access))} times: must be smaller to have its "
+            f"limit computed, which takes arrays of {gigabytes:.1f} GB (at most {8e-9 * _LARGEST:.1f})"
+        )
+    basis = np.eye(count)
+    for own, root in zip(ensemble.access, roots, strict=True):
+        basis = root.constrain(basis, own)
+    z, *parts = np.split(basis @ (basis[:count].T @ ensemble.targets), ends[:-1])
+    unread = ensemble.readers == 0
+    z[unread] = ensemble.targets[unread]
+    return State(z, [root.coefficients(part) for root, part in zip(roots, parts, strict=True)])
+
+
+class _Root:
+    """An agent's functions, given by numbers u with λ_i ‖f_i‖² = ‖u‖².
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of shape (rank,)
+        Those of K_i that are not zero but for rounding, the largest first.
+    """
+
+    def __init__(self, gram: Matrix, weight: float) -> None:
+        values, vectors = eigh(gram)
+        values, self._vectors, self._weight = values[::-1], vectors[:, ::-1], weight
+        self.eigenvalues: Vector = values[values > len(gram) * np.finfo(float).eps * max(values[0], 0.0)]
+
+    def constrain(self, basis: Matrix, own: Places) -> Matrix:
+        """Add u to the points that a basis spans, and keep to those where f_i has the values z of its examples.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (n + …, width)
+            Orthonormal columns; the first n rows are z.
+        own : int array
+            S_i.
+
+        Returns
+        -------
+        ndarray of shape (n + … + rank, at most width)
+            Orthonormal columns again.
+        """
+        rank = len(self.eigenvalues)
+        slopes = np.zeros(len(own))
+        slopes[:rank] = np.sqrt(self.eigenvalues / self._weight)
+        # For each eigenvector v of K_i: cos·(vᵀz) = sin·u, so that no equation is larger than another.
+        angles = np.arctan(slopes)
+        equations = np.hstack(
+            [np.cos(angles)[:, None] * (self._vectors.T @ basis[own]), -np.diag(np.sin(angles))[:, :rank]]
+        )
+        # What the equations leave free is orthogonal to their rows: the last columns of Q, for equationsᵀ = Q R.
+        (reflectors, scales), triangle, _ = qr(equations.T, mode="raw", pivoting=True)
+        independent = int(np.sum(np.abs(np.diagonal(triangle)) > _DEPENDENT))
+        wider = np.asfortranarray(block_diag(basis, np.eye(rank)))
+        reflectors, scales = reflectors[:, :independent], scales[:independent]
+        if independent:
+            room = int(dormqr("R", "N", reflectors, scales, wider, -1)[1][0])
+            wider = dormqr("R", "N", reflectors, scales, wider, room, overwrite_c=True)[0]
+        return wider[:, independent:]
+
+    def coefficients(self, u: Vector) -> Vector:
+        """Return the coefficients of f_i over the agent's examples."""
+        found: Vector = self._vectors[:, : len(u)] @ (u / np.sqrt(self._weight * self.eigenvalues))
+        return found
 
 
 def distance(ensemble: Ensemble, one: State, other: State) -> float:
@@ -279,10 +346,17 @@ def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:
     return State(z, [agents[i].estimate.coefficients for i in range(len(ensemble))])
 
 
-def _indices(name: str, given: Iterable[int], count: int) -> Places:
-    found = sorted(check.integer(name, int(each), low=0, high=count - 1) for each in given)
+def _listed(name: str, given: Any, wanted: str) -> list[Any]:
+    """Return what is iterated over as a list that is not empty."""
+    found = list(given) if isinstance(given, Iterable) else []
     if not found:
-        raise BadInput(f"{name}: must name at least one example; it is empty")
+        raise check.refuse(name, given, wanted)
+    return found
+
+
+def _indices(name: str, given: Iterable[int], count: int) -> Places:
+    listed = _listed(name, given, "the numbers of one example or more")
+    found = sorted(check.integer(name, each, low=0, high=count - 1) for each in listed)
     if len(set(found)) < len(found):
         raise BadInput(f"{name}: must name each example once; {next(a for a in found if found.count(a) > 1)} is twice")
     return np.array(found, dtype=np.intp)

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 import netsim
-from agents.projections import Estimate, Part, Vector
+from agents.projections import Ensemble, Estimate, Part, Vector
 from netsim import check
 from netsim.errors import NetsimError
 from netsim.wire import Frame
 
 _TRIES = 2_000
-_LONGEST = 8  # times the timeout, for how long to wait after many tries
+_LONGEST = 8  # times the first wait, after many tries
+_FRAME = 384  # bits of a frame beside its values, at most: numbers are of five bytes, texts of seven
 
 
 class Projector(netsim.Agent):
@@ -124,16 +125,16 @@ class Projector(netsim.Agent):
         """Tell each sharer the values that it shares; if reliable, return when all have them."""
         # As they are now: a sharer that has heard them may have its turn before others have.
         version, z = int(self.versions[0]), self.z
-        told, sharers = self.part.told, self.part.sharers
+        places, sharers = self.part.to_send, self.part.sharers
         if self.radio and sharers:
-            await self.broadcast("values", [version, z[told[sharers[0]]]])
+            await self.broadcast("values", [version, z[places[sharers[0]]]])
             if not self.reliable:
                 return
 
         async def tell(sharer: int) -> None:
             # Nobody acknowledges a broadcast, or all would at once: each is asked in turn, and told again if need be.
             if not (self.radio and await self.tell(sharer, "heard", version)):
-                await self.tell(sharer, "values", [version, z[told[sharer]]])
+                await self.tell(sharer, "values", [version, z[places[sharer]]])
 
         await self.each(sharers, tell)
 
@@ -165,11 +166,17 @@ class Projector(netsim.Agent):
                     # Not all wait equally long, or two that collide would do so for ever.
                     return (await self.request(to, kind, payload, patience * (1 + self.rng.random()))).payload
                 except TimeoutError:
-                    patience = min(2 * patience, _LONGEST * self.timeout)
-        raise NetsimError(f"no answer from {to!r} to {kind!r} in {_TRIES} tries: is the link cut?")
+                    patience = longer(patience, self.timeout)
+        raise NetsimError(
+            f"no answer from {to!r} to {kind!r} in {_TRIES} tries: the link may be cut, its budget less than a message, "
+            f"or timeout = {self.timeout:g} s shorter than a round trip"
+        )
 
     def answer(self, frame: Frame) -> Any:
         """Acknowledge a message that came as a request, at the instant when it arrives."""
+        # What came before it, and was not looked at yet, is older news: a broadcast that this asks about, say.
+        for earlier in self.inbox.take(self.now):
+            self.receive(earlier)
         return self.receive(frame)
 
     async def _listen(self) -> None:
@@ -180,16 +187,16 @@ class Projector(netsim.Agent):
         """Take in a message, which may come more than once; return the acknowledgement."""
         if frame.kind == "heard":
             return self.latest[number_of(frame.sender)] >= frame.payload
-        if frame.kind == "values" and frame.sender in self.part.shared:
+        if frame.kind == "values" and frame.sender in self.part.in_common:
             self.take(number_of(frame.sender), *frame.payload)
         return True
 
     def take(self, sender: int, version: int, values: Vector) -> None:
         """Take in a sharer's values, where they are newer than what is here."""
-        places = self.part.shared[sender]
+        places = self.part.in_common[sender]
         newer = version > self.versions[places]
         self.z, self.versions = self.z.copy(), self.versions.copy()
-        self.z[places[newer]] = values[self.part.heard[sender][newer]]
+        self.z[places[newer]] = values[self.part.in_message[sender][newer]]
         self.versions[places[newer]] = version
         self.latest[sender] = max(self.latest[sender], version)
         self._news.set()
@@ -217,6 +224,53 @@ class Projector(netsim.Agent):
             idle = 0 if self._jobs else idle + 1
             if idle == 2:
                 break
+
+
+def longer(wait: float, first: float) -> float:
+    """Return how long to wait after one more failure, in seconds: twice as long, up to 8 times the first wait."""
+    return min(2 * wait, _LONGEST * first)
+
+
+def largest_message(ensemble: Ensemble, *, radio: bool = False) -> int:
+    """Return the bits of the values in the largest message that agents send; its frame is a little larger."""
+    if radio:
+        return 64 * max(len(ensemble.on_air(i)) for i in range(len(ensemble)))
+    return 64 * max((len(ensemble.shared(a, b)) for a, b in ensemble.sharers.edges), default=0)
+
+
+def sure_timeout(
+    ensemble: Ensemble,
+    *,
+    latency: float = 0.0,
+    rate: float | None = None,
+    round_period: float = 1.0,
+    radio: bool = False,
+) -> float:
+    """Return a timeout in seconds that is longer than any message and its answer are under way, in every order.
+
+    What is lost is repeated after it, and nothing else is. A rate is shared with what else waits to be sent: on wires
+    with what goes to the same agent, on a radio with the sender's own values and an answer to each neighbour.
+
+    Parameters
+    ----------
+    latency : float
+        The longest time in seconds that a frame is under way once it has left.
+    rate : float, optional
+        Bits per second of a transmitter.
+    round_period : float
+        Length of a round in seconds: a hundredth of it is added, so that on links without delay the timeout is more
+        than nothing, and what a budget refuses is not tried too often in one round.
+    radio : bool
+        Whether values are broadcast.
+    """
+    check.finite("latency", latency, low=0.0)
+    check.finite("round_period", round_period, above=0.0)
+    largest = _FRAME + largest_message(ensemble, radio=radio)
+    # A ring adds two neighbours.
+    neighbors = 2 + max(degree for _, degree in ensemble.sharers.degree)
+    queued = 2 * largest + neighbors * _FRAME if radio else largest + _FRAME
+    sending = 0.0 if rate is None else queued / check.finite("rate", rate, above=0.0)
+    return 2 * (latency + sending) + 0.01 * round_period
 
 
 def number_of(name: Hashable) -> int:

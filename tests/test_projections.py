@@ -129,7 +129,7 @@ def test_fixed_orders_keep_to_the_recursion_on_links_that_lose_reorder_and_repea
 def test_values_that_come_late_or_twice_change_nothing() -> None:
     ensemble = chain()
     agent = projectors(ensemble, "coloured", 1)[1]
-    places = agent.part.shared[0]
+    places = agent.part.in_common[0]
     agent.take(0, 5, np.array([1.0, 2.0]))
     assert agent.z[places].tolist() == [1.0, 2.0]
     for version in (4, 5):
@@ -258,12 +258,12 @@ def test_a_part_knows_its_own_examples_only() -> None:
     part = Part(ensemble, 1)
     np.testing.assert_array_equal(part.targets, ensemble.targets[[3, 4, 5, 6, 7]])
     assert part.sharers == [0, 2]
-    assert part.shared[0].tolist() == [0, 1]
-    assert part.shared[2].tolist() == [3, 4]
+    assert part.in_common[0].tolist() == [0, 1]
+    assert part.in_common[2].tolist() == [3, 4]
     on_air = Part(ensemble, 1, radio=True)
-    assert on_air.told[0].tolist() == [0, 1, 3, 4]
+    assert on_air.to_send[0].tolist() == [0, 1, 3, 4]
     # Agent 0 reads 0 … 4 and says the values of 0, 1 (shared with agent 5), 3 and 4.
-    assert on_air.heard[0].tolist() == [2, 3]
+    assert on_air.in_message[0].tolist() == [2, 3]
 
 
 # --- taking turns -----------------------------------------------------------------------------------------------------
