@@ -18,18 +18,15 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve, eigh, qr
-from scipy.linalg.lapack import dormqr
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from agents import multipliers
 from netsim import check
 from netsim.errors import BadInput
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Places = NDArray[np.intp]
-
-_DEPENDENT = 1e-12  # sine of the angle below which a constraint is taken to follow from others
-_LARGEST = 2**28  # numbers in the largest array
 
 Gram = Callable[[Matrix, Matrix], Matrix]
 """A kernel between all rows of two arrays: shapes (n, d) and (m, d) to (n, m). Positive semi-definite."""
@@ -224,85 +221,27 @@ class State:
 def limit(ensemble: Ensemble) -> State:
     """Return the solution of the relaxed problem (7), to which every order of turns leads.
 
-    With K_i = V S Vᵀ, f_i is given by numbers u with λ_i ‖f_i‖² = ‖u‖², and its values are V √(S/λ_i) u. So (7) asks for
-    the orthogonal projection of (y, 0) onto the points (z, u_1, …, u_m) with z = V √(S/λ_i) u_i on S_i. Of these an
-    orthonormal basis is built, agent by agent: K_i need not be inverted and may be singular, as a linear kernel's is,
-    and dependent constraints (agents that read the same) do no harm.
+    With a multiplier μ_ij for each constraint f_i(x_j) = z_j, the solution is z_j = y_j − Σ_i μ_ij and
+    f_i = Σ_j (μ_ij/λ_i) k(·, x_j), where
+
+        (K_i μ_i)_j / λ_i + Σ_k μ_kj = y_j   for every i and every j in S_i.
+
+    Where constraints depend on one another (a linear kernel, a singular K_i) many μ solve it, all with the same z and
+    f_i. `agents.multipliers.solve` says how exact they are.
 
     Raises
     ------
     BadInput
-        If the basis is too large to be held.
+        If the ensemble is too large.
     """
-    count = len(ensemble.targets)
-    roots = [_Root(gram, float(weight)) for gram, weight in zip(ensemble.grams, ensemble.regularizers, strict=True)]
-    ends = np.cumsum([count, *(len(root.eigenvalues) for root in roots)])
-    if ends[-1] * count > _LARGEST:
-        gigabytes = 8e-9 * ends[-1] * count
-        raise BadInput(
-            f"ensemble of {count} examples read {sum(map(len, ensemble.access))} times: must be smaller to have its "
-            f"limit computed, which takes arrays of {gigabytes:.1f} GB (at most {8e-9 * _LARGEST:.1f})"
-        )
-    basis = np.eye(count)
-    for own, root in zip(ensemble.access, roots, strict=True):
-        basis = root.constrain(basis, own)
-    z, *parts = np.split(basis @ (basis[:count].T @ ensemble.targets), ends[:-1])
-    unread = ensemble.readers == 0
-    z[unread] = ensemble.targets[unread]
-    return State(z, [root.coefficients(part) for root, part in zip(roots, parts, strict=True)])
-
-
-class _Root:
-    """An agent's functions, given by numbers u with λ_i ‖f_i‖² = ‖u‖².
-
-    Attributes
-    ----------
-    eigenvalues : ndarray of shape (rank,)
-        Those of K_i that are not zero but for rounding, the largest first.
-    """
-
-    def __init__(self, gram: Matrix, weight: float) -> None:
-        values, vectors = eigh(gram)
-        values, self._vectors, self._weight = values[::-1], vectors[:, ::-1], weight
-        self.eigenvalues: Vector = values[values > len(gram) * np.finfo(float).eps * max(values[0], 0.0)]
-
-    def constrain(self, basis: Matrix, own: Places) -> Matrix:
-        """Add u to the points that a basis spans, and keep to those where f_i has the values z of its examples.
-
-        Parameters
-        ----------
-        basis : ndarray of shape (n + …, width)
-            Orthonormal columns; the first n rows are z.
-        own : int array
-            S_i.
-
-        Returns
-        -------
-        ndarray of shape (n + … + rank, at most width)
-            Orthonormal columns again.
-        """
-        rank = len(self.eigenvalues)
-        slopes = np.zeros(len(own))
-        slopes[:rank] = np.sqrt(self.eigenvalues / self._weight)
-        # For each eigenvector v of K_i: cos·(vᵀz) = sin·u, so that no equation is larger than another.
-        angles = np.arctan(slopes)
-        equations = np.hstack(
-            [np.cos(angles)[:, None] * (self._vectors.T @ basis[own]), -np.diag(np.sin(angles))[:, :rank]]
-        )
-        # What the equations leave free is orthogonal to their rows: the last columns of Q, for equationsᵀ = Q R.
-        (reflectors, scales), triangle, _ = qr(equations.T, mode="raw", pivoting=True)
-        independent = int(np.sum(np.abs(np.diagonal(triangle)) > _DEPENDENT))
-        wider = np.asfortranarray(block_diag(basis, np.eye(rank)))
-        reflectors, scales = reflectors[:, :independent], scales[:independent]
-        if independent:
-            room = int(dormqr("R", "N", reflectors, scales, wider, -1)[1][0])
-            wider = dormqr("R", "N", reflectors, scales, wider, room, overwrite_c=True)[0]
-        return wider[:, independent:]
-
-    def coefficients(self, u: Vector) -> Vector:
-        """Return the coefficients of f_i over the agent's examples."""
-        found: Vector = self._vectors[:, : len(u)] @ (u / np.sqrt(self._weight * self.eigenvalues))
-        return found
+    multipliers.check_size([len(own) for own in ensemble.access], len(ensemble.targets))
+    weights = ensemble.regularizers
+    blocks = [gram / weight for gram, weight in zip(ensemble.grams, weights, strict=True)]
+    found = multipliers.solve(blocks, ensemble.access, ensemble.targets)
+    z = ensemble.targets.copy()
+    for own, part in zip(ensemble.access, found, strict=True):
+        z[own] -= part
+    return State(z, [part / weight for part, weight in zip(found, weights, strict=True)])
 
 
 def distance(ensemble: Ensemble, one: State, other: State) -> float:
@@ -355,7 +294,7 @@ def _listed(name: str, given: Any, wanted: str) -> list[Any]:
 
 
 def _indices(name: str, given: Iterable[int], count: int) -> Places:
-    listed = _listed(name, given, "the numbers of one example or more")
+    listed = _listed(name, given, "the numbers of at least one example")
     found = sorted(check.integer(name, each, low=0, high=count - 1) for each in listed)
     if len(set(found)) < len(found):
         raise BadInput(f"{name}: must name each example once; {next(a for a in found if found.count(a) > 1)} is twice")

@@ -23,7 +23,8 @@ from netsim.wire import Frame
 
 _TRIES = 2_000
 _LONGEST = 8  # times the first wait, after many tries
-_FRAME = 384  # bits of a frame beside its values, at most: numbers are of five bytes, texts of seven
+# Bits at most of a frame without values (two lists, four numbers of five bytes, a text of eight), and what values add.
+_FRAME, _ARRAY = 256, 128
 
 
 class Projector(netsim.Agent):
@@ -168,8 +169,8 @@ class Projector(netsim.Agent):
                 except TimeoutError:
                     patience = longer(patience, self.timeout)
         raise NetsimError(
-            f"no answer from {to!r} to {kind!r} in {_TRIES} tries: the link may be cut, its budget less than a message, "
-            f"or timeout = {self.timeout:g} s shorter than a round trip"
+            f"no answer from {to!r} to {kind!r} in {_TRIES} tries: the link is cut, its budget is less than a message, "
+            f"or timeout = {self.timeout:g} s is shorter than a round trip"
         )
 
     def answer(self, frame: Frame) -> Any:
@@ -265,7 +266,7 @@ def sure_timeout(
     """
     check.finite("latency", latency, low=0.0)
     check.finite("round_period", round_period, above=0.0)
-    largest = _FRAME + largest_message(ensemble, radio=radio)
+    largest = _FRAME + _ARRAY + largest_message(ensemble, radio=radio)
     # A ring adds two neighbours.
     neighbors = 2 + max(degree for _, degree in ensemble.sharers.degree)
     queued = 2 * largest + neighbors * _FRAME if radio else largest + _FRAME

@@ -74,6 +74,8 @@ class Plane:
         check.one_of("ensemble", kind, ENSEMBLES)
         check.integer("agents", self.agents, low=1)
         check.integer("examples", self.examples, low=1)
+        check.integer("public", self.public, low=1, high=self.examples if kind == "public" else None)
+        check.finite("radius", self.radius, above=0.0)
         check.finite("sigma", self.sigma, above=0.0)
         check.finite("noise", self.noise, low=0.0)
         check.finite("regularizer", self.regularizer, above=0.0)
@@ -84,13 +86,11 @@ class Plane:
         if kind == "centralised":
             access: list[Iterable[int]] = [range(self.examples)] * self.agents
         else:
-            check.integer("public", self.public, low=1, high=self.examples)
             private = np.array_split(np.arange(self.public, self.examples), self.agents)
             access = [[*range(self.public), *own.tolist()] for own in private]
         return Drawn(self._ensemble(inputs, access, rng))
 
     def _sensors(self, rng: np.random.Generator) -> "Drawn":
-        check.finite("radius", self.radius, above=0.0)
         for _ in range(_TRIES):
             places, inputs = rng.random((self.agents, 2)), rng.random((self.examples, 2))
             near = np.linalg.norm(places[:, None] - inputs, axis=2) <= self.radius

@@ -1,5 +1,6 @@
 """Successive orthogonal projections on a network: against the serial recursion, the problem solved directly, theory."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,10 @@ import pytest
 from agents.contention import Contention
 from agents.features import kernel_values
 from agents.orders import ORDERS, Coloured, network_graph, projectors
-from agents.projections import Ensemble, Part, distance, limit, linear, state_of, together
-from agents.turns import Projector
+from agents.projections import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
+from agents.turns import Projector, sure_timeout
 from netsim import AgentError, BadInput, Link, Network, Run, Stalled, latency
-from netsim.ledger import COLLIDED, LOST
+from netsim.ledger import COLLIDED, LATE, LOST
 from tests.oracle import projections as oracle
 
 SIGMA = 0.15
@@ -194,6 +195,45 @@ def test_every_order_reaches_the_limit_and_never_moves_away(
         assert (watched.run.ledger.exits[COLLIDED] > 0) == (order != "token")
 
 
+@pytest.mark.parametrize("gram", [gaussian, linear])
+def test_the_limit_bears_examples_and_agents_that_are_there_twice(gram: Callable[[Any, Any], Any]) -> None:
+    rng = np.random.default_rng(4)
+    inputs = np.repeat(rng.random((10, 3)), 2, axis=0)
+    access = [range(8), range(8), [*range(4, 14)], [19], [*range(10, 20)]]
+    ensemble = Ensemble(inputs, rng.standard_normal(20), access, regularizers=[0.5, 0.5, 1.0, 2.0, 0.1], gram=gram)
+    goal = limit(ensemble)
+    K = gram(ensemble.inputs, ensemble.inputs)
+    z, values = oracle.relaxed(K, ensemble.access, ensemble.targets, ensemble.regularizers.tolist())
+    np.testing.assert_allclose(goal.z, z, rtol=0, atol=1e-8)
+    for own, coefficients, expected in zip(ensemble.access, goal.coefficients, values, strict=True):
+        np.testing.assert_allclose(K[:, own] @ coefficients, expected, rtol=0, atol=1e-8)
+
+
+def test_no_turn_moves_the_limit_of_many_agents_and_it_is_the_nearest_to_the_start() -> None:
+    rng = np.random.default_rng(5)
+    inputs = rng.random((600, 2))
+    near = [np.flatnonzero(np.linalg.norm(inputs - place, axis=1) < 0.15) for place in rng.random((120, 2))]
+    ensemble = Ensemble(inputs, rng.standard_normal(600), near, regularizers=0.1, gram=gaussian)
+    goal = limit(ensemble)
+    square = float(goal.z @ goal.z)
+    for own, gram, coefficients in zip(ensemble.access, ensemble.grams, goal.coefficients, strict=True):
+        estimate = Estimate(gram, 0.1)
+        estimate.coefficients = coefficients
+        np.testing.assert_allclose(estimate.project(goal.z[own]), goal.z[own], rtol=0, atol=1e-8)
+        square += 0.1 * float(coefficients @ gram @ coefficients)
+    # What is left of (y, 0) is at a right angle to the limit; so smooth a kernel is singular but for rounding.
+    assert ensemble.targets @ goal.z == pytest.approx(square, rel=1e-6)
+
+
+def test_a_limit_that_takes_too_much_memory_is_refused_before_any_is_taken() -> None:
+    def never(x: Any, z: Any) -> Any:
+        raise AssertionError
+
+    ensemble = Ensemble(np.zeros((20_000, 1)), np.zeros(20_000), [range(20_000)], regularizers=1.0, gram=never)
+    with pytest.raises(BadInput, match=r"ensemble: 20000 examples, read 20000 times, must be fewer .* of 3.2 GB"):
+        limit(ensemble)
+
+
 def test_a_public_database_gives_every_agent_the_centralised_solution() -> None:
     # Example 1: a linear kernel in d dimensions, d public independent examples, one private example each.
     rng = np.random.default_rng(3)
@@ -253,6 +293,29 @@ def test_a_radio_carries_each_shared_value_once() -> None:
     assert watched.run.ledger.payload_bits == 60 * 4 * 64 + version_bits(watched.turns, lambda agent: 1)
 
 
+@pytest.mark.parametrize("link", [Link(), Link(latency=0.003), Link(rate=20e3)], ids=["ideal", "latency", "rate"])
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_on_links_that_lose_nothing_no_value_is_sent_twice(order: str, medium: str, link: Link) -> None:
+    ensemble, radio = chain(reads=8), medium == "radio"
+    timeout = sure_timeout(ensemble, latency=0.003 if link.latency else 0.0, rate=link.rate, radio=radio)
+    watched = watch(ensemble, order, 6, link, medium=medium, timeout=timeout)
+    sent = watched.run.ledger.senders_table().groupby("kind")[["transmissions", "payload_bits"]].sum()
+    sharers = {i: list(ensemble.sharers[i]) for i in range(6)}
+    answers = sum(len(sharers[turn.agent]) for turn in watched.turns)
+    bits = version_bits(watched.turns, lambda agent: len(sharers[agent])) + 8 * answers
+    if radio:
+        assert sent.loc["heard"].tolist() == [2 * answers, bits]
+        values = sum(64 * len(ensemble.on_air(turn.agent)) for turn in watched.turns)
+        assert sent.loc["values"].tolist() == [36, values + version_bits(watched.turns, lambda agent: 1)]
+    else:
+        values = sum(64 * len(ensemble.shared(t.agent, other)) for t in watched.turns for other in sharers[t.agent])
+        assert sent.loc["values"].tolist() == [2 * answers, values + bits]
+    if order in ("token", "random"):
+        assert sent.loc["token", "transmissions"] == 2 * 35
+    assert watched.run.ledger.exits[LATE] == 0
+
+
 def test_a_part_knows_its_own_examples_only() -> None:
     ensemble = chain()
     part = Part(ensemble, 1)
@@ -288,6 +351,23 @@ def test_contention_lets_no_two_sharers_act_at_a_time(link: Link, medium: str, m
     assert not [pair for pair in overlapping if ensemble.sharers.has_edge(pair[0][2], pair[1][2])]
     assert overlapping, "agents that share nothing do"
     assert sum(agent.refused for agent in watched.run.agents.values()) > 20
+
+
+def test_who_has_granted_a_claim_draws_no_timers_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = 0
+    sleep = asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        nonlocal draws
+        draws += 1
+        await sleep(seconds)
+
+    monkeypatch.setattr("agents.contention.asyncio.sleep", counted)
+    ensemble = Ensemble(np.eye(3), np.ones(3), [[0, 1], [1, 2]], regularizers=1.0, gram=linear)
+    watched = watch(ensemble, "contention", 5, pause=1e-6, duration=1.0)
+    assert len(watched.turns) == 10
+    # One for each turn is its duration.
+    assert draws < 100
 
 
 def test_the_walk_visits_neighbours_at_random_and_ends_for_all() -> None:
@@ -355,9 +435,16 @@ def test_a_link_that_is_cut_is_named() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"access": [[0, 1], []]}, r"access\[1\]: must name at least one example"),
+        ({"access": [[0, 1], []]}, r"access\[1\] = \[\]: must be the numbers of at least one example"),
         ({"access": [[0, 1], [1, 1]]}, r"access\[1\]: must name each example once; 1 is twice"),
         ({"access": [[0, 1], [1, 4]]}, r"access\[1\] = 4: must be a whole number from 0 to 3"),
+        ({"access": [[0.7, 1], [1]]}, r"access\[0\] = 0.7: must be a whole number from 0 to 3"),
+        ({"access": [[True, False], [1]]}, r"access\[0\] = True: must be a whole number"),
+        ({"access": [["0"], [1]]}, r"access\[0\] = '0': must be a whole number"),
+        ({"access": [0, 1]}, r"access\[0\] = 0: must be the numbers of at least one example"),
+        ({"access": 3}, r"access = 3: must be the examples of at least one agent"),
+        ({"regularizers": None}, r"regularizers\[0\] = None: must be a number > 0"),
+        ({"regularizers": np.float32(-1)}, r"regularizers\[0\] = np.float32\(-1.0\): must be a number > 0"),
         ({"access": []}, r"access = \[\]: must be the examples of at least one agent"),
         ({"inputs": [1.0, 2.0]}, r"inputs.shape = \(2,\)"),
         ({"targets": [1.0]}, r"targets.shape = \(1,\): must be \(4,\)"),
@@ -377,6 +464,12 @@ def test_an_ensemble_that_makes_no_sense_is_refused(change: dict[str, Any], mess
     Ensemble(**fine)
     with pytest.raises(BadInput, match=message):
         Ensemble(**fine | change)
+
+
+@pytest.mark.parametrize("one", [1, 1.0, np.float32(1), np.int64(1), [1, 1.0], np.ones(2)])
+def test_regularizers_may_be_numbers_of_any_kind(one: Any) -> None:
+    access = [np.arange(2), [np.int32(1), 3]]
+    assert Ensemble(np.eye(4), np.ones(4), access, regularizers=one, gram=linear).regularizers.tolist() == [1.0, 1.0]
 
 
 def test_agents_that_share_nothing_need_another_order() -> None:

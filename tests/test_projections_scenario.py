@@ -1,7 +1,9 @@
 """The scenario projections: the ensembles that it draws, and what it leaves in the run folder."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -62,8 +64,8 @@ def test_costs_are_those_of_the_first_row_that_is_near_enough(small: Study) -> N
 
 
 def test_the_curve_is_the_same_whatever_the_links_do() -> None:
-    lossy = run(loss=0.2, latency=0.01, orders="token,coloured")
-    ideal = run(orders="token,coloured")
+    lossy = run(loss=0.2, latency=0.01, orders="token,coloured", sweeps=30)
+    ideal = run(orders="token,coloured", sweeps=30)
     far = [dict(zip(rows["turns"], rows["limit_distance"], strict=True)) for rows in map(token_rows, (lossy, ideal))]
     same = far[0].keys() & far[1].keys()
     assert len(same) > 5
@@ -117,12 +119,39 @@ def test_the_folder_is_whole(small: Study, tmp_path: Path) -> None:
         ({"sweeps": 0}, r"sweeps = 0: must be a whole number >= 1"),
         ({"noise": -1.0}, r"noise = -1.0: must be a number >= 0"),
         ({"regularizer": 0.0}, r"regularizer = 0.0: must be a number > 0"),
+        ({"pause": 0.0}, r"pause = 0.0: must be a number > 0"),
+        ({"pause": float("nan")}, r"pause = nan: must be a number > 0"),
+        ({"orders": "token,token"}, r"orders = 'token,token': must be different ones"),
+        ({"radius": 0.0}, r"radius = 0.0: must be a number > 0"),
+        ({"public": 0}, r"public = 0: must be a whole number >= 1"),
+        ({"budget": 500.0}, r"budget = 500: must be at least \d+ bits, the largest message's values"),
+        ({"budget": -1.0}, r"budget = -1.0: must be a number > 0"),
         ({"duration": 0.0}, r"duration = 0.0: must be a number > 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parameters: dict[str, object], message: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    parameters: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Study, "run", None)  # before any run
     with pytest.raises(BadInput, match=message):
         run(**parameters)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [{}, {"latency": 0.01, "rate": 1e5}, {"loss": 0.2}, {"loss": 0.2, "medium": "wires", "rate": 5e4}],
+    ids=["ideal", "rate", "lossy", "wires"],
+)
+def test_no_run_is_longer_than_its_progress_tells(links: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {}
+
+    def progress(self: Study, label: str, total: int) -> Any:
+        told[label] = total
+        return nullcontext(lambda number: None)
+
+    monkeypatch.setattr(Study, "progress", progress)
+    for name, rows in run(**links).rounds.groupby("algorithm"):
+        assert told[name] / 8 <= len(rows) <= told[name], name
 
 
 # --- ensembles --------------------------------------------------------------------------------------------------------
