@@ -44,16 +44,16 @@ class Reporter:
         Console().print(table)
 
     @contextmanager
-    def progress(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Yield a function to call with the number of each round that ended, of ``total``."""
+    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+        """Yield a function to call with how many of ``total`` are done; more of them are not shown."""
         if self.quiet:
             yield lambda number: None
         elif not sys.stderr.isatty():
             step = max(total // 4, 1)
 
             def plain(number: int) -> None:
-                if number % step == 0 or number == total:
-                    print(f"{label}: round {number} of {total}", file=sys.stderr, flush=True)
+                if number <= total and (number % step == 0 or number == total):
+                    print(f"{label}: {unit}{number} of {total}", file=sys.stderr, flush=True)
 
             yield plain
         else:

@@ -87,7 +87,7 @@ class Study:
         """Run a network of agents under the name of an algorithm, showing progress over so many rounds."""
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
-        with self.progress(algorithm, rounds) as progress:
+        with self._reporter.progress(algorithm, rounds, "round ") as progress:
             run = network.run(agents, probes, trace=self._trace, progress=progress)
         self.runs[algorithm] = run
         return run

@@ -17,6 +17,7 @@ from agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBy
 from agents.orders import network_graph, projectors
 from agents.penalty import ConstantPenalty, GreedyPenalty
 from agents.projections import Ensemble, state_of
+from agents.turns import sure_timeout
 from netsim import AgentError, check, draws, topology
 from netsim.quantize import QSGD, Float, Uniform
 from netsim.study import Study
@@ -240,7 +241,7 @@ class Task:
         coder = Uniform(_BITS)
         known = methods(Geometric(0.5, 0.98), coder) | {
             method.name: method
-            for method in methods(PowerLaw(0.05, 0.7), coder).values()
+            for method in methods(PowerLaw(1.0, 0.5), coder).values()
             if method.name in ("CoDDKL", "QC-DDKL")
         }
         for name in ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL"):
@@ -315,7 +316,13 @@ class Task:
         ensemble = Ensemble(inputs, targets, access, regularizers=weight / self.count, gram=gram)
         sweeps = max(self.rounds // self.count, 1)
         settings: dict[str, Any] = {"radio": self.channel.medium == "radio", "reliable": not self.channel.is_ideal}
-        settings["timeout"] = 2.5 * self.channel.round_period
+        settings["timeout"] = sure_timeout(
+            ensemble,
+            latency=self.channel.latency,
+            rate=self.channel.rate,
+            round_period=self.channel.round_period,
+            radio=self.channel.medium == "radio",
+        )
         agents: dict[int, Any] = dict(
             projectors(ensemble, "token", sweeps, duration=self.channel.round_period, **settings)
         )
