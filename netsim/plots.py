@@ -67,8 +67,12 @@ def curves(
             panel.set_xscale("log", nonpositive="mask")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(LABELS.get(y.column, y.column))
-    if y.log and (rounds[y.column] > 0).any():
+    positive = rounds[y.column][rounds[y.column] > 0]
+    if y.log and len(positive):
         panels[0].set_yscale("log")
+        if positive.max() == positive.min():
+            # One value has no range that an axis could show.
+            panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     figure.suptitle(title)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)), frameon=False)
