@@ -12,6 +12,7 @@ import pytest
 
 from agents.projections import State, distance, limit
 from netsim import BadInput, scenario
+from netsim.report import Reporter
 from netsim.study import Study
 from scenarios.ensembles import Plane, field
 
@@ -145,11 +146,11 @@ def test_what_makes_no_sense_is_refused(
 def test_no_run_is_longer_than_its_progress_tells(links: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     told = {}
 
-    def progress(self: Study, label: str, total: int) -> Any:
+    def progress(self: Reporter, label: str, total: int, unit: str = "") -> Any:
         told[label] = total
         return nullcontext(lambda number: None)
 
-    monkeypatch.setattr(Study, "progress", progress)
+    monkeypatch.setattr(Reporter, "progress", progress)
     for name, rows in run(**links).rounds.groupby("algorithm"):
         assert told[name] / 8 <= len(rows) <= told[name], name
 
