@@ -183,7 +183,7 @@ class Estimate:
     """
 
     def __init__(self, gram: Matrix, regularizer: float) -> None:
-        self._gram, self._regularizer = gram, regularizer
+        self._gram = gram
         self._factor = _factor(gram, regularizer)
         self.coefficients: Vector = np.zeros(len(gram))
 

@@ -104,7 +104,7 @@ class Plane:
 
     def _ensemble(self, inputs: Points, access: list[Any], rng: np.random.Generator) -> Ensemble:
         targets = field(inputs) + self.noise * rng.standard_normal(len(inputs))
-        gram = partial(_gaussian, self.sigma)
+        gram = partial(kernel_values, "gaussian", sigma=self.sigma)
         return Ensemble(inputs, targets, access, regularizers=self.regularizer / self.agents, gram=gram)
 
 
@@ -114,7 +114,3 @@ class Drawn:
 
     ensemble: Ensemble
     places: Points | None = None
-
-
-def _gaussian(sigma: float, x: Points, z: Points) -> NDArray[np.float64]:
-    return kernel_values("gaussian", x, z, sigma)

@@ -1,6 +1,6 @@
 """Data sets whose target is a class: tables with text labels, and images."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import BadInput
-from scenarios.data import read_columns, unit
+from scenarios.data import read_columns
 from scenarios.source import load_arrays, numbers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Labelled:
     name : str
         Name of the data set.
     inputs : ndarray of shape (n, d)
-        Inputs, one sample a row, in the units of the file unless scaled; a column of text is one column of 0 and 1 for
+        Inputs, one sample a row, in the units of the file; a column of text is one column of 0 and 1 for
         each of its values.
     labels : ndarray of shape (n,)
         The number of each sample's class, 0 … C − 1.
@@ -45,10 +45,6 @@ class Labelled:
     inputs: NDArray[np.float64]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
-
-    def take(self, rows: NDArray[Any]) -> "Labelled":
-        """Return the samples of some rows: positions, or a mask of shape (n,)."""
-        return replace(self, inputs=self.inputs[rows], labels=self.labels[rows])
 
     def signs(self, positive: str | None = None) -> NDArray[np.float64]:
         """Return +1 for one class and −1 for all others, shape (n,).
@@ -116,11 +112,6 @@ def _images(name: str, rows: int | None, seed: int) -> Labelled:
     flat = images[chosen].reshape(len(chosen), -1).astype(np.float64)
     kinds = np.unique(classes)
     return Labelled(name, flat, np.searchsorted(kinds, classes[chosen]), tuple(str(kind) for kind in kinds))
-
-
-def scale_inputs(data: Labelled) -> Labelled:
-    """Return the samples with each input column scaled to [0, 1]; constant ones become 0."""
-    return replace(data, inputs=unit(data.inputs))
 
 
 def _draw(count: int, rows: int | None, seed: int) -> NDArray[np.int64]:
