@@ -14,12 +14,12 @@ from agents.metrics import accuracy, balanced_accuracy, confusion_matrix
 from agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim import check
 from scenarios.common import residuals
-from scenarios.data import AgentData, Table, load_table, unit
-from scenarios.labelled import load_labelled
+from scenarios.data import AgentData, Table, load_table, read_columns, unit
+from scenarios.labelled import IMAGES, load_labelled
 
 CRITERIA = ("logistic", "hinge", "squared")
 REGRESSIONS = ("tomshardware", "twitter", "airquality", "energy", "conductivity", "blood")
-"""Tables whose target is a number, not a class."""
+"""Known tables whose target is a number, not a class; others are told by fractions in their target."""
 
 DIGITS = "digits"
 """The images that come with scikit-learn, 8 × 8 pixels of ten digits: no file is needed."""
@@ -52,7 +52,7 @@ def load(data: str, *, rows: int | None = None, seed: int = 0) -> tuple[Table, t
         For an unknown or damaged table, or more rows than there are.
     """
     classes: tuple[str, ...] = ()
-    if data in REGRESSIONS:
+    if data in REGRESSIONS or (data not in (DIGITS, *IMAGES) and _is_fractional(data)):
         table = load_table(data)
         inputs, target = table.inputs, unit(table.target)
     elif data == DIGITS:
@@ -68,6 +68,15 @@ def load(data: str, *, rows: int | None = None, seed: int = 0) -> tuple[Table, t
         drawn = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(target))[:rows]
         inputs, target = inputs[drawn], target[drawn]
     return Table(data, unit(inputs), target, tuple(f"x{i}" for i in range(inputs.shape[1])), "target"), classes
+
+
+def _is_fractional(name: str) -> bool:
+    """Return whether a table's target holds a number that is not whole."""
+    import pandas as pd
+
+    _, frame, target = read_columns(name, None)
+    column = frame[target]
+    return bool(pd.api.types.is_float_dtype(column) and (column.dropna() % 1 != 0).any())
 
 
 def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -> MulticlassLoss:

@@ -21,7 +21,8 @@ _MAY_BE_EMPTY = {"wisdm_har": ("XPEAK", "YPEAK", "ZPEAK")}
 # Marks that stand for an unknown cell; rows with one are left out.
 _UNKNOWN = {"adult": "?"}
 _MOST_CLASSES = 1000
-_IMAGES = ("mnist",)
+IMAGES = ("mnist",)
+"""Sets that are files of arrays, not tables."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def load_labelled(name: str, *, target: str | None = None, rows: int | None = No
     BadInput
         If the file is missing or damaged, a number is missing, or the target is no column of classes.
     """
-    if name in _IMAGES:
+    if name in IMAGES:
         if target is not None:
             raise check.refuse("target", target, f"left out for the images of {name}")
         return _images(name, rows, seed)

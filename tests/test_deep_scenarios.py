@@ -1,8 +1,10 @@
 """The studies of deep kernel learning, alone and over a network."""
 
+import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -357,3 +359,20 @@ def test_what_differs_from_the_published_data_is_said() -> None:
     sensor = run("deep", data="sensorless_subset", **small)
     assert any("58,509 rows of Sensor. Here: 500 rows" in text for text in sensor.notes)
     assert not any("Always saying" in text for text in sensor.notes)
+
+
+def test_a_table_of_ones_own_is_a_regression_where_its_target_has_fractions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    x = np.random.default_rng(0).random((60, 2))
+    for name, target in (("numbers", x[:, 0] * x[:, 1]), ("kinds", (x[:, 0] > 0.5).astype(int))):
+        rows = "\n".join(f"{a},{b},{c}" for (a, b), c in zip(x, target, strict=True))
+        (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(f"a,b,y\n{rows}\n".encode()))
+    options: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False, "ceiling_rows": 0}
+    tables = [
+        scenario.find("deep").execute(data=name, **options).tables["comparison"].columns
+        for name in ("numbers", "kinds")
+    ]
+    assert "test_mse" in tables[0]
+    assert "test_accuracy" in tables[1]
