@@ -3,6 +3,7 @@
 from agents.batch import COKE, CTA, DKLA
 from agents.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
 from agents.classes import ClassProblem, OnlineClasses, centralised_classes
+from agents.consensus import Diffusion, Dual, SharingAgent
 from agents.deep import Deep, MultiPath, fourier_layers
 from agents.dictionary import Dictionary
 from agents.features import FeatureMap, RandomFourier
@@ -32,7 +33,9 @@ __all__ = [
     "ConstantPenalty",
     "Deep",
     "Dictionary",
+    "Diffusion",
     "DoublingPenalty",
+    "Dual",
     "Ensemble",
     "FeatureMap",
     "Geometric",
@@ -54,6 +57,7 @@ __all__ = [
     "RandomFourier",
     "Relative",
     "Sharing",
+    "SharingAgent",
     "SideBySide",
     "Softmax",
     "Squared",

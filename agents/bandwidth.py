@@ -39,14 +39,15 @@ def median_distance(x: ArrayLike, *, seed: int = 0) -> float:
     points = check.finite_array("x", x)
     if points.ndim != 2 or len(points) < 2:
         raise BadInput(f"x.shape = {points.shape}: must be (n, d) with n at least 2")
-    if len(points) > _MOST_POINTS:
-        points = np.random.default_rng(seed).permutation(points)[:_MOST_POINTS]
-    distances = pdist(points)
-    apart = distances[distances > 0.0]
-    if not len(apart):
-        raise check.refuse("x", points[0], "points of which two are different")
+    rng = np.random.default_rng(seed)
+    median = float(np.median(pdist(rng.permutation(points)[:_MOST_POINTS])))
+    if median:
+        return median
     # Where most points are alike, the others tell the scale.
-    return float(np.median(distances) or np.median(apart))
+    different = np.unique(points, axis=0)
+    if len(different) == 1:
+        raise check.refuse("x", different[0], "points of which two are different")
+    return float(np.median(pdist(rng.permutation(different)[:_MOST_POINTS])))
 
 
 def median_sigmas(x: ArrayLike, widths: Sequence[int], *, form: Form = "cos", seed: int = 0) -> list[float]:

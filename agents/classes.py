@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -120,7 +120,10 @@ class ClassProblem:
         signs = np.where(self.labels[:, None] == np.arange(self.loss.classes), 1.0, -1.0)
         count = len(self.labels)
         hessian = 2.0 * self.features.T @ self.features / count + 2.0 * curvature * np.eye(self.size[0])
-        inverse: Matrix = cho_solve(cho_factor(hessian), np.eye(self.size[0]))
+        try:
+            inverse: Matrix = cho_solve(cho_factor(hessian), np.eye(self.size[0]))
+        except LinAlgError:
+            raise check.refuse("regularizer", self.regularizer, "greater: the matrix to invert is singular") from None
         return inverse, 2.0 * self.features.T @ signs / count
 
     def _matrix(self, value: Matrix) -> Matrix:
@@ -183,7 +186,10 @@ def _root(problems: Sequence[ClassProblem], curvature: float) -> Matrix:
     """Return S with SSᵀ = Σ_i Φ_iᵀΦ_i/T_i + 2·curvature·I (lower), in whose coordinates the cost is round."""
     identity = np.eye(problems[0].size[0])
     gram = sum((p.features.T @ p.features / len(p.labels) for p in problems), np.zeros_like(identity))
-    root: Matrix = cholesky(0.5 * gram + 2.0 * curvature * identity, lower=True)
+    try:
+        root: Matrix = cholesky(0.5 * gram + 2.0 * curvature * identity, lower=True)
+    except LinAlgError:
+        raise check.refuse("regularizer", curvature, "greater: the matrix to invert is singular") from None
     return root
 
 

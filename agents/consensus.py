@@ -47,7 +47,8 @@ class SharingAgent(netsim.Agent):
         self.count = check.integer("count", count, low=0)
         self.censor = censor
         self.coder = coder
-        self.theta: Vector = np.zeros(size)
+        shape = size if isinstance(size, tuple) else (size,)
+        self.theta: Vector = np.zeros(tuple(check.integer("size", length, low=1) for length in shape))
         self.sharing: Sharing
 
     async def run(self) -> None:

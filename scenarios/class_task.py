@@ -19,7 +19,9 @@ from scenarios.labelled import IMAGES, load_labelled
 
 CRITERIA = ("logistic", "hinge", "squared")
 REGRESSIONS = ("tomshardware", "twitter", "airquality", "energy", "conductivity", "blood")
-"""Known tables whose target is a number, not a class; others are told by fractions in their target."""
+"""Known tables whose target is a number, not a class; others are told by their target."""
+
+_MOST_CLASSES = 20  # of whole numbers in few rows
 
 DIGITS = "digits"
 """The images that come with scikit-learn, 8 × 8 pixels of ten digits: no file is needed."""
@@ -52,7 +54,7 @@ def load(data: str, *, rows: int | None = None, seed: int = 0) -> tuple[Table, t
         For an unknown or damaged table, or more rows than there are.
     """
     classes: tuple[str, ...] = ()
-    if data in REGRESSIONS or (data not in (DIGITS, *IMAGES) and _is_fractional(data)):
+    if data in REGRESSIONS or (data not in (DIGITS, *IMAGES) and _is_number(data)):
         table = load_table(data)
         inputs, target = table.inputs, unit(table.target)
     elif data == DIGITS:
@@ -70,13 +72,15 @@ def load(data: str, *, rows: int | None = None, seed: int = 0) -> tuple[Table, t
     return Table(data, unit(inputs), target, tuple(f"x{i}" for i in range(inputs.shape[1])), "target"), classes
 
 
-def _is_fractional(name: str) -> bool:
-    """Return whether a table's target holds a number that is not whole."""
+def _is_number(name: str) -> bool:
+    """Return whether a table's target holds fractions, or hardly a number twice: no classes, then."""
     import pandas as pd
 
     _, frame, target = read_columns(name, None)
     column = frame[target]
-    return bool(pd.api.types.is_float_dtype(column) and (column.dropna() % 1 != 0).any())
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return False
+    return bool((column.dropna() % 1 != 0).any()) or column.nunique() > max(_MOST_CLASSES, len(column) / 5)
 
 
 def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -> MulticlassLoss:
@@ -111,6 +115,9 @@ def ridge_regularizer(loss: MulticlassLoss, regularizer: float) -> float:
     scores of zero, in the mean over classes. For the logistic loss of C classes λ grows by 2C²/(C − 1).
     """
     count = loss.classes
+    if isinstance(loss, MulticlassHinge):
+        # It bends at margins of zero only, where its second derivative is about that of the squares.
+        return regularizer
     zeros, labels = np.zeros((count, count)), np.arange(count)
     bends = [loss.curvature(zeros, labels, np.tile(each, (count, 1))) @ each for each in np.eye(count)]
     return 2.0 * regularizer / float(np.mean(bends))
@@ -179,19 +186,12 @@ class ClassTask:
         predicted = _scores(features, models).argmax(axis=1)
         return confusion_matrix(np.repeat(labels, len(models)), predicted, self.loss.classes)
 
-    def probe(
-        self, rounds: int, *, every: int, ideal: bool
-    ) -> Callable[[Mapping[Any, SharingAgent]], dict[str, float]]:
-        """Return a probe for one run: residuals in each round; `measures` in each ``every``-th, and in the last."""
-        passed = 0
+    def probe(self, *, ideal: bool) -> Probe:
+        """Return a probe: residuals and `measures` in each round."""
 
         def measure(agents: Mapping[Any, SharingAgent]) -> dict[str, float]:
-            nonlocal passed
-            passed += 1
-            columns = dict.fromkeys(MEASURES, np.nan)
-            if passed % every == 0 or passed == rounds:
-                columns = self.measures(np.stack([agent.theta for agent in agents.values()]))
-            return columns | residuals(agents, ideal)
+            models = np.stack([agent.theta for agent in agents.values()])
+            return self.measures(models) | residuals(agents, ideal)
 
         return measure
 

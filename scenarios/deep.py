@@ -12,7 +12,7 @@ from netsim.errors import BadInput
 from netsim.study import Study
 from scenarios.class_task import DIGITS, ClassTask, RegressionTask, load, loss_of, ridge_regularizer, signs
 from scenarios.data import deal
-from scenarios.deep_baselines import ceiling, deep_network
+from scenarios.deep_baselines import Baseline, ceiling, deep_network
 from scenarios.deep_maps import Shape, choose_times, kernels_in, shapes, whole_numbers
 from scenarios.deep_report import Learned, report
 
@@ -29,6 +29,7 @@ _USUAL_WIDTHS = "50,100"
 _DNN_WIDTHS = {"tomshardware": 25, "adult": 100, "wisdm_har": 10}
 _ROWS = {"tomshardware": 11_000}
 _TRAIN_SHARE = 0.75
+_FEWEST = 10  # rows from which a ceiling can be learned
 
 
 def deep(
@@ -82,17 +83,20 @@ def deep(
     seed : int
         Seed of everything random.
     """
+    given_rows = rows
     study.settings["rows"] = rows = _ROWS.get(data) if rows is None else rows
     study.settings["widths"] = widths = _WIDTHS.get(data, _USUAL_WIDTHS) if widths is None else widths
     check.integer("layers", layers, low=2)
     candidates = shapes(whole_numbers("widths", widths), layers, kernels_in(kernels, layers))
     check.integer("repeats", repeats, low=1)
-    check.integer("ceiling_rows", ceiling_rows, low=0)
+    if check.integer("ceiling_rows", ceiling_rows, low=0) in range(1, _FEWEST):
+        raise check.refuse("ceiling_rows", ceiling_rows, f"0 or a whole number >= {_FEWEST}")
     check.finite("regularizer", regularizer, above=0.0)
     table, classes = load(data, rows=rows, seed=seed)
     count = len(classes)
     if not count and (criterion not in (None, "squared") or one_vs_rest):
-        raise BadInput(f"criterion = {criterion!r}: must be squared, without --one-vs-rest, for the numbers of {data}")
+        given = f"criterion = {criterion!r}, one_vs_rest = {one_vs_rest}"
+        raise BadInput(f"{given}: must be squared and False for the numbers of {data}")
     study.settings["criterion"] = criterion = criterion or ("logistic" if count else "squared")
     loss = loss_of(criterion, count, one_vs_rest=one_vs_rest, temperature=temperature) if count else None
     (part,) = deal(table, 1, train_share=_TRAIN_SHARE, seed=seed)
@@ -115,9 +119,20 @@ def deep(
 
     learned = [_learn(study, shape, draw, task, seed) for shape in candidates for draw in range(repeats)]
     units = [_DNN_WIDTHS.get(data, candidates[0].widths[0])] * layers
-    others = [deep_network(part, units, count, regularizer=regularizer, seed=seed)]
+    baselines: dict[str, Callable[[], Baseline]] = {
+        "DNN": lambda: deep_network(part, units, count, regularizer=regularizer, seed=seed)
+    }
     if ceiling_rows:
-        others.append(ceiling(part, count, most_rows=ceiling_rows, seed=seed))
+        baselines["ceiling"] = lambda: ceiling(part, count, most_rows=ceiling_rows, seed=seed)
+    others = []
+    for name, baseline in baselines.items():
+        try:
+            others.append(baseline())
+        except ValueError as error:
+            # A library refuses some samples, such as those of one class only, from which our maps do learn.
+            study.note(f"{name} left out: {' '.join(str(error).split())}")
+    if data in _WIDTHS and (given_rows is not None or set(kernels_in(kernels, layers)) != {"gaussian"}):
+        study.note("Published values are of Gaussian kernels and of all the rows that the dissertation used.")
     report(study, learned, others, part, classes, len(table.target))
 
 

@@ -78,6 +78,8 @@ def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title
     from matplotlib.figure import Figure
 
     count = len(classes)
+    # A dollar sign would begin a formula.
+    classes, title = [name.replace("$", r"\$") for name in classes], title.replace("$", r"\$")
     side = min(max(5.0, 0.42 * count + 1.8), 14.0)
     figure = Figure(figsize=(side + 1.0, side), layout="constrained")
     panel = figure.subplots()

@@ -42,7 +42,6 @@ def deep_network(
     eta: float = 3.0,
     bits: int = 4,
     losses: str = "0,0.1",
-    every: int = 1,
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -94,8 +93,6 @@ def deep_network(
         Bits an element of QC-ODKLA's messages (1-16), range per message.
     losses : str
         Mean probabilities that a frame is lost, with commas between; QC-ODKLA runs with the first.
-    every : int
-        Measure losses and accuracies in every so many rounds, and in the last.
     channel : Channel
         The links; their loss is given by --losses.
     seed : int
@@ -106,7 +103,6 @@ def deep_network(
     graph = random_graph({"agents": agents, "edges": edges}, seed)
     networks = {lost: each.network(graph, seed) for lost, each in channels.items()}
     check.integer("rounds", rounds, low=1)
-    check.integer("every", every, low=1)
     check.integer("layers", layers, low=1)
     check.integer("width", width, low=1)
     deep = Shape("DKL-MLP", (width,) * layers, tuple(kernels_in(kernels, layers)))
@@ -135,7 +131,7 @@ def deep_network(
         for lost, network in networks.items():
             for method in ("DKLA", "COKE", "QC-ODKLA") if lost == next(iter(networks)) else ("DKLA", "COKE"):
                 case = Case(shape, method, lost, best)
-                probe = task.probe(rounds, every=every, ideal=channels[lost].is_ideal)
+                probe = task.probe(ideal=channels[lost].is_ideal)
                 study.run(case.name, network, methods.agents(method, task), [probe], rounds)
                 cases.append(case)
     report(study, cases, len(classes))

@@ -75,7 +75,7 @@ def report(study: Study, cases: Sequence[Case], classes: int) -> None:
     bits = cost_to_reach(errors, "test_error", _ERRORS, cost="wire_bits", saves={})
     if len(bits):
         study.table("bits_to_reach", "Bits on the wire to reach a share of test samples misclassified", bits)
-    for text in [*_losses_said(study, cases), *_online_said(study, cases)]:
+    for text in [*_silence_said(study, cases), *_losses_said(study, cases), *_online_said(study, cases)]:
         study.note(text)
     title = f"{study.settings['data']} data, {study.settings['agents']} agents"
     for shape in shapes:
@@ -151,12 +151,25 @@ def _losses_said(study: Study, cases: Sequence[Case]) -> list[str]:
         if run.ledger.link_messages <= run.ledger.exits[DELIVERED]:
             continue
         last = run.rounds.iloc[-1]
+        ideal = next((c for c in cases if (c.shape, c.method, c.lost) == (case.shape, case.method, 0.0)), None)
+        beside = ""
+        if ideal is not None and ideal is not case:
+            loss = study.runs[ideal.name].rounds["train_loss"].iloc[-1]
+            beside = f", without loss at {loss / ideal.best['train_loss']:.3g} times"
         said.append(
-            f"{case.name} missed frames: its duals no longer sum to zero, by {last['dual_residual']:.3g}, so its "
-            f"optimum has moved: it ends at {last['train_loss'] / case.best['train_loss']:.3g} times the centralised "
-            f"training loss, with a consensus error of {last['consensus_error']:.3g}."
+            f"{case.name} missed frames: its duals no longer sum to zero, by {last['dual_residual']:.3g}. It ends at "
+            f"{last['train_loss'] / case.best['train_loss']:.3g} times the centralised training loss{beside}, with a "
+            f"consensus error of {last['consensus_error']:.3g}."
         )
     return said
+
+
+def _silence_said(study: Study, cases: Sequence[Case]) -> list[str]:
+    """Return which runs sent nothing although there are neighbours."""
+    silent = [case.name for case in cases if not study.runs[case.name].ledger.transmissions]
+    if not silent or len(next(iter(study.runs.values())).agents) == 1:
+        return []
+    return [f"{', '.join(silent)}: nothing was ever sent; the threshold is too high for such a model."]
 
 
 def _online_said(study: Study, cases: Sequence[Case]) -> list[str]:

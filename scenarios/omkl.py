@@ -126,7 +126,7 @@ def _numbers(name: str, text: str) -> list[float]:
 
 def _pairs(etas: Sequence[float], gammas: Sequence[float]) -> "zip[tuple[float, float]]":
     if len(etas) != len(gammas) or len(set(etas)) != len(etas):
-        raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice")
+        raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
     return zip(etas, gammas, strict=True)
 
 

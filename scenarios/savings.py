@@ -25,6 +25,9 @@ def ladder(rounds: "pd.DataFrame", column: str, best: float, count: int = 8) -> 
         Number of levels; the last value of all is left out.
     """
     first, last = rounds.loc[rounds["round"] == 2, column].min(), rounds[column].min()
+    if not first > max(last, best) > 0:
+        # It never fell, or to zero.
+        return set()
     return {float(f"{level:.2g}") for level in np.geomspace(first, max(last, best), count + 1)[:-1]}
 
 

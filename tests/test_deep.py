@@ -115,6 +115,9 @@ def test_median_distance() -> None:
     assert median_distance([[0.0], [1.0], [3.0]]) == 2.0
     # Most points alike: the others tell.
     assert median_distance([[0.0]] * 9 + [[5.0]]) == 5.0
+    rare = np.zeros((5000, 1))
+    rare[7] = 3.0
+    assert median_distance(rare) == 3.0
     many = np.random.default_rng(0).random((3000, 2))
     assert median_distance(many, seed=1) == median_distance(many, seed=1) != median_distance(many, seed=2)
     assert abs(median_distance(many) - 0.512) < 0.03  # the median distance in a square of side 1

@@ -147,7 +147,7 @@ def test_other_losses_and_layers(parameters: dict[str, object]) -> None:
         ("deep_network", {"losses": "2"}, "losses = 2.0: must be a probability in [0, 1]"),
         ("deep_network", {"loss": 0.2}, "loss = 0.2: must be left out: --losses gives the probabilities"),
         ("deep_network", {"agents": 0}, "agents = 0: must be"),
-        ("deep_network", {"every": 0}, "every = 0: must be"),
+        ("deep", {"ceiling_rows": 2}, "ceiling_rows = 2: must be 0 or a whole number >= 10"),
         ("deep_network", {"rho": 0.0}, "rho = 0.0: must be"),
         ("deep_network", {"eta": 0.0}, "eta = 0.0: must be"),
         ("deep_network", {"bits": 17}, "bits = 17: must be"),
@@ -315,11 +315,44 @@ def test_coke_saves_on_a_matrix_without_losses_and_with() -> None:
         assert ends[name, "DKLA", 0.1] < ends[name, "DKLA", 0.0]
 
 
-def test_measures_may_be_taken_in_some_rounds_only() -> None:
-    study = run("deep_network", **NETWORK | {"every": 15, "losses": "0"})
-    part = study.rounds[study.rounds["algorithm"] == "DKL-MLP DKLA"].set_index("round")
-    assert part.index[part["train_loss"].notna()].tolist() == [15, 30, 40]
-    assert part["consensus_error"].notna().all()
+def test_a_run_that_never_speaks_is_named() -> None:
+    study = run("deep_network", **NETWORK | {"losses": "0", "threshold": 1e6, "rounds": 3})
+    (said,) = [text for text in study.notes if "nothing was ever sent" in text]
+    assert said.startswith("DKL-MLP COKE, DKL-MLP QC-ODKLA, RF-KL COKE")
+    assert " DKLA" not in said
+
+
+def own_table(folder: Path, name: str, labels: Any) -> None:
+    x = np.random.default_rng(0).random((len(labels), 2))
+    rows = "\n".join(f"{a},{b},{c}" for (a, b), c in zip(x, labels, strict=True))
+    (folder / f"{name}.csv.gz").write_bytes(gzip.compress(f"a,b,y\n{rows}\n".encode()))
+
+
+QUICK: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False}
+
+
+def test_odd_tables_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    # One class only in the training part, or nearly so: a library refuses, the maps learn.
+    own_table(tmp_path, "rare", ["x"] * 39 + ["y"])
+    study = run("deep", data="rare", **QUICK | {"seed": 1})
+    assert len(study.tables["comparison"]) >= 4
+    # Whole numbers that are no classes.
+    own_table(tmp_path, "counts", np.random.default_rng(1).integers(1000, size=120))
+    assert "test_mse" in run("deep", data="counts", **QUICK).tables["comparison"]
+    # Names that matplotlib would take for formulas.
+    own_table(tmp_path, "money", ["$5k-$10k", "$\\foo$"] * 30)
+    study = run("deep", data="money", **QUICK)
+    study.save(tmp_path / "out")
+    assert (tmp_path / "out" / "confusion.png").is_file()
+    # A constant target.
+    own_table(tmp_path, "flat", np.full(60, 0.5))
+    assert len(run("coke", data="flat", agents=3, rounds=5, features=5).runs) == 3
+
+
+def test_a_smooth_hinge_is_tuned_like_squares() -> None:
+    for temperature in (1e-6, 0.1, 1.0):
+        assert ridge_regularizer(MulticlassHinge(2, temperature), 1e-4) == 1e-4
 
 
 def test_one_agent_alone_sends_nothing() -> None:
