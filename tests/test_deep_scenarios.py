@@ -378,7 +378,7 @@ def test_a_regression_stands_beside_the_published_table() -> None:
     assert np.isnan(table.loc[("RF-KL", "400"), "published mse"])
     assert (table["test_mse"] < 1e-2).all()
     assert set(study.figures) == {"parameters"}
-    with pytest.raises(BadInput, match="criterion = 'hinge': must be squared"):
+    with pytest.raises(BadInput, match="criterion = 'hinge', one_vs_rest = False: must be squared"):
         run("deep", data="tomshardware", criterion="hinge")
 
 
