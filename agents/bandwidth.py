@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
 from agents.deep import Deep, fourier_layers
-from agents.features import FeatureMap, Form
+from agents.features import FeatureMap, Form, Kernel
 from netsim import check
 from netsim.errors import BadInput
 
@@ -50,21 +50,39 @@ def median_distance(x: ArrayLike, *, seed: int = 0) -> float:
     return float(np.median(pdist(rng.permutation(different)[:_MOST_POINTS])))
 
 
-def median_sigmas(x: ArrayLike, widths: Sequence[int], *, form: Form = "cos", seed: int = 0) -> list[float]:
+def median_sigmas(
+    x: ArrayLike,
+    widths: Sequence[int],
+    *,
+    first: float | None = None,
+    times: Sequence[float] | None = None,
+    kernels: Sequence[Kernel] | Kernel = "gaussian",
+    form: Form = "cos",
+    seed: int = 0,
+) -> list[float]:
     """Return a bandwidth for each layer of a deep map: the median distance of what goes into the layer.
 
     Parameters
     ----------
     x : array of shape (n, d)
         Inputs.
-    widths, form, seed
+    first : float, optional
+        The first layer's bandwidth, where it is known.
+    times : sequence of float, optional
+        Multiples of the medians, one for each layer; 1 by default.
+    widths, kernels, form, seed
         As `agents.deep.fourier_layers` is then given them.
     """
     points = check.finite_array("x", x)
-    sigmas = [median_distance(points, seed=seed)]
+    chosen = [kernels] * len(widths) if isinstance(kernels, str) else kernels
+    factors = [1.0] * len(widths) if times is None else times
+    sigmas = [factors[0] * median_distance(points, seed=seed) if first is None else first]
     while len(sigmas) < len(widths):
-        below = fourier_layers(points.shape[1], widths[: len(sigmas)], sigmas=sigmas, form=form, seed=seed)
-        sigmas.append(median_distance(Deep(below)(points), seed=seed))
+        count = len(sigmas)
+        below = fourier_layers(
+            points.shape[1], widths[:count], sigmas=sigmas, kernels=chosen[:count], form=form, seed=seed
+        )
+        sigmas.append(factors[count] * median_distance(Deep(below)(points), seed=seed))
     return sigmas
 
 

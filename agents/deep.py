@@ -72,6 +72,23 @@ class MultiPath(Deep):
         return np.hstack(paths[::-1])
 
 
+MAPS = ("RF-KL", "DKL", "DKL-MLP")
+"""What `composed` makes of layers: random Fourier features, layers of them, all layers side by side."""
+
+
+def composed(name: str, layers: Sequence[FeatureMap]) -> FeatureMap:
+    """Return the first layer alone ("RF-KL"), the layers' `Deep` ("DKL") or `MultiPath` map ("DKL-MLP").
+
+    Raises
+    ------
+    BadInput
+        For another name, and as `Deep` does.
+    """
+    check.one_of("map", name, MAPS)
+    deep = MultiPath(layers) if name == "DKL-MLP" else Deep(layers)
+    return deep.layers[0] if name == "RF-KL" else deep
+
+
 def fourier_layers(
     inputs: int,
     widths: Sequence[int],

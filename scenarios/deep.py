@@ -1,7 +1,7 @@
 """RF-KL, DKL and DKL-MLP beside a network trained in all its layers: what a few trainable parameters are worth."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import networkx as nx
 import numpy as np
@@ -124,16 +124,22 @@ def deep(
     }
     if ceiling_rows:
         baselines["ceiling"] = lambda: ceiling(part, count, most_rows=ceiling_rows, seed=seed)
-    others = []
-    for name, baseline in baselines.items():
-        try:
-            others.append(baseline())
-        except ValueError as error:
-            # A library refuses some samples, such as those of one class only, from which our maps do learn.
-            study.note(f"{name} left out: {' '.join(str(error).split())}")
+    others = _those_that_learn(study, baselines)
     if data in _WIDTHS and (given_rows is not None or set(kernels_in(kernels, layers)) != {"gaussian"}):
         study.note("Published values are of Gaussian kernels and of all the rows that the dissertation used.")
     report(study, learned, others, part, classes, len(table.target))
+
+
+def _those_that_learn(study: Study, baselines: Mapping[str, Callable[[], Baseline]]) -> list[Baseline]:
+    """Return what the baselines achieved; a note says which a library refused."""
+    found = []
+    for name, baseline in baselines.items():
+        try:
+            found.append(baseline())
+        except ValueError as error:
+            # Of some samples, such as those of one class only, our maps do learn.
+            study.note(f"{name} left out: {' '.join(str(error).split())}")
+    return found
 
 
 def _learn(study: Study, shape: Shape, draw: int, task: Callable[[Shape, int], Task], seed: int) -> Learned:

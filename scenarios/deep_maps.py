@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.bandwidth import cross_validated, median_distance, misclassified, squared_error
-from agents.deep import Deep, MultiPath, fourier_layers
+from agents.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
+from agents.deep import composed, fourier_layers
 from agents.features import FeatureMap, Kernel
 from netsim import check
 from netsim.errors import BadInput
@@ -18,9 +18,6 @@ from scenarios.common import names_in
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MAPS = ("RF-KL", "DKL", "DKL-MLP")
-"""Random Fourier features, layers of them, and all layers side by side."""
 
 FIRST = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 LATER = (1 / 4, 1 / 2, 1.0, 2.0, 4.0)
@@ -42,7 +39,7 @@ class Shape:
     Attributes
     ----------
     method : str
-        One of `MAPS`.
+        One of `agents.deep.MAPS`.
     widths : tuple of int
         Random frequencies of each layer; one layer for RF-KL.
     kernels : tuple of str
@@ -70,20 +67,13 @@ class Shape:
 
     def sigmas(self, sample: Array, times: Sequence[float], seed: int) -> list[float]:
         """Return each layer's bandwidth: so many times the median distance between samples of what goes into it."""
-        points, sigmas = sample, [times[0] * median_distance(sample, seed=seed)]
-        while len(sigmas) < len(self.widths):
-            points = self._layers(sample.shape[1], sigmas, seed)[-1](points)
-            sigmas.append(times[len(sigmas)] * median_distance(points, seed=seed))
-        return sigmas
+        return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed)
 
     def build(self, sample: Array, times: Sequence[float], seed: int) -> FeatureMap:
         """Return the map, its bandwidths as `sigmas` gives them for a sample of inputs, shape (n, d)."""
-        layers = self._layers(sample.shape[1], self.sigmas(sample, times, seed), seed)
-        return MultiPath(layers) if self.method == "DKL-MLP" else Deep(layers)
-
-    def _layers(self, inputs: int, sigmas: Sequence[float], seed: int) -> Sequence[FeatureMap]:
-        count = len(sigmas)
-        return fourier_layers(inputs, self.widths[:count], sigmas=sigmas, kernels=self.kernels[:count], seed=seed)
+        sigmas = self.sigmas(sample, times, seed)
+        layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
+        return composed(self.method, layers)
 
 
 def shapes(widths: Sequence[int], layers: int, kernels: Sequence[Kernel]) -> list[Shape]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
-from agents.deep import Deep, MultiPath, fourier_layers
+from agents.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
+from agents.deep import MAPS, composed, fourier_layers
 from agents.features import FeatureMap, Form, RandomFourier
 from netsim import check
 from netsim.errors import BadInput
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-
-MAPS = ("RF-KL", "DKL", "DKL-MLP")
-"""Random Fourier features, two layers of them, and both layers side by side."""
 
 TIMES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 """The grid of bandwidths, in medians."""
@@ -60,12 +57,8 @@ def feature_map(
     some = _some(inputs, seed)
 
     def built(first: float) -> FeatureMap:
-        layers = fourier_layers(inputs.shape[1], widths[:1], sigmas=[first], form=form, seed=seed)
-        if kind == "RF-KL":
-            return layers[0]
-        below = median_sigmas(layers[0](inputs[some]), widths[1:], seed=seed)
-        layers = fourier_layers(inputs.shape[1], widths, sigmas=[first, *below], form=form, seed=seed)
-        return Deep(layers) if kind == "DKL" else MultiPath(layers)
+        sigmas = median_sigmas(inputs[some], widths, first=first, form=form, seed=seed)
+        return composed(kind, fourier_layers(inputs.shape[1], widths, sigmas=sigmas, form=form, seed=seed))
 
     regularizer = max(float(chosen["regularizer"]) / int(chosen["agents"]), 1e-12)
     given = float(chosen["sigma"])
@@ -113,7 +106,7 @@ def choose_sigma(
     inputs, target = inputs[some], target[some]
     if len(inputs) < _FOLDS:
         raise BadInput(f"tune or median = True: must go with {_FOLDS} samples at least; there are {len(inputs)}")
-    sigma = median_sigmas(inputs, [1], seed=seed)[0]
+    sigma = median_distance(inputs, seed=seed)
     if settings["tune"]:
         grid = [sigma * times for times in TIMES]
         if built is None:
