@@ -15,7 +15,7 @@ from agents.projections import Ensemble, Part
 from agents.turns import Projector, number_of
 from netsim import check
 from netsim.errors import BadInput
-from netsim.wire import Frame
+from netsim.transport.frame import Frame
 
 ORDERS = ("token", "coloured", "random", "contention")
 

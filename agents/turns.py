@@ -19,7 +19,7 @@ import netsim
 from agents.projections import Ensemble, Estimate, Part, Vector
 from netsim import check
 from netsim.errors import NetsimError
-from netsim.wire import Frame
+from netsim.transport.frame import Frame
 
 _TRIES = 2_000
 _LONGEST = 8  # times the first wait, after many tries

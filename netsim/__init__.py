@@ -2,14 +2,14 @@
 
 from netsim import latency, loss, quantize, topology
 from netsim.agent import Agent
-from netsim.clock import new_loop
+from netsim.budget import Budget
+from netsim.count.trace import Trace
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, WireError
 from netsim.link import Link
 from netsim.network import Network
-from netsim.rate import Budget
 from netsim.run import Run
-from netsim.trace import Trace
-from netsim.wire import Frame
+from netsim.transport.clock import new_loop
+from netsim.transport.frame import Frame
 
 __all__ = [
     "Agent",

@@ -8,47 +8,12 @@ import numpy as np
 
 from netsim import check, draws
 from netsim.errors import AgentError
-from netsim.exchange import Exchange
-from netsim.inbox import Inbox
-from netsim.outbox import Outbox
-from netsim.rounds import Rounds
-from netsim.wire import Frame
+from netsim.transport.context import Context, Rounds
+from netsim.transport.frame import Frame
+from netsim.transport.inbox import Inbox
+from netsim.transport.outbox import Outbox
 
 _ABSENT = object()
-
-
-class Context:
-    """What the network gives one agent for one run."""
-
-    __slots__ = (
-        "collected",
-        "exchange",
-        "inbox",
-        "left",
-        "name",
-        "neighbors",
-        "outbox",
-        "requests",
-        "rng",
-        "round",
-        "seed",
-    )
-
-    def __init__(
-        self, exchange: Exchange, name: Hashable, neighbors: tuple[Hashable, ...], inbox: Inbox, seed: int
-    ) -> None:
-        self.exchange = exchange
-        self.name = name
-        self.neighbors = neighbors
-        self.inbox = inbox
-        self.seed = seed
-        self.outbox: Outbox
-        self.rng: np.random.Generator | None = None
-        self.round = 0
-        # The last round that it left, and when.
-        self.left = (0, 0.0)
-        self.collected = 0
-        self.requests = 0
 
 
 class Agent:
@@ -99,7 +64,7 @@ class Agent:
     @property
     def now(self) -> float:
         """Simulated time in seconds."""
-        return self._netsim.exchange.loop.time()
+        return self._netsim.shared.loop.time()
 
     @property
     def round(self) -> int:
@@ -211,10 +176,10 @@ class Agent:
         if number <= context.collected:
             twice, outside = f"was called twice in round {number}", "is for use inside `async for … in self.rounds(…)`"
             raise AgentError(f"agent {context.name!r}: collect() {twice if number else outside}")
-        rounds = context.exchange.rounds
+        rounds = context.shared.rounds
         if number <= rounds.closed:
             context.collected = number
-            return context.inbox.take(context.exchange.loop.time())
+            return context.inbox.take(context.shared.loop.time())
         before, context.collected = context.collected, number
         try:
             await rounds.closing()

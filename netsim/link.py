@@ -7,10 +7,10 @@ from typing import Any
 from netsim import check
 from netsim import latency as latencies
 from netsim import loss as losses
+from netsim.budget import Budget
 from netsim.errors import BadInput
 from netsim.latency import Latency
 from netsim.loss import Bernoulli, Loss
-from netsim.rate import Budget, Port
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,8 @@ class Link:
         assert not isinstance(self.loss, float | int)
         return self.loss
 
-    def new_port(self, round_period: float) -> Port:
-        """Return the sender's side of such a link, empty; ``round_period`` in seconds."""
-        assert self.budget is None or isinstance(self.budget, Budget)
-        return Port(self.rate, self.queue, self.queue_bits, self.mtu, self.header_bits, self.budget, round_period)
+    @property
+    def budget_model(self) -> Budget:
+        """The budget, where there is one."""
+        assert isinstance(self.budget, Budget)
+        return self.budget

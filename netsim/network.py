@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import math
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
@@ -11,13 +10,14 @@ from typing import Any, Literal
 import networkx as nx
 
 from netsim import check, draws
+from netsim._runtime import Runtime
+from netsim._wiring import Settings
 from netsim.agent import Agent
-from netsim.clock import ClockName, Loop, new_loop
 from netsim.errors import BadInput, NetsimError
 from netsim.link import Link
 from netsim.run import Probe, Progress, Run
-from netsim.runtime import Runtime
 from netsim.topology import check_connected
+from netsim.transport.clock import ClockName, Loop, new_loop
 
 Medium = Literal["wires", "radio"]
 Agents = Mapping[Any, Agent]
@@ -97,6 +97,20 @@ class Network:
                     f"links[{ends}].{name}", getattr(link, name), f"{getattr(self.link, name)} as on the whole radio"
                 )
 
+    @property
+    def settings(self) -> Settings:
+        """What it is made of."""
+        return Settings(
+            self.graph,
+            self.link,
+            self.links,
+            self.round_period,
+            self.medium,
+            self.collisions,
+            self.inbox_limit,
+            self.seed,
+        )
+
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Call ``action`` at a simulated time (s) of every run.
 
@@ -114,16 +128,14 @@ class Network:
         runtime = self._runtime()
         if not self.graph.has_edge(sender, receiver):
             raise check.refuse("link", (sender, receiver), "an edge of the graph")
-        runtime.outboxes[sender].set_link(receiver, up)
+        runtime.set_link(sender, receiver, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on while the network runs; what arrives meanwhile is ``receiver_down``."""
         runtime = self._runtime()
-        if agent not in runtime.inboxes:
+        if agent not in self.graph:
             raise check.refuse("agent", agent, "a node of the graph")
-        inbox = runtime.inboxes[agent]
-        inbox.settle(math.nextafter(runtime.loop.time(), math.inf))
-        inbox.up = up
+        runtime.set_receiver(agent, up)
 
     def run(
         self,
@@ -163,17 +175,12 @@ class Network:
         Stalled
             If every task waits for what can never come.
         """
-        runtime = self._new_runtime(agents, probes, until, trace, progress)
-
+        job = self._job(agents, probes, until, trace, progress)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            in_a_loop = False
-        else:
-            in_a_loop = True
-        if in_a_loop:
-            return _in_thread(lambda: self._simulate(runtime, clock, speed), runtime.interrupt)
-        return self._simulate(runtime, clock, speed)
+            return job.simulate(clock, speed)
+        return _in_thread(lambda: job.simulate(clock, speed), job.interrupt)
 
     async def run_async(
         self,
@@ -186,46 +193,78 @@ class Network:
     ) -> Run:
         """Run as `run` does, from a coroutine.
 
-        On a loop of `netsim.clock.new_loop` it shares that loop and its time with whatever else runs there; on any
+        On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
-        runtime = self._new_runtime(agents, probes, until, trace, progress)
-        if isinstance(asyncio.get_running_loop(), Loop):
-            return await self._run(runtime)
+        job = self._job(agents, probes, until, trace, progress)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, Loop):
+            return await job.run(loop)
         try:
-            return await asyncio.to_thread(self._simulate, runtime)
+            return await asyncio.to_thread(job.simulate)
         except asyncio.CancelledError:
-            runtime.interrupt()
+            job.interrupt()
             raise
 
-    def _new_runtime(
+    def _job(
         self, agents: Agents, probes: Sequence[Probe], until: float | None, trace: bool, progress: Progress | None
-    ) -> Runtime:
+    ) -> "_Job":
         _check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
         until = None if until is None else check.finite("until", until, above=0)
         result = Run({node: agents[node] for node in self.graph}, probes, progress)
-        return Runtime(self, result, until, trace, self._scheduled)
-
-    def _simulate(self, runtime: Runtime, clock: ClockName = "virtual", speed: float = 1.0) -> Run:
-        with asyncio.Runner(loop_factory=lambda: new_loop(clock, speed)) as runner:
-            return runner.run(self._run(runtime))
-
-    async def _run(self, runtime: Runtime) -> Run:
-        if self._running is not None:
-            raise NetsimError("this network is already running: make another Network for a second run at the same time")
-        self._running = runtime
-        try:
-            return await runtime.run()
-        finally:
-            self._running = None
+        return _Job(self, result, until, trace)
 
     def _runtime(self) -> Runtime:
         if self._running is None:
             raise NetsimError("the network is not running: use Network.at(time, action) to plan ahead")
         return self._running
+
+
+class _Job:
+    """A run that was asked for and checked, and that another thread may interrupt, before it begins, too."""
+
+    def __init__(self, network: Network, result: Run, until: float | None, trace: bool) -> None:
+        self._network = network
+        self._result = result
+        self._until = until
+        self._trace = trace
+        self._runtime: Runtime | None = None
+        self._interrupted = False
+
+    async def run(self, loop: Loop) -> Run:
+        """Run on a loop of simulated time."""
+        network = self._network
+        if network._running is not None:
+            raise NetsimError("this network is already running: make another Network for a second run at the same time")
+        network._running = self._runtime = Runtime(
+            network.settings,
+            self._result,
+            loop,
+            until=self._until,
+            keep_trace=self._trace,
+            scheduled=network._scheduled,
+        )
+        try:
+            if self._interrupted:
+                raise asyncio.CancelledError
+            return await self._runtime.run()
+        finally:
+            network._running = None
+
+    def simulate(self, clock: ClockName = "virtual", speed: float = 1.0) -> Run:
+        """Run on a loop of its own."""
+        loop = new_loop(clock, speed)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(self.run(loop))
+
+    def interrupt(self) -> None:
+        """End the run, from another thread."""
+        self._interrupted = True
+        if self._runtime is not None:
+            self._runtime.interrupt()
 
 
 def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from netsim import check
 from netsim.agent import Agent
+from netsim.count.ledger import TOTALS, Ledger
+from netsim.count.trace import Trace
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.ledger import TOTALS, Ledger
-from netsim.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from typing import Any
 import netsim
 from netsim import Link, Network, topology
 from netsim import latency as latencies
-from netsim.plots import Axis, curves
-from netsim.study import Study
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 
 
 class Average(netsim.Agent):

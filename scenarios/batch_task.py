@@ -11,7 +11,7 @@ from agents.consensus import SharingAgent
 from agents.metrics import MeanSquaredError
 from netsim import BadInput, check, topology
 from netsim.quantize import Coder
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import residuals
 from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic, training
 from scenarios.mapping import feature_map

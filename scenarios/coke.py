@@ -6,10 +6,10 @@ import numpy as np
 
 from agents import Geometric
 from netsim import check
-from netsim.ledger import DELIVERED
-from netsim.plots import Axis, curves
+from netsim.count.ledger import DELIVERED
 from netsim.quantize import Coder, Uniform
-from netsim.study import Study
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 from scenarios.batch_task import BatchTask
 from scenarios.common import Channel, Setting, chosen_names, complete, random_graph
 from scenarios.published import published

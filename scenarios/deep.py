@@ -9,7 +9,7 @@ import numpy as np
 from agents import DKLA
 from netsim import Network, check
 from netsim.errors import BadInput
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.class_task import DIGITS, ClassTask, RegressionTask, load, loss_of, ridge_regularizer, signs
 from scenarios.data import deal
 from scenarios.deep_baselines import Baseline, ceiling, deep_network

@@ -13,7 +13,7 @@ from agents.deep import composed, fourier_layers
 from agents.features import FeatureMap, Kernel
 from netsim import check
 from netsim.errors import BadInput
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import names_in
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from agents.online import Samples
 from netsim import check, draws
 from netsim.errors import BadInput
 from netsim.quantize import Uniform
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.class_task import DIGITS, ClassTask, load, loss_of, ridge_regularizer, signs
 from scenarios.common import Channel, names_in, random_graph
 from scenarios.data import deal, training

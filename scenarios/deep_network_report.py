@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.ledger import DELIVERED
-from netsim.plots import Axis, curves
-from netsim.study import Study
+from netsim.count.ledger import DELIVERED
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 from scenarios.class_task import MEASURES
 from scenarios.deep_maps import Shape
 from scenarios.savings import cost_to_reach

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.data import AgentData
 from scenarios.deep_baselines import Baseline
 from scenarios.deep_figures import confusion_figure, parameters_figure

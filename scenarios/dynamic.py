@@ -10,9 +10,9 @@ from agents.consensus import Vector
 from agents.features import FeatureMap
 from agents.online import Samples
 from netsim import BadInput, check
-from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
-from netsim.study import Study
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import Table, load_table, scale_unit, split_rows
 from scenarios.mapping import feature_map

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim import AgentError, BadInput, check
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.batch_task import BatchTask
 from scenarios.combinations import (
     METHODS,

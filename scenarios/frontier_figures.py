@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim.plots import LABELS
+from netsim.studies.figures import LABELS
 from scenarios.combinations import METHODS, REFERENCE, WITHIN
 
 if TYPE_CHECKING:

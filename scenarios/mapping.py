@@ -11,7 +11,7 @@ from agents.deep import MAPS, composed, fourier_layers
 from agents.features import FeatureMap, Form, RandomFourier
 from netsim import check
 from netsim.errors import BadInput
-from netsim.study import Study
+from netsim.studies import Study
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import numpy as np
 
 from netsim import Run, check
 from netsim.errors import BadInput
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import Channel, chosen_names, names_in
 from scenarios.omkl_report import COLUMNS, report
 from scenarios.omkl_task import GRAPHS, KINDS, Measure, Method, Models, Streams, chosen_for, methods, problem

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from netsim.plots import LABELS
+from netsim.studies.figures import LABELS
 from scenarios.omkl_task import COMPLETE, GOSSIP, Method
 
 if TYPE_CHECKING:

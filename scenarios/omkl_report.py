@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.omkl_figures import draw_losses
 from scenarios.omkl_task import GOSSIP, SINGLE, Method
 

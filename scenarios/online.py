@@ -8,9 +8,9 @@ import numpy as np
 from agents import Geometric
 from agents.online import Samples
 from netsim import check
-from netsim.plots import Axis, curves
 from netsim.quantize import Uniform
-from netsim.study import Study
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 from scenarios.common import Channel, Setting, complete, random_graph
 from scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
 from scenarios.mapping import feature_map

@@ -8,7 +8,7 @@ import numpy as np
 from agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
 from netsim import BadInput, check
 from netsim.run import Run
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import Bandwidth, Channel
 from scenarios.mapping import choose_sigma
 from scenarios.polk_figures import progress, surface

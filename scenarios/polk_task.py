@@ -14,7 +14,7 @@ from agents.dictionary import Dictionary
 from agents.penalty import GreedyPenalty, Penalty
 from netsim import check, draws, topology
 from netsim.run import Run
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import Channel
 from scenarios.mixtures import draw_mixtures
 from scenarios.textures import TEXTURES, centralised_accuracy, cut_patches, load_textures

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim import AgentError, check
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import Bandwidth, Channel
 from scenarios.data import training
 from scenarios.mapping import choose_sigma

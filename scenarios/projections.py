@@ -14,8 +14,8 @@ from agents.projections import Ensemble, Estimate, State, alone, distance, limit
 from agents.turns import Projector, largest_message, sure_timeout
 from netsim import check
 from netsim.errors import BadInput
-from netsim.plots import Axis, curves
-from netsim.study import Study
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 from scenarios.common import Bandwidth, Channel, names_in
 from scenarios.ensembles import Drawn, Plane, field
 from scenarios.mapping import choose_sigma

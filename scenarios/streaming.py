@@ -15,7 +15,7 @@ from agents.online import Samples
 from agents.regret import DynamicRegret, StaticRegret
 from netsim import AgentError, BadInput, Network, Run, topology
 from netsim.quantize import Coder, Float
-from netsim.study import Study
+from netsim.studies import Study
 from scenarios.common import chosen_names, residuals
 
 if TYPE_CHECKING:

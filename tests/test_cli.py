@@ -8,13 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Trace, cli, scenario, study
+from netsim import BadInput, Trace
+from netsim.studies import catalogue, cli, study
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
 
 def call(*words: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-    code = "from netsim.cli import main; main()"
+    code = "from netsim.studies.cli import main; main()"
     import os
 
     inherited = {key: value for key, value in os.environ.items() if key != "NETSIM_DATA"}
@@ -38,8 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_list_names_every_scenario(tmp_path: Path) -> None:
     done = call("list", cwd=tmp_path)
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == scenario.names()
-    assert {"averaging", "coke"} <= set(scenario.names())
+    assert [line.split()[0] for line in done.stdout.splitlines()] == catalogue.names()
+    assert {"averaging", "coke"} <= set(catalogue.names())
 
 
 def test_run_folder_has_the_documented_files_and_columns(folder: Path) -> None:
@@ -199,7 +200,7 @@ def test_out_must_be_free_and_is_checked_before_the_run(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = scenario.find("averaging").execute(agents=5, radius=0.9)
+    done = catalogue.find("averaging").execute(agents=5, radius=0.9)
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -213,7 +214,7 @@ def test_an_interrupted_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 def test_help_shows_every_parameter(tmp_path: Path) -> None:
     done = call("run", "coke", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    for parameter in scenario.find("coke").parameters:
+    for parameter in catalogue.find("coke").parameters:
         assert "--" + parameter.name.replace("_", "-") in done.stdout
         assert parameter.description, parameter.name
 
@@ -229,12 +230,12 @@ def test_a_scenario_parameter_needs_a_type_and_a_default(tmp_path: Path) -> None
         path = tmp_path / f"mine{number}.py"
         path.write_text(f"def mine({signature}):\n    pass\n")
         with pytest.raises(BadInput, match=says):
-            scenario.find(str(path))
+            catalogue.find(str(path))
 
 
 def test_execute_refuses_an_unknown_parameter() -> None:
     with pytest.raises(BadInput, match=r"parameter = 'looss': must be one of .* \(did you mean 'loss'\?\)"):
-        scenario.find("coke").execute(looss=0.1)
+        catalogue.find("coke").execute(looss=0.1)
 
 
 def test_main_is_the_console_script() -> None:

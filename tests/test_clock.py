@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from netsim import BadInput, Stalled, new_loop
-from netsim.clock import Loop
+from netsim.transport.clock import Loop
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import scenario
-from netsim.study import Study
+from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -15,7 +14,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(**parameters: object) -> Study:
-    return scenario.find("coke").execute(**parameters)
+    return catalogue.find("coke").execute(**parameters)
 
 
 def transmissions_to_reach(rounds: pd.DataFrame, algorithm: str, level: float) -> float:

@@ -13,9 +13,8 @@ import scipy.optimize
 
 from agents.losses import Logistic, Squared, SquaredHinge
 from agents.multiclass import MulticlassHinge, OneVsRest, Softmax
-from netsim import scenario
 from netsim.errors import BadInput
-from netsim.study import Study
+from netsim.studies import Study, catalogue
 from scenarios.class_task import ClassTask, load, loss_of, ridge_regularizer
 from scenarios.data import deal
 from scenarios.deep_maps import Shape, shapes
@@ -29,7 +28,7 @@ NETWORK = {"rows": 300, "agents": 4, "rounds": 40, "width": 10, "tune": False}
 
 
 def run(name: str, **parameters: object) -> Study:
-    return scenario.find(name).execute(**parameters)
+    return catalogue.find(name).execute(**parameters)
 
 
 @pytest.fixture(scope="module")
@@ -404,7 +403,7 @@ def test_a_table_of_ones_own_is_a_regression_where_its_target_has_fractions(
         (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(f"a,b,y\n{rows}\n".encode()))
     options: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False, "ceiling_rows": 0}
     tables = [
-        scenario.find("deep").execute(data=name, **options).tables["comparison"].columns
+        catalogue.find("deep").execute(data=name, **options).tables["comparison"].columns
         for name in ("numbers", "kinds")
     ]
     assert "test_mse" in tables[0]

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.text import Text
 
 from agents import AtRandom, Geometric, Periodic, PowerLaw, Relative
-from netsim import BadInput, scenario
+from netsim import BadInput
 from netsim.quantize import QSGD, Float, Uniform
-from netsim.study import Study
+from netsim.studies import Study, catalogue
 from scenarios.combinations import METHODS, censor_of, coder_of, combinations
 from scenarios.frontier import cheapest, pareto, settled
 
@@ -24,7 +24,7 @@ SMALL = {"agents": 5, "rounds": 60, "features": 12}
 
 
 def run(**parameters: object) -> Study:
-    return scenario.find("frontier").execute(**parameters)
+    return catalogue.find("frontier").execute(**parameters)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_the_front_and_the_winner_by_brute_force(small: Study) -> None:
 
 
 def test_the_reference_is_the_dkla_of_the_coke_scenario(small: Study) -> None:
-    same = scenario.find("coke").execute(**SMALL, algorithms="DKLA").rounds
+    same = catalogue.find("coke").execute(**SMALL, algorithms="DKLA").rounds
     ours = small.rounds[small.rounds["algorithm"] == "DKLA float64"]
     np.testing.assert_array_equal(ours["train_mse"], same["train_mse"])
     np.testing.assert_array_equal(ours["payload_bits"], same["payload_bits"])

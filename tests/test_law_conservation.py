@@ -12,9 +12,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
-from netsim.ledger import CAUSES, TOTALS
+from netsim.count.ledger import CAUSES, TOTALS
 from netsim.quantize import Uniform
-from netsim.wire import encode
+from netsim.transport.wire import encode
 
 PAYLOADS = {"all": np.arange(4.0), "one": bytes(60), "coded": Uniform(3, -1, 1).encode(np.zeros(100)), "ask": [1, "?"]}
 ANSWER = (2, "yes")

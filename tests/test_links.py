@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
+from netsim.count.ledger import CAUSES
 from netsim.errors import BadInput
-from netsim.ledger import CAUSES
-from netsim.wire import FrameEncoder
+from netsim.transport.frame import FrameEncoder
 
 Plan = Iterable[tuple[float, int]]
 

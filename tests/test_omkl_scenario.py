@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, scenario, topology
-from netsim.study import Study
+from netsim import BadInput, topology
+from netsim.studies import Study, catalogue
 from scenarios.omkl_task import Models, chosen_for, problem, two_bananas
 from tests.oracle import multikernel
 
@@ -20,7 +20,7 @@ AGENTS, FEATURES, ROUNDS, BITS = 5, 6, 30, 3
 
 
 def run(**parameters: object) -> Study:
-    return scenario.find("omkl").execute(**parameters)
+    return catalogue.find("omkl").execute(**parameters)
 
 
 @pytest.fixture(scope="module")

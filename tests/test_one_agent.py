@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import scenario
 from netsim.errors import BadInput
+from netsim.studies import catalogue
 
 ALONE: dict[str, dict[str, Any]] = {
     "averaging": {},
@@ -23,12 +23,12 @@ OF_ONE_AGENT = {"deep"}
 
 
 def test_every_study_is_here() -> None:
-    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT} == set(scenario.names())
+    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT} == set(catalogue.names())
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_one_agent_alone(name: str, tmp_path: Any) -> None:
-    study = scenario.find(name).execute(agents=1, **ALONE[name])
+    study = catalogue.find(name).execute(agents=1, **ALONE[name])
     assert study.runs
     for run in study.runs.values():
         assert run.ledger.link_messages == run.ledger.wire_bits == 0
@@ -40,4 +40,4 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
 @pytest.mark.parametrize("name", sorted(BETWEEN_AGENTS))
 def test_a_study_of_what_is_sent_takes_two(name: str) -> None:
     with pytest.raises(BadInput, match="agents = 1: must be a whole number >= 2"):
-        scenario.find(name).execute(agents=1)
+        catalogue.find(name).execute(agents=1)

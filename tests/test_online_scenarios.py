@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, scenario
-from netsim.study import Study
+from netsim import BadInput
+from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -16,7 +16,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(name: str, **parameters: object) -> Study:
-    return scenario.find(name).execute(**parameters)
+    return catalogue.find(name).execute(**parameters)
 
 
 def ends(study: Study) -> pd.DataFrame:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netsim import BadInput, scenario
-from netsim.study import Study
+from netsim import BadInput
+from netsim.studies import Study, catalogue
 from scenarios.mixtures import Mixtures, draw_mixtures
 from scenarios.polk_task import batches, draw_problem
 from scenarios.textures import (
@@ -26,7 +26,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(**parameters: object) -> Study:
-    return scenario.find("polk").execute(**parameters)
+    return catalogue.find("polk").execute(**parameters)
 
 
 SMALL = {"agents": 4, "density": 0.6, "samples": 330, "checks": 3}

@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import scenario
 from netsim.errors import BadInput
-from netsim.study import Study
+from netsim.studies import Study, catalogue
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
 
 def run(**options: Any) -> Study:
     small = {"agents": 4, "samples": 12, "public": 4, "rounds": 8, "features": 6}
-    return scenario.find("privacy").execute(**small | options)
+    return catalogue.find("privacy").execute(**small | options)
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 
 from agents.projections import State, distance, limit
-from netsim import BadInput, scenario
-from netsim.report import Reporter
-from netsim.study import Study
+from netsim import BadInput
+from netsim.studies import Study, catalogue
+from netsim.studies.terminal import Reporter
 from scenarios.ensembles import Plane, field
 
 SMALL: Mapping[str, object] = {"agents": 8, "examples": 40, "radius": 0.4, "sweeps": 15}
 
 
 def run(**parameters: object) -> Study:
-    return scenario.find("projections").execute(**SMALL | parameters)
+    return catalogue.find("projections").execute(**SMALL | parameters)
 
 
 def ends(study: Study) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from netsim.errors import BadInput, WireError
 from netsim.quantize import MOST_BITS, QSGD, Float, Uniform, decoded, pack, unpack
-from netsim.wire import decode, encode, payload_bits
+from netsim.transport.wire import decode, encode, payload_bits
 
 BITS = range(1, MOST_BITS + 1)
 LARGEST = float(np.finfo(np.float32).max)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netsim import Agent, AgentError, Link, Network, Run, latency, topology
-from netsim.ledger import TOTALS
+from netsim.count.ledger import TOTALS
 
 Heard = list[tuple[int, int, Any]]
 

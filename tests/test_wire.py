@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 from netsim.errors import BadInput, WireError
 from netsim.quantize import QSGD, Quantized, Uniform
-from netsim.wire import FrameEncoder, decode, decode_frame, encode, is_mutable, payload_bits
+from netsim.transport.frame import FrameEncoder, decode_frame
+from netsim.transport.wire import decode, encode, is_mutable, payload_bits
 
 # Any bit pattern of a double: NaNs with payloads, infinities, −0.
 floats = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("<d", struct.pack("<Q", bits))[0])

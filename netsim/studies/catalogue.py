@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from netsim import check
 from netsim.errors import BadInput
-from netsim.report import Reporter
-from netsim.study import Study
+from netsim.studies import Study
+from netsim.studies.terminal import Reporter
 
 _PACKAGE = "scenarios"
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from netsim import check
 from netsim.errors import BadInput
 from netsim.network import Agents, Network
-from netsim.report import Reporter
 from netsim.run import Probe, Run
+from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from netsim.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from netsim.ledger import Ledger
+    from netsim.count.ledger import Ledger
 
 SENT = np.dtype(
     [
@@ -126,7 +126,7 @@ class Trace:
         """
         import pandas as pd
 
-        from netsim.ledger import CAUSES
+        from netsim.count.ledger import CAUSES
 
         sent = self._records["sent"]
         names = np.empty(len(self.agents) + 1, dtype=object)

@@ -1,6 +1,6 @@
 """A shared radio: transmissions that overlap at a receiver destroy each other there."""
 
-from netsim.inbox import Inbox
+from netsim.transport.inbox import Inbox
 
 
 class Air:

@@ -6,21 +6,21 @@ from typing import Any
 
 import click
 
-from netsim import scenario as scenarios
 from netsim.errors import NetsimError
-from netsim.report import Reporter
-from netsim.scenario import Scenario
-from netsim.study import check_free, load
+from netsim.studies import catalogue
+from netsim.studies.catalogue import Scenario
+from netsim.studies.study import check_free, load
+from netsim.studies.terminal import Reporter
 
 
 class _Scenarios(click.Group):
     """A command for each scenario, its flags made from the function's parameters."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return scenarios.names()
+        return catalogue.names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        return _command(scenarios.find(cmd_name))
+        return _command(catalogue.find(cmd_name))
 
 
 def _command(scenario: Scenario) -> click.Command:
@@ -76,7 +76,7 @@ def app() -> None:
 @app.command("list")
 def list_them() -> None:
     """List the scenarios."""
-    found = [scenarios.find(name) for name in scenarios.names()]
+    found = [catalogue.find(name) for name in catalogue.names()]
     width = max(len(each.name) for each in found)
     for each in found:
         click.echo(f"{each.name:{width}}  {each.title}")

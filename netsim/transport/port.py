@@ -7,45 +7,9 @@ are known the moment the frame is offered, and no timer is needed.
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
-from netsim import check
-from netsim.errors import BadInput
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Bits that may be sent, per second or per round; what exceeds it is refused or waits.
-
-    Parameters
-    ----------
-    bits : int
-        Bits per round, or per second.
-    per : {"round", "second"}
-        Per round: a fresh ``bits`` at each round's opening, nothing saved. Per second: a token bucket that fills at
-        ``bits`` a second, so that any window of t seconds carries at most ``burst`` + ``bits``·t.
-    over : {"refuse", "wait"}
-        What happens to a frame that does not fit: it is refused, or it waits for its turn. A frame larger than the
-        whole budget (or burst) is always refused.
-    burst : int, optional
-        Size of the bucket in bits, full at first; default ``bits`` (one second's worth). Per second only.
-    """
-
-    bits: float
-    per: Literal["round", "second"] = "round"
-    over: Literal["refuse", "wait"] = "refuse"
-    burst: float | None = None
-
-    def __post_init__(self) -> None:
-        check.finite("budget", self.bits, above=0)
-        check.one_of("per", self.per, ("round", "second"))
-        check.one_of("over", self.over, ("refuse", "wait"))
-        if self.burst is not None:
-            check.finite("burst", self.burst, above=0)
-            if self.per == "round":
-                raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
-
+from netsim.budget import Budget
+from netsim.link import Link
 
 # Times are rounded, and timers may run this much early (asyncio's clock resolution).
 _EARLY = 1e-9
@@ -102,14 +66,10 @@ class Port:
 
     Parameters
     ----------
-    rate : float or None
-        Bits per second; None sends at once.
-    queue, queue_bits : int or None
-        Frames, and bits, that it holds at most, being sent included; what comes when it is full is dropped.
-    mtu : int or None
-        Bytes of a frame that one fragment carries.
-    header_bits : int
-        Bits added to each fragment.
+    link : Link
+        Its rate, queue, MTU, header and budget.
+    round_period : float
+        Length of a round in seconds.
     """
 
     __slots__ = (
@@ -124,23 +84,15 @@ class Port:
         "header_bits",
     )
 
-    def __init__(
-        self,
-        rate: float | None,
-        queue: int | None,
-        queue_bits: int | None,
-        mtu: int | None,
-        header_bits: int,
-        budget: Budget | None,
-        round_period: float,
-    ) -> None:
-        self._rate = rate
-        self._queue = math.inf if queue is None else queue
-        self._queue_bits = math.inf if queue_bits is None else queue_bits
-        self._mtu = mtu
-        self.header_bits = header_bits
+    def __init__(self, link: Link, round_period: float) -> None:
+        self._rate = link.rate
+        self._queue = math.inf if link.queue is None else link.queue
+        self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
+        self._mtu = link.mtu
+        self.header_bits = link.header_bits
         self._release: Release | None = None
-        if budget is not None:
+        if link.budget is not None:
+            budget = link.budget_model
             self._release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
         self._busy_until = 0.0
         self._held: deque[tuple[float, int]] = deque()

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from netsim.count.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, STEP
 from netsim.draws import Keys
-from netsim.errors import WireError
-from netsim.exchange import Exchange
-from netsim.inbox import Inbox
-from netsim.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, STEP
+from netsim.errors import AgentError, WireError
 from netsim.link import Link
-from netsim.medium import Air
-from netsim.path import Arrivals, Fan, Path
 from netsim.quantize import Quantized
-from netsim.rate import Port
-from netsim.wire import Frame, decode_frame, new_frame, payload_bits
+from netsim.transport.air import Air
+from netsim.transport.frame import Frame, decode_frame, new_frame
+from netsim.transport.inbox import Inbox
+from netsim.transport.path import Arrivals, Fan, Path
+from netsim.transport.port import Port
+from netsim.transport.shared import Shared
+from netsim.transport.wire import payload_bits
 
 _CAUSE_OF_PORT = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 
@@ -62,7 +63,6 @@ class Outbox:
 
     __slots__ = (
         "_down",
-        "_exchange",
         "_fan",
         "_header_bits",
         "_incoming",
@@ -72,13 +72,14 @@ class Outbox:
         "_plain",
         "_ports",
         "_seed",
+        "_shared",
         "_slots",
         "_wiring",
         "places",
     )
 
-    def __init__(self, exchange: Exchange, number: int, name: Hashable, wiring: Wiring, seed: int, block: int) -> None:
-        self._exchange = exchange
+    def __init__(self, shared: Shared, number: int, name: Hashable, wiring: Wiring, seed: int, block: int) -> None:
+        self._shared = shared
         self._number = number
         self._name = name
         self._wiring = wiring
@@ -88,14 +89,14 @@ class Outbox:
         self._slots: dict[str, int] = {}
         self._down: set[int] = set()
         self._paths: dict[int, Path] = {}
-        period = exchange.rounds.period
+        period = shared.rounds.period
         self._ports: dict[int, Port] = {}
         if wiring.radio is not None:
             self._ports = (
-                dict.fromkeys(range(len(wiring.links)), wiring.radio.new_port(period)) if wiring.radio.has_port else {}
+                dict.fromkeys(range(len(wiring.links)), Port(wiring.radio, period)) if wiring.radio.has_port else {}
             )
         else:
-            self._ports = {place: link.new_port(period) for place, link in enumerate(wiring.links) if link.has_port}
+            self._ports = {place: Port(link, period) for place, link in enumerate(wiring.links) if link.has_port}
         distinct = {id(link): link for link in wiring.links}.values()
         headers = {link.header_bits for link in distinct} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
@@ -107,13 +108,15 @@ class Outbox:
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links took the frame."""
-        wiring, exchange = self._wiring, self._exchange
+        wiring, shared = self._wiring, self._shared
         degree = len(self._incoming)
+        if shared.over:
+            raise self._too_late(kind)
         if not degree:
             return 0
-        ledger = exchange.ledger
-        now = exchange.loop.time()
-        data = exchange.encoder.encode(kind, self._number, round_number, payload)
+        ledger = shared.ledger
+        now = shared.loop.time()
+        data = shared.encoder.encode(kind, self._number, round_number, payload)
         frame = new_frame(kind, self._name, round_number, now, data, payload)
         key = self._new_key(kind, 0, degree)
         if self._plain and not self._down:
@@ -140,7 +143,7 @@ class Outbox:
             _saturated(payload),
             crc32(data),
         )
-        if exchange.watched:
+        if shared.watched:
             for inbox in wiring.inboxes:
                 inbox.watch()
         return taken
@@ -156,14 +159,16 @@ class Outbox:
         is_reply: bool = False,
     ) -> bool:
         """Send to one neighbour; return whether the link took the frame."""
-        wiring, exchange, place = self._wiring, self._exchange, self.places[to]
-        now = exchange.loop.time()
-        data = exchange.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
+        wiring, shared, place = self._wiring, self._shared, self.places[to]
+        if shared.over:
+            raise self._too_late(kind)
+        now = shared.loop.time()
+        data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
         key = self._new_key(kind, place, 1)
         cause, start, ends, wire = self._leave(now, place, len(data))
         if cause:
-            exchange.ledger.dropped(now, key, cause)
+            shared.ledger.dropped(now, key, cause)
         else:
             self._arrive(now, place, key, frame, self._path(place).carry(ends), start, ends[-1])
             for other in range(len(wiring.links)) if wiring.air is not None else ():
@@ -171,7 +176,7 @@ class Outbox:
                 if other != place and other not in self._down:
                     self._hear(now, other, start, ends[-1])
         bits = payload_bits(payload)
-        exchange.ledger.sent(
+        shared.ledger.sent(
             now,
             key,
             self._number,
@@ -184,7 +189,7 @@ class Outbox:
             _saturated(payload),
             crc32(data),
         )
-        if exchange.watched:
+        if shared.watched:
             wiring.inboxes[place].watch()
         return not cause
 
@@ -192,26 +197,29 @@ class Outbox:
         """Cut the link to a neighbour, or mend it."""
         (self._down.discard if up else self._down.add)(self.places[to])
 
+    def _too_late(self, kind: str) -> AgentError:
+        return AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
+
     def _new_key(self, kind: str, place: int, count: int) -> int:
         """Number ``count`` link messages; return the key of the first, the one on link ``place``."""
-        exchange = self._exchange
+        shared = self._shared
         slot = self._slots.get(kind)
         if slot is None:
-            ledger = exchange.ledger
+            ledger = shared.ledger
             slot = self._slots[kind] = ledger.kind(kind) * len(ledger.senders) + self._wiring.first
-        number = exchange.sequence
-        exchange.sequence = number + count
+        number = shared.sequence
+        shared.sequence = number + count
         return (number << 32) + slot + place
 
     def _push_all(self, now: float, frame: Frame, key: int) -> None:
         """Put a broadcast into the inbox of every neighbour whose link keeps it: the usual case, and the fastest."""
-        exchange, fan = self._exchange, self._fan
+        shared, fan = self._shared, self._fan
         delays = fan.next()
-        if not frame.plain or (frame.round and now + fan.longest >= exchange.rounds.close_time(frame.round)):
-            exchange.careful = True
+        if not frame.plain or (frame.round and now + fan.longest >= shared.rounds.close_time(frame.round)):
+            shared.careful = True
         for incoming, delay in zip(self._incoming, delays, strict=True):
             if delay < 0.0:
-                exchange.ledger.dropped(now, key, LOST)
+                shared.ledger.dropped(now, key, LOST)
             else:
                 incoming.append((now + delay, key, frame))
             key += STEP
@@ -220,7 +228,7 @@ class Outbox:
 
     def _offer_all(self, now: float, frame: Frame, key: int) -> tuple[int, int]:
         """Offer a broadcast to each link; return how many took it and the bits that crossed."""
-        wiring, ledger = self._wiring, self._exchange.ledger
+        wiring, ledger = self._wiring, self._shared.ledger
         delays = self._fan.next()
         on_radio = wiring.radio is not None
         size = len(frame.data)
@@ -266,10 +274,10 @@ class Outbox:
         self, now: float, place: int, key: int, frame: Frame, arrivals: Arrivals, start: float, end: float
     ) -> None:
         """Put a frame's copies into the neighbour's inbox, or count why not."""
-        wiring, exchange = self._wiring, self._exchange
-        ledger = exchange.ledger
+        wiring, shared = self._wiring, self._shared
+        ledger = shared.ledger
         inbox = wiring.inboxes[place]
-        exchange.careful = True
+        shared.careful = True
         collided, under_way = self._hear(now, place, start, end)
         if not arrivals:
             ledger.dropped(now, key, COLLIDED if collided else LOST)
@@ -302,7 +310,7 @@ class Outbox:
         data = bytearray(frame.data)
         data[bit // 8] ^= 1 << bit % 8
         try:
-            received = decode_frame(bytes(data), frame.sent_at, self._exchange.ledger.agents)
+            received = decode_frame(bytes(data), frame.sent_at, self._shared.ledger.agents)
         except WireError:
             return None
         # The link tells from whom a frame comes: another sender's name in it is noticed.

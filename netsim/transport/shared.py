@@ -1,12 +1,12 @@
 """What all parts of one run share."""
 
-from netsim.clock import Loop
-from netsim.ledger import Ledger
-from netsim.rounds import RoundClock
-from netsim.wire import FrameEncoder
+from netsim.count.ledger import Ledger
+from netsim.transport.clock import Loop
+from netsim.transport.frame import FrameEncoder
+from netsim.transport.rounds import RoundClock
 
 
-class Exchange:
+class Shared:
     """The loop, the ledger, the rounds and the numbering of link messages of one run.
 
     Attributes
@@ -20,9 +20,11 @@ class Exchange:
         request, or holds what could be changed in place.
     encoder : FrameEncoder
         Writes the frames.
+    over : bool
+        Whether the run has ended: nothing is sent any more.
     """
 
-    __slots__ = ("careful", "encoder", "ledger", "loop", "rounds", "sequence", "watched")
+    __slots__ = ("careful", "encoder", "ledger", "loop", "over", "rounds", "sequence", "watched")
 
     def __init__(self, loop: Loop, ledger: Ledger, rounds: RoundClock) -> None:
         self.loop = loop
@@ -31,4 +33,5 @@ class Exchange:
         self.sequence = 0
         self.watched = False
         self.careful = False
+        self.over = False
         self.encoder = FrameEncoder()

@@ -13,12 +13,12 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from netsim.exchange import Exchange
-from netsim.ledger import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
-from netsim.wire import Frame, for_receiver
+from netsim.count.ledger import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.transport.frame import Frame, for_receiver
+from netsim.transport.shared import Shared
 
 Entry = tuple[float, int, Frame]
-"""Arrival time (s), key of the link message (see `netsim.ledger.STEP`), frame."""
+"""Arrival time (s), key of the link message (see `netsim.count.ledger.STEP`), frame."""
 
 
 class Inbox:
@@ -28,13 +28,13 @@ class Inbox:
         "_alarm",
         "_alarm_at",
         "_blocked",
-        "_exchange",
         "_ledger",
         "_limit",
         "_loop",
         "_on_request",
         "_pending",
         "_ready",
+        "_shared",
         "collided",
         "incoming",
         "iterating",
@@ -43,10 +43,10 @@ class Inbox:
         "up",
     )
 
-    def __init__(self, exchange: Exchange, limit: int | None) -> None:
-        self._exchange = exchange
-        self._loop = exchange.loop
-        self._ledger = exchange.ledger
+    def __init__(self, shared: Shared, limit: int | None) -> None:
+        self._shared = shared
+        self._loop = shared.loop
+        self._ledger = shared.ledger
         self._limit = math.inf if limit is None else limit
         self._ready: deque[Frame] = deque()
         self._pending: list[Entry] = []
@@ -120,7 +120,7 @@ class Inbox:
         due = self._due(until)
         if not due:
             return
-        if self._exchange.careful or self.collided or not self.up or self._limit < math.inf:
+        if self._shared.careful or self.collided or not self.up or self._limit < math.inf:
             due = [entry for entry in due if self._admit(entry)]
             if not due:
                 return
@@ -157,7 +157,7 @@ class Inbox:
             cause = COLLIDED
         elif not self.up:
             cause = RECEIVER_DOWN
-        elif 0 < frame.round <= self.strict_until and time >= self._exchange.rounds.close_time(frame.round):
+        elif 0 < frame.round <= self.strict_until and time >= self._shared.rounds.close_time(frame.round):
             cause = LATE
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
@@ -186,7 +186,7 @@ class Inbox:
     def answer_with(self, on_request: Callable[[Frame], None]) -> None:
         """Hand each request to ``on_request`` at the instant when it arrives."""
         self._on_request = on_request
-        self._exchange.watched = True
+        self._shared.watched = True
 
     def stop(self) -> None:
         """Wake nobody any more and answer nothing: the run is over."""
@@ -198,7 +198,7 @@ class Inbox:
         """Set the alarm to the next arrival, if somebody is to be told of it."""
         if not (self._blocked or self.replies or self._on_request is not None):
             return
-        self._exchange.watched = True
+        self._shared.watched = True
         first = min(self.incoming)[0] if self.incoming else math.inf
         if self._pending:
             first = min(first, self._pending[0][0])

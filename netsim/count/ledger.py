@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.trace import EXIT, SENT, Recorder
+from netsim.count.trace import EXIT, SENT, Recorder
 
 if TYPE_CHECKING:
     import pandas as pd

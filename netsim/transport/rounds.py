@@ -7,12 +7,8 @@ that is done, the round's row is written (probes see every agent); then round k 
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from netsim.clock import Loop
-
-if TYPE_CHECKING:
-    from netsim.agent import Context
+from netsim.transport.clock import Loop
 
 
 class RoundClock:
@@ -119,45 +115,3 @@ def _wake(queue: list[asyncio.Future[int]], number: int) -> None:
         if not future.done():
             future.set_result(number)
     queue.clear()
-
-
-class Rounds:
-    """What `Agent.rounds` returns: iterate over it with ``async for``."""
-
-    __slots__ = ("_context", "_inside", "_keep_late", "_left")
-
-    def __init__(self, context: "Context", count: int, keep_late: bool) -> None:
-        self._context = context
-        self._left = count
-        self._keep_late = keep_late
-        self._inside = False
-
-    def __aiter__(self) -> "Rounds":
-        return self
-
-    async def __anext__(self) -> int:
-        context = self._context
-        rounds = context.exchange.rounds
-        if self._left == 0:
-            if context.round > rounds.closed:
-                await rounds.closing()
-            self._leave()
-            raise StopAsyncIteration
-        self._left -= 1
-        number = context.round = await rounds.opening()
-        context.inbox.strict_until = 0 if self._keep_late else math.inf
-        self._inside = True
-        return number
-
-    def __del__(self) -> None:
-        # The loop was left by a break, a return or an exception.
-        if self._inside:
-            self._leave()
-
-    def _leave(self) -> None:
-        """From here on what it sends belongs to no round; what comes late of its rounds is dropped as before."""
-        self._inside = False
-        context = self._context
-        context.inbox.strict_until = 0 if self._keep_late else context.round
-        context.left = context.round, context.exchange.loop.time()
-        context.round = 0
