@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import netsim
 from benchmarks.report import median_seconds, parser, show
 from netsim import Link, Network, latency
-from netsim.count.ledger import DELIVERED
+from netsim.count.records import DELIVERED
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
 Vector = NDArray[np.float64]

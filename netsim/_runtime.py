@@ -76,7 +76,6 @@ class Runtime:
             await self._run()
         self._settle(math.nextafter(self.loop.time(), math.inf))
         self.result.ended_at = self.loop.time()
-        self.ledger.fold()
         return self.result
 
     def interrupt(self) -> None:
@@ -91,7 +90,7 @@ class Runtime:
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on."""
         inbox = self.parts.inboxes[agent]
-        inbox.settle(math.nextafter(self.loop.time(), math.inf))
+        inbox.settle_now()
         inbox.up = up
 
     # --- beginning and end --------------------------------------------------------------------------------------------
@@ -145,6 +144,7 @@ class Runtime:
 
     def _agent_done(self, task: "asyncio.Task[None]") -> None:
         self.unfinished -= 1
+        self.parts.inboxes[self.tasks[task]].abandon()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail_agent(self.tasks[task], error)
@@ -205,21 +205,19 @@ class Runtime:
     def _settle(self, until: float) -> None:
         """Count what arrived before ``until`` in every inbox."""
         for inbox in self.parts.inboxes.values():
-            if inbox.holds:
-                inbox.settle(until)
+            inbox.settle(until)
 
     def _round_ended(self, number: int) -> None:
         time = self.parts.rounds.close_time(number)
-        self._settle(time)
+        self._settle(self.parts.rounds.deadline(number))
         try:
             self.result.add_row(number, time, self.ledger.totals())
         except Exception as error:
             self._fail(failure("progress", error))
 
-    def _in_flight(self) -> Iterator[int]:
+    def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.parts.inboxes.values():
-            for entry in inbox.under_way():
-                yield entry[1]
+            yield from inbox.arrivals.under_way()
 
 
 @contextmanager

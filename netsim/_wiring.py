@@ -9,6 +9,7 @@ import numpy as np
 
 from netsim import draws
 from netsim.agent import Agent, attach
+from netsim.core import Tally
 from netsim.count.ledger import Ledger
 from netsim.link import Link
 from netsim.transport.air import Air
@@ -64,11 +65,12 @@ def build(
     firsts = np.concatenate([[0], np.cumsum(degrees)])
     senders = np.repeat(np.arange(len(names)), degrees)
     receivers = np.fromiter((number[n] for name in names for n in neighbors[name]), np.int64, count=int(firsts[-1]))
-    ledger = Ledger(names, senders, receivers, keep_trace)
-    rounds = RoundClock(loop, settings.round_period, on_round_end)
-    shared = Shared(loop, ledger, rounds)
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
+    tally = Tally(name_keys, keys, keep_trace)
+    ledger = Ledger(names, senders, receivers, name_keys, tally)
+    rounds = RoundClock(loop, settings.round_period, on_round_end)
+    shared = Shared(loop, tally, rounds)
     inboxes: dict[Hashable, Inbox] = {name: Inbox(shared, settings.inbox_limit) for name in names}
     outboxes: dict[Hashable, Outbox] = {}
     contexts: dict[Hashable, Context] = {}
@@ -85,10 +87,12 @@ def build(
             receivers=receivers[ends].tolist(),
             first=ends.start,
             keys=keys[ends],
+            block=block,
+            seed=settings.seed,
             radio=radio,
             air=air,
         )
-        outboxes[name] = Outbox(shared, i, name, wiring, settings.seed, block)
+        outboxes[name] = Outbox(shared, i, name, wiring, names)
         contexts[name] = Context(shared, name, neighbors[name], inboxes[name], outboxes[name], settings.seed)
         attach(agents[name], contexts[name])
     return Parts(shared, ledger, rounds, inboxes, outboxes, contexts)

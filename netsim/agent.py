@@ -186,7 +186,7 @@ class Agent:
         except asyncio.CancelledError:
             context.collected = before
             raise
-        return context.inbox.take(rounds.close_time(number))
+        return context.inbox.take(rounds.deadline(number))
 
     def _must_be_neighbor(self, to: Hashable) -> None:
         if to not in self._netsim.outbox.places:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from netsim import check
 from netsim.agent import Agent
-from netsim.count.ledger import TOTALS, Ledger
+from netsim.count.ledger import Ledger
+from netsim.count.records import TOTALS
 from netsim.count.trace import Trace
 from netsim.errors import BadInput, NetsimError, one_line
 
@@ -87,7 +88,7 @@ class Run:
     @property
     def trace(self) -> Trace:
         """The event log; raises BadInput if it was not kept."""
-        trace = Trace.of(self.ledger)
+        trace = self.ledger.trace()
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
         return trace

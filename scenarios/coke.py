@@ -6,7 +6,7 @@ import numpy as np
 
 from agents import Geometric
 from netsim import check
-from netsim.count.ledger import DELIVERED
+from netsim.count.records import DELIVERED
 from netsim.quantize import Coder, Uniform
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves

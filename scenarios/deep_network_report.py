@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.count.ledger import DELIVERED
+from netsim.count.records import DELIVERED
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from scenarios.class_task import MEASURES

@@ -12,7 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
-from netsim.count.ledger import CAUSES, TOTALS
+from netsim.count.records import CAUSES, TOTALS
 from netsim.quantize import Uniform
 from netsim.transport.wire import encode
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
-from netsim.count.ledger import CAUSES
+from netsim.count.records import CAUSES
 from netsim.errors import BadInput
 from netsim.transport.frame import FrameEncoder
 

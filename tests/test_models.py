@@ -14,7 +14,8 @@ from netsim.draws import Stream, generator, link_keys, name_key, stream_keys, un
 from netsim.errors import BadInput
 from netsim.latency import Latency
 from netsim.loss import Loss
-from netsim.transport.path import Fan, Path
+from netsim.transport.fan import Fan
+from netsim.transport.path import Path
 
 MANY = 12_000
 

@@ -14,7 +14,7 @@ from agents.features import RandomFourier
 from agents.losses import Squared
 from agents.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
 from netsim import AgentError, BadInput, Link, Network, Run, topology
-from netsim.count.ledger import LOST
+from netsim.count.records import LOST
 from netsim.quantize import QSGD, Coder, Float, Uniform
 from tests.oracle import batch, multikernel
 

@@ -16,7 +16,7 @@ from agents.orders import ORDERS, Coloured, network_graph, projectors
 from agents.projections import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
 from agents.turns import Projector, sure_timeout
 from netsim import AgentError, BadInput, Link, Network, Run, Stalled, latency
-from netsim.count.ledger import COLLIDED, LATE, LOST
+from netsim.count.records import COLLIDED, LATE, LOST
 from tests.oracle import projections as oracle
 
 SIGMA = 0.15

@@ -96,7 +96,7 @@ def test_a_message_ends_after_it_was_sent() -> None:
     run = Network(topology.path(2), Link(latency=0.25)).run({0: Once(), 1: Once()}, until=1.0, trace=True)
     assert run.trace.table()[["time_s", "event", "message", "sender", "receiver"]].values.tolist() == [
         [0.0, "sent", 0, 0, 1],
-        [0.0, "sent", 1, 1, 0],
+        [0.0, "sent", 0, 1, 0],
     ]
     assert run.ledger.table(by=())["in_flight"].tolist() == [2]
 
@@ -160,7 +160,7 @@ def test_a_changed_byte_is_never_taken_for_the_trace(run: Run, saved: Path) -> N
 def test_changed_events_in_a_sound_file_are_refused(saved: Path) -> None:
     with np.load(saved) as file:
         parts = {name: file[name] for name in file.files}
-    parts["delivered"]["time"][3] += 1e-9
+    parts["exits"]["time"][3] += 1e-9
     np.savez(saved, **parts)
     assert "must be unchanged" in refusal(saved)
 

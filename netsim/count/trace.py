@@ -1,83 +1,46 @@
-"""What happened, in order: hashed always, kept when asked for, saved and loaded whole or not at all."""
+"""The event log of a run: what was sent and how each frame ended; saved and loaded whole or not at all."""
 
 import hashlib
 import json
-from collections.abc import Hashable, Sequence
+import zipfile
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.draws import mix_words
+from netsim import draws
+from netsim.count.records import CAUSES, EXIT, SENT, TO_ALL, key_shift
+from netsim.count.tally import mix_exits, mix_sent, trace_hash
+from netsim.draws import Keys
 from netsim.errors import BadInput, one_line
 from netsim.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from netsim.count.ledger import Ledger
+__all__ = ["Trace"]
 
-SENT = np.dtype(
-    [
-        ("time", "<f8"),
-        ("key", "<i8"),
-        ("sender", "<i4"),
-        ("links", "<i4"),
-        ("taken", "<i4"),
-        ("payload_bits", "<i8"),
-        ("raw_data_bits", "<i8"),
-        ("wire_bits", "<i8"),
-        ("each", "<i8"),
-        ("saturated", "<i8"),
-        ("checksum", "<u4"),
-    ]
-)
-"""A transmission: the key of its first link message (number·2³² + kind × links + link), over how many links (0: to one
-neighbour only), the bits on each of them, the CRC-32 of its bytes."""
-
-EXIT = np.dtype([("time", "<f8"), ("key", "<i8"), ("cause", "<i4")])
-"""The end of a link message."""
-
-_STREAMS = ("sent", "delivered", "dropped")
-
-
-class Recorder:
-    """Hashes the records of a run as they come, and keeps them if asked to.
-
-    Transmissions are hashed in their order. The ends of link messages are recorded when somebody looks into an inbox;
-    as they carry their keys and times, their hash does without the order, so it does not matter who looked when.
-    """
-
-    def __init__(self, keep: bool) -> None:
-        self._sent = hashlib.sha256()
-        self._exits = np.zeros(2, dtype=np.uint64)
-        self._kept: dict[str, list[NDArray[np.void]]] | None = {name: [] for name in _STREAMS} if keep else None
-
-    def add(self, stream: str, records: NDArray[np.void]) -> None:
-        """Record transmissions (``sent``, of dtype `SENT`), or ``delivered`` or ``dropped`` link messages (`EXIT`)."""
-        if stream == "sent":
-            self._sent.update(records.tobytes())
-        else:
-            mixed = mix_words(records["time"].view(np.uint64), records["key"].view(np.uint64), records["cause"])
-            self._exits += np.array([mixed.sum(), mix_words(mixed).sum()], dtype=np.uint64)
-        if self._kept is not None:
-            self._kept[stream].append(records)
-
-    def hexdigest(self) -> str:
-        """Return the hash of all that was recorded."""
-        return hashlib.sha256(self._sent.digest() + self._exits.tobytes()).hexdigest()[:32]
-
-    def records(self) -> dict[str, NDArray[np.void]] | None:
-        """Return the kept records by stream, or None if none were to be kept."""
-        if self._kept is None:
-            return None
-        none = {name: np.empty(0, SENT if name == "sent" else EXIT) for name in _STREAMS}
-        return {name: np.concatenate(self._kept[name] or [none[name]]) for name in _STREAMS}
+# What zlib makes of an honest event log is some 5 to 50 times smaller than the log.
+_MOST_PACKED = 200
 
 
 class Trace:
     """The event log of a run.
+
+    Parameters
+    ----------
+    records : mapping
+        ``sent`` (an array of dtype `netsim.count.records.SENT`) and ``exits`` (of dtype `EXIT`).
+    agents : sequence
+        The agents' names.
+    kinds : sequence of str
+        The kinds of message.
+    agent_keys : uint64 array, shape (agents,)
+        Keys of the agents' names.
+    senders, receivers : int arrays, shape (links,)
+        The numbers of the agents at each directed link's ends.
 
     Attributes
     ----------
@@ -89,96 +52,97 @@ class Trace:
 
     def __init__(
         self,
-        records: dict[str, NDArray[np.void]],
+        records: Mapping[str, NDArray[np.void]],
         agents: Sequence[Hashable],
         kinds: Sequence[str],
+        agent_keys: Keys,
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],
     ) -> None:
-        self._records = records
+        self._sent, self._exits = records["sent"], records["exits"]
         self.agents = list(agents)
         self.kinds = list(kinds)
+        self._agent_keys = agent_keys
         self._senders = senders
         self._receivers = receivers
-        recorder = Recorder(keep=False)
-        for name in _STREAMS:
-            recorder.add(name, records[name])
-        self.hash = recorder.hexdigest()
-
-    @classmethod
-    def of(cls, ledger: "Ledger") -> "Trace | None":
-        """Return the trace of a run's ledger, or None if it was not kept."""
-        ledger.fold()
-        records = ledger.recorder.records()
-        if records is None:
-            return None
-        return cls(records, ledger.agents, list(ledger.kinds), ledger.senders, ledger.receivers)
+        self._shift = key_shift(len(senders))
+        link_keys = draws.link_keys(agent_keys[senders], agent_keys[receivers])
+        kind_keys = np.array([draws.name_key(kind) for kind in kinds], dtype=np.uint64)
+        mixed = (
+            mix_sent(self._sent, agent_keys, link_keys, kind_keys),
+            mix_exits(self._exits, self._shift, link_keys, kind_keys),
+        )
+        self.hash = trace_hash(agent_keys, senders, receivers, *mixed)
 
     def __len__(self) -> int:
-        return sum(map(len, self._records.values()))
+        return len(self._sent) + len(self._exits)
 
     def table(self) -> "pd.DataFrame":
         """Return the events in order of time.
 
-        Columns: time_s, event (sent, or the cause of a link message's end), message (number of the link message; for a
-        broadcast the first of its several), sender, receiver (empty for a broadcast), kind, payload_bits, wire_bits
-        (both for ``sent`` only).
+        Columns: time_s, event (sent, or the cause of a link message's end), message (how many of its sender came
+        before it), sender, receiver (empty for a broadcast), kind, payload_bits, wire_bits (both for ``sent``
+        only).
         """
         import pandas as pd
 
-        from netsim.count.ledger import CAUSES
-
-        sent = self._records["sent"]
+        sent, exits = self._sent, self._exits
         names = np.empty(len(self.agents) + 1, dtype=object)
         names[:] = [*self.agents, None]
         kinds, causes = np.array([*self.kinds, ""], dtype=object), np.array(CAUSES, dtype=object)
-        links = max(len(self._senders), 1)
-        receiver_of = np.append(self._receivers, len(self.agents))
-        slot = sent["key"] & 0xFFFFFFFF
-        to = np.where(sent["links"] > 0, -1, slot % links)
+        # A broadcast has no receiver: the name behind the last.
+        receivers = np.append(self._receivers, len(self.agents))
+        link = exits["key"] >> self._shift
         parts = [
             pd.DataFrame(
                 {
                     "time_s": sent["time"],
                     "event": "sent",
-                    "message": sent["key"] >> 32,
+                    "message": sent["number"],
                     "sender": names[sent["sender"]],
-                    "receiver": names[receiver_of[to]],
-                    "kind": kinds[slot // links],
+                    "receiver": names[receivers[np.where(sent["link"] == TO_ALL, -1, sent["link"])]],
+                    "kind": kinds[sent["kind"]],
                     "payload_bits": sent["payload_bits"],
                     "wire_bits": sent["wire_bits"],
                 }
-            )
+            ),
+            pd.DataFrame(
+                {
+                    "time_s": exits["time"],
+                    "event": causes[exits["cause"]],
+                    "message": exits["key"] & ((1 << self._shift) - 1),
+                    "sender": names[self._senders[link]],
+                    "receiver": names[self._receivers[link]],
+                    "kind": kinds[exits["kind"]],
+                }
+            ),
         ]
-        for stream in ("delivered", "dropped"):
-            ends = self._records[stream]
-            slot = ends["key"] & 0xFFFFFFFF
-            link = slot % links
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "time_s": ends["time"],
-                        "event": causes[ends["cause"]],
-                        "message": ends["key"] >> 32,
-                        "sender": names[self._senders[link]],
-                        "receiver": names[self._receivers[link]],
-                        "kind": kinds[slot // links],
-                    }
-                )
+        # Who looked into an inbox when decides in which order ends are recorded; a table is not to depend on it.
+        order = np.lexsort(
+            (
+                np.concatenate([np.zeros(len(sent)), 1 + exits["cause"]]),
+                np.concatenate([np.where(sent["link"] == TO_ALL, -1, sent["link"]), link]),
+                np.concatenate([sent["number"], parts[1]["message"]]),
+                np.concatenate([sent["sender"], self._senders[link]]),
+                np.concatenate([sent["time"], exits["time"]]),
             )
+        )
         table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         for column in ("payload_bits", "wire_bits"):
             table[column] = table[column].astype("Int64")
-        return table.sort_values(["time_s", "message"], kind="stable", ignore_index=True)
+        return table.iloc[order].reset_index(drop=True)
 
     def save(self, path: str | Path) -> None:
         """Write the trace to one file (numpy's npz), whole or not at all."""
         meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash})
         parts: dict[str, Any] = {
             "meta": np.array(meta),
+            "check": np.array(_check(meta)),
+            "agent_keys": self._agent_keys,
             "senders": self._senders,
             "receivers": self._receivers,
-            **self._records,
+            "sent": self._sent,
+            "exits": self._exits,
         }
         with write_whole(path) as file:
             np.savez_compressed(file, **parts)
@@ -193,18 +157,40 @@ class Trace:
             If the file is missing, cut short, changed, or no trace.
         """
         try:
+            _check_sizes(path)
             with open(path, "rb") as opened, np.load(opened) as file:
                 parts: dict[str, Any] = {name: file[name] for name in file.files}
-            meta = json.loads(str(parts.pop("meta")))
-            senders, receivers = parts.pop("senders"), parts.pop("receivers")
-            trace = cls({name: parts[name] for name in _STREAMS}, meta["agents"], meta["kinds"], senders, receivers)
-            written = meta["hash"]
+            text = str(parts["meta"])
+            meta = json.loads(text)
+            ends = parts["senders"], parts["receivers"]
+            trace = cls(_typed(parts), meta["agents"], meta["kinds"], parts["agent_keys"], *ends)
+            unchanged = trace.hash == meta["hash"] and str(parts["check"]) == _check(text)
         except FileNotFoundError:
             raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
         except Exception as error:
             # A damaged file can make zipfile, zlib, numpy and json raise many things; what they mean here is one.
             reason = one_line(error) or type(error).__name__
             raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is none ({reason})") from None
-        if trace.hash != written:
+        if not unchanged:
             raise BadInput(f"trace = {str(path)!r}: must be unchanged; its events do not have the hash that it records")
         return trace
+
+
+def _check(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
+    """Return the records of a file, if they are what a trace holds."""
+    for name, dtype in (("sent", SENT), ("exits", EXIT)):
+        if parts[name].dtype != dtype or parts[name].ndim != 1:
+            raise ValueError(f"its events ({name}) are of another form")
+    return {name: parts[name] for name in ("sent", "exits")}
+
+
+def _check_sizes(path: str | Path) -> None:
+    """Raise ValueError for a small file that claims to hold very much, before any of it is unpacked."""
+    with zipfile.ZipFile(path) as packed:
+        for member in packed.infolist():
+            if member.file_size > _MOST_PACKED * member.compress_size + (1 << 20):
+                raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")

@@ -73,7 +73,7 @@ class Rounds:
             raise StopAsyncIteration
         self._left -= 1
         number = context.round = await rounds.opening()
-        context.inbox.strict_until = 0 if self._keep_late else math.inf
+        context.inbox.be_strict(0 if self._keep_late else math.inf)
         self._inside = True
         return number
 
@@ -86,6 +86,6 @@ class Rounds:
         """From here on what it sends belongs to no round; what comes late of its rounds is dropped as before."""
         self._inside = False
         context = self._context
-        context.inbox.strict_until = 0 if self._keep_late else context.round
+        context.inbox.be_strict(0 if self._keep_late else context.round)
         context.left = context.round, context.shared.loop.time()
         context.round = 0

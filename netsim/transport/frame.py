@@ -5,7 +5,7 @@ round, payload], with two more elements where it belongs to a request: [… , re
 """
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -14,67 +14,20 @@ from netsim import check
 from netsim.errors import WireError
 from netsim.transport.wire import ARRAY, array_bytes, decode, encode, is_mutable, unpack_payload
 
+__all__ = ["Frame", "FrameEncoder", "decode_frame", "for_receiver", "new_frame"]
+
+_UNREAD = object()
+
 
 class Frame:
     """What an agent receives: who sent what kind of message, when, and its payload.
 
     The bytes are decoded when the payload is first asked for, once for all receivers of a broadcast; arrays are
-    read-only, and payloads that could be changed in place (lists, dicts) are decoded for each receiver apart.
-
-    Attributes
-    ----------
-    kind : str
-        The sender's name for this kind of message.
-    sender : Hashable
-        The agent that sent it.
-    round : int
-        The round in which it was sent (0: outside rounds).
-    sent_at : float
-        When it was sent, in simulated seconds.
-    data : bytes
-        The frame as it crossed the link.
-    payload : object
-        What was sent.
-    plain : bool
-        Whether one object serves all receivers, and nobody waits for it by number: true of most frames.
-    request : int or None
-        The number of the request that this frame is or answers.
-    is_reply : bool
-        Whether it answers a request.
+    read-only, and payloads that could be changed in place (lists, dicts) are decoded for each receiver apart. Nothing
+    of a frame can be assigned to, for others may hold it, too.
     """
 
-    __slots__ = ("data", "kind", "payload", "round", "sender", "sent_at")
-    plain = True
-    mutable = False
-    request: int | None = None
-    is_reply = False
-    payload: Any
-
-    def __init__(self, kind: str, sender: Hashable, round: int, sent_at: float, data: bytes) -> None:
-        self.kind = kind
-        self.sender = sender
-        self.round = round
-        self.sent_at = sent_at
-        self.data = data
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # Asked for only until the payload is there: from then on it is an ordinary, fast attribute.
-            if name != "payload":
-                raise AttributeError(f"a frame has no attribute {name!r}")
-            self.payload = unpack_payload(self.data)[3]
-            return self.payload
-
-    def __repr__(self) -> str:
-        return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
-
-
-class SpecialFrame(Frame):
-    """A frame that each receiver decodes for itself, or that belongs to a request."""
-
-    __slots__ = ("is_reply", "mutable", "request")
-    plain = False
+    __slots__ = ("_data", "_is_reply", "_kind", "_payload", "_plain", "_request", "_round", "_sender", "_sent_at")
 
     def __init__(
         self,
@@ -83,25 +36,80 @@ class SpecialFrame(Frame):
         round: int,
         sent_at: float,
         data: bytes,
-        mutable: bool,
-        request: int | None,
-        is_reply: bool,
+        plain: bool = True,
+        request: int | None = None,
+        is_reply: bool = False,
     ) -> None:
-        super().__init__(kind, sender, round, sent_at, data)
-        self.mutable = mutable
-        self.request = request
-        self.is_reply = is_reply
+        self._kind = kind
+        self._sender = sender
+        self._round = round
+        self._sent_at = sent_at
+        self._data = data
+        self._payload: Any = _UNREAD
+        self._plain = plain
+        self._request = request
+        self._is_reply = is_reply
 
-    def copy(self) -> "SpecialFrame":
+    @property
+    def kind(self) -> str:
+        """The sender's name for this kind of message."""
+        return self._kind
+
+    @property
+    def sender(self) -> Hashable:
+        """The agent that sent it."""
+        return self._sender
+
+    @property
+    def round(self) -> int:
+        """The round in which it was sent (0: outside rounds)."""
+        return self._round
+
+    @property
+    def sent_at(self) -> float:
+        """When it was sent, in simulated seconds."""
+        return self._sent_at
+
+    @property
+    def data(self) -> bytes:
+        """The frame as it crossed the link."""
+        return self._data
+
+    @property
+    def payload(self) -> Any:
+        """What was sent."""
+        value = self._payload
+        if value is _UNREAD:
+            value = self._payload = unpack_payload(self._data)[3]
+        return value
+
+    @property
+    def plain(self) -> bool:
+        """Whether one object serves all receivers, and nobody waits for it by number: true of most frames."""
+        return self._plain
+
+    @property
+    def request(self) -> int | None:
+        """The number of the request that this frame is or answers."""
+        return self._request
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it answers a request."""
+        return self._is_reply
+
+    def copy(self) -> "Frame":
         """Return the same frame with a payload of its own."""
-        return SpecialFrame(
-            self.kind, self.sender, self.round, self.sent_at, self.data, self.mutable, self.request, self.is_reply
-        )
+        fields = self._kind, self._sender, self._round, self._sent_at, self._data
+        return type(self)(*fields, self._plain, self._request, self._is_reply)
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
 
 
 def for_receiver(frame: Frame) -> Frame:
-    """Return the frame to hand to one receiver: a copy if the payload could be changed in place."""
-    return frame.copy() if isinstance(frame, SpecialFrame) and frame.mutable else frame
+    """Return the frame to hand to one receiver: a copy if its payload could be changed in place."""
+    return frame if frame.plain else frame.copy()
 
 
 def new_frame(
@@ -115,10 +123,8 @@ def new_frame(
     is_reply: bool = False,
 ) -> Frame:
     """Return the frame of these bytes, which carry ``payload``."""
-    mutable = is_mutable(payload)
-    if mutable or request is not None:
-        return SpecialFrame(kind, sender, round, sent_at, data, mutable, request, is_reply)
-    return Frame(kind, sender, round, sent_at, data)
+    plain = request is None and not is_mutable(payload)
+    return Frame(kind, sender, round, sent_at, data, plain, request, is_reply)
 
 
 class FrameEncoder:

@@ -1,70 +1,75 @@
 """An agent's inbox. The receiver pulls: links put arrivals here at once, and nobody is woken before it matters.
 
-Frames that have not arrived yet wait in order of arrival. Whoever reads first settles what is due: frames are counted,
-dropped if late, if the agent is down or if the inbox is full, and the rest become readable. A timer is set only while
-a task is blocked on this inbox.
+agent → outbox → link → inbox → agent: you are at the inbox. Frames that have not arrived yet wait in order of arrival.
+Whoever reads first settles what is due: frames are counted, dropped if late, if the agent is down or if the inbox is
+full, and the rest become readable. A timer is set only while a task is blocked on this inbox.
 """
 
 import asyncio
-import bisect
-import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from netsim.count.ledger import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
-from netsim.transport.frame import Frame, for_receiver
+from netsim.core import Arrivals, Frame
+from netsim.count.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.transport.arrivals import Entry
+from netsim.transport.frame import for_receiver
 from netsim.transport.shared import Shared
 
-Entry = tuple[float, int, Frame]
-"""Arrival time (s), key of the link message (see `netsim.count.ledger.STEP`), frame."""
+__all__ = ["Inbox"]
+
+# Frames to an agent that has ended are counted in heaps of so many.
+_HEAP = 1000
 
 
 class Inbox:
     """Frames for one agent; also an async iterator over them."""
 
     __slots__ = (
+        "_abandoned",
         "_alarm",
         "_alarm_at",
         "_blocked",
-        "_ledger",
         "_limit",
         "_loop",
         "_on_request",
-        "_pending",
         "_ready",
         "_shared",
+        "_strict_until",
+        "_tally",
+        "_watched",
+        "arrivals",
         "collided",
-        "incoming",
         "iterating",
         "replies",
-        "strict_until",
         "up",
+        "watchers",
     )
 
     def __init__(self, shared: Shared, limit: int | None) -> None:
         self._shared = shared
         self._loop = shared.loop
-        self._ledger = shared.ledger
+        self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
         self._ready: deque[Frame] = deque()
-        self._pending: list[Entry] = []
         self._blocked: deque[asyncio.Future[bool]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._on_request: Callable[[Frame], None] | None = None
-        self.incoming: list[Entry] = []
+        self._strict_until: float = 0
+        self._watched = self._abandoned = False
+        self.arrivals = Arrivals(shared.tally)
         self.collided: set[int] = set()
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
-        # Frames of rounds up to this one are dropped if they arrive after their round has closed.
-        self.strict_until: float = 0
         self.up = True
+        # Where its senders note, by the number of their link to it, that it wants to be told of arrivals.
+        self.watchers: list[tuple[dict[int, Inbox], int]] = []
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting."""
-        self.settle(math.nextafter(self._loop.time(), math.inf))
+        self.settle_now()
         return len(self._ready)
 
     async def get(self) -> Frame:
@@ -89,6 +94,8 @@ class Inbox:
 
     def take(self, until: float) -> list[Frame]:
         """Return, and forget, the frames that arrived before ``until`` (seconds) and were not read yet."""
+        if not self._ready and not self._is_special():
+            return self.arrivals.deliver(until)
         self.settle(until)
         frames = list(self._ready)
         self._ready.clear()
@@ -103,61 +110,52 @@ class Inbox:
                 future.set_result(False)
         return True
 
-    @property
-    def holds(self) -> bool:
-        """Whether any frame is not settled yet."""
-        return bool(self.incoming or self._pending)
-
-    def under_way(self) -> Iterator[Entry]:
-        """Yield the frames that have not arrived yet."""
-        yield from self.incoming
-        yield from self._pending
-
     # --- arrivals -----------------------------------------------------------------------------------------------------
+
+    def settle_now(self) -> None:
+        """Make what has arrived by now readable, and count it."""
+        self.settle(math.nextafter(self._loop.time(), math.inf))
 
     def settle(self, until: float) -> None:
         """Make what arrived before ``until`` (seconds) readable, and count it."""
-        due = self._due(until)
-        if not due:
+        if not len(self.arrivals):
             return
-        if self._shared.careful or self.collided or not self.up or self._limit < math.inf:
-            due = [entry for entry in due if self._admit(entry)]
-            if not due:
-                return
-            times, keys, _ = zip(*due, strict=True)
+        if self._is_special():
+            for entry in self.arrivals.due(until):
+                self._settle_one(entry)
         else:
-            times, keys, frames = zip(*due, strict=True)
-            self._ready.extend(frames)
-        self._ledger.delivered(times, keys)
+            self._ready.extend(self.arrivals.deliver(until))
+        if self._abandoned:
+            self._ready.clear()
 
-    def _due(self, until: float) -> list[Entry]:
-        """Remove and return, in order of arrival, what arrived before ``until``."""
-        incoming, pending = self.incoming, self._pending
-        due: list[Entry] = []
-        if incoming and not pending:
-            # The usual case: a whole round's frames, in one go. A sorted list is a heap, too.
-            incoming.sort()
-            cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
-            due = incoming[:cut]
-            self._pending = incoming[cut:]
-        else:
-            for entry in incoming:
-                heapq.heappush(pending, entry)
-            while pending and pending[0][0] < until:
-                due.append(heapq.heappop(pending))
-        incoming.clear()
-        return due
+    def be_strict(self, until: float) -> None:
+        """From now on drop frames of rounds up to this one that arrive after their round has closed."""
+        if until != self._strict_until:
+            # What has arrived by now did so under the rule that held until now, whether or not somebody looked.
+            self.settle_now()
+            self._strict_until = until
 
-    def _admit(self, entry: Entry) -> bool:
-        """Put a frame where it belongs; return whether it counts as delivered, after counting it if not."""
-        time, key, frame = entry
+    def abandon(self) -> None:
+        """The agent has ended: what comes is counted as before, but kept for nobody."""
+        self._abandoned = True
+        self.settle_now()
+        self._ready.clear()
+        self._want_to_be_told()
+
+    def _is_special(self) -> bool:
+        """Return whether arrivals must be looked at one by one."""
+        return self.arrivals.careful or bool(self.collided) or not self.up or self._limit < math.inf
+
+    def _settle_one(self, entry: Entry) -> None:
+        """Put a frame where it belongs, and count it."""
+        time, key, kind, frame = entry
         cause = None
         if key in self.collided:
             self.collided.discard(key)
             cause = COLLIDED
         elif not self.up:
             cause = RECEIVER_DOWN
-        elif 0 < frame.round <= self.strict_until and time >= self._shared.rounds.close_time(frame.round):
+        elif 0 < frame.round <= self._strict_until and time >= self._shared.rounds.deadline(frame.round):
             cause = LATE
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
@@ -172,9 +170,9 @@ class Inbox:
         else:
             self._ready.append(for_receiver(frame))
         if cause is None:
-            return True
-        self._ledger.dropped(time, key, cause)
-        return False
+            self._tally.delivered((time,), (key,), (kind,))
+        else:
+            self._tally.ended(time, key, kind, cause)
 
     # --- waking whoever is blocked ------------------------------------------------------------------------------------
 
@@ -186,7 +184,7 @@ class Inbox:
     def answer_with(self, on_request: Callable[[Frame], None]) -> None:
         """Hand each request to ``on_request`` at the instant when it arrives."""
         self._on_request = on_request
-        self._shared.watched = True
+        self._want_to_be_told()
 
     def stop(self) -> None:
         """Wake nobody any more and answer nothing: the run is over."""
@@ -197,20 +195,27 @@ class Inbox:
     def watch(self) -> None:
         """Set the alarm to the next arrival, if somebody is to be told of it."""
         if not (self._blocked or self.replies or self._on_request is not None):
+            if self._abandoned and len(self.arrivals) > _HEAP:
+                self.settle_now()
             return
-        self._shared.watched = True
-        first = min(self.incoming)[0] if self.incoming else math.inf
-        if self._pending:
-            first = min(first, self._pending[0][0])
+        self._want_to_be_told()
+        first = self.arrivals.first()
         if first < self._alarm_at:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_at = first
             self._alarm = self._loop.call_at(first, self._ring)
 
+    def _want_to_be_told(self) -> None:
+        """Let the senders say when something is on its way, from now on."""
+        if not self._watched:
+            self._watched = True
+            for noted, place in self.watchers:
+                noted[place] = self
+
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, math.inf
-        self.settle(math.nextafter(self._loop.time(), math.inf))
+        self.settle_now()
         self._wake()
         self.watch()
 
@@ -222,7 +227,7 @@ class Inbox:
 
     async def _block(self) -> bool:
         """Wait until there is something to read (True) or nothing can come any more (False)."""
-        future: asyncio.Future[bool] = self._loop.create_future()
+        future: asyncio.Future[bool] = asyncio.Future(loop=self._loop)
         self._blocked.append(future)
         self.watch()
         try:
@@ -237,7 +242,7 @@ class Inbox:
 
     async def reply_to(self, request: int, timeout: float | None) -> Frame:
         """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
-        future: asyncio.Future[Frame] = self._loop.create_future()
+        future: asyncio.Future[Frame] = asyncio.Future(loop=self._loop)
         self.replies[request] = future
         self.watch()
         try:

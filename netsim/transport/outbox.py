@@ -1,4 +1,7 @@
-"""An agent's outbox: it encodes a message once and hands it to the links (docs/links.md walks through the stages)."""
+"""An agent's outbox: it encodes a message once and hands it to the links (docs/links.md walks through the stages).
+
+agent → outbox → link → inbox → agent: you are at the outbox.
+"""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -6,20 +9,28 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from netsim.count.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, STEP
+from netsim.core import Spreader
+from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
 from netsim.draws import Keys
 from netsim.errors import AgentError, WireError
 from netsim.link import Link
 from netsim.quantize import Quantized
 from netsim.transport.air import Air
+from netsim.transport.fan import Fan
 from netsim.transport.frame import Frame, decode_frame, new_frame
 from netsim.transport.inbox import Inbox
-from netsim.transport.path import Arrivals, Fan, Path
+from netsim.transport.path import Copies, Path
 from netsim.transport.port import Port
 from netsim.transport.shared import Shared
 from netsim.transport.wire import payload_bits
 
+__all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
+
+SENDS_AT_ONCE = 100_000
+"""How often an agent may send at one instant of simulated time. One that sends more never waits for anything."""
+
 _CAUSE_OF_PORT = {"refused": REFUSED, "queue_full": QUEUE_FULL}
+_TAKEN = 0
 
 
 @dataclass(frozen=True)
@@ -28,10 +39,16 @@ class Wiring:
 
     Attributes
     ----------
+    receivers : sequence of int
+        The neighbours' numbers.
     first : int
         Number of the first of its links; the others follow.
     keys : uint64 array, shape (links,)
         The links' keys.
+    block : int
+        Broadcasts whose outcomes are drawn at a time.
+    seed : int
+        The network's.
     radio : Link or None
         On a radio, the settings of the agent's one transmitter.
     air : Air or None
@@ -44,8 +61,37 @@ class Wiring:
     receivers: Sequence[int]
     first: int
     keys: Keys
+    block: int
+    seed: int
     radio: Link | None
     air: Air | None
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How a frame got through the port of one link, or of an agent's radio.
+
+    Attributes
+    ----------
+    cause : int
+        Why it did not; 0 if it did.
+    start, end : float
+        When sending starts and ends, in seconds.
+    ends : sequence of float
+        When each fragment has left.
+    bits : int
+        What is sent, headers included.
+    """
+
+    cause: int
+    start: float
+    ends: Sequence[float]
+    bits: int
+
+    @property
+    def end(self) -> float:
+        """When the last bit has left, in seconds."""
+        return self.ends[-1] if self.ends else self.start
 
 
 class Outbox:
@@ -57,95 +103,95 @@ class Outbox:
         The agent's number, its address on the wire.
     name : Hashable
         The agent's name.
-    block : int
-        Broadcasts whose outcomes are drawn at a time.
+    agents : sequence
+        All agents' names, by number.
+
+    Attributes
+    ----------
+    places : dict
+        The place of each neighbour among the links.
+    watching : dict
+        Inboxes that want to be told when something is on its way to them, by place.
     """
 
     __slots__ = (
+        "_agents",
+        "_at_once",
         "_down",
         "_fan",
         "_header_bits",
-        "_incoming",
+        "_instant",
+        "_kinds",
         "_name",
         "_number",
         "_paths",
         "_plain",
         "_ports",
-        "_seed",
         "_shared",
-        "_slots",
+        "_spreader",
+        "_transmissions",
         "_wiring",
         "places",
+        "watching",
     )
 
-    def __init__(self, shared: Shared, number: int, name: Hashable, wiring: Wiring, seed: int, block: int) -> None:
+    def __init__(self, shared: Shared, number: int, name: Hashable, wiring: Wiring, agents: Sequence[Hashable]) -> None:
         self._shared = shared
         self._number = number
         self._name = name
         self._wiring = wiring
-        self._seed = seed
-        self._incoming = [inbox.incoming for inbox in wiring.inboxes]
-        self._fan = Fan(wiring.links, wiring.keys, seed, block)
-        self._slots: dict[str, int] = {}
+        self._agents = agents
+        arrivals = [inbox.arrivals for inbox in wiring.inboxes]
+        self._fan = Fan(wiring.links, wiring.keys, wiring.seed, wiring.block)
+        self._spreader = Spreader(self._fan, arrivals, wiring.first, shared.tally)
+        self._kinds: dict[str, int] = {}
+        self._transmissions = 0
+        self._at_once, self._instant = 0, -1.0
         self._down: set[int] = set()
         self._paths: dict[int, Path] = {}
-        period = shared.rounds.period
-        self._ports: dict[int, Port] = {}
-        if wiring.radio is not None:
-            self._ports = (
-                dict.fromkeys(range(len(wiring.links)), Port(wiring.radio, period)) if wiring.radio.has_port else {}
-            )
-        else:
-            self._ports = {place: Port(link, period) for place, link in enumerate(wiring.links) if link.has_port}
-        distinct = {id(link): link for link in wiring.links}.values()
-        headers = {link.header_bits for link in distinct} if wiring.radio is None else {wiring.radio.header_bits}
+        self._ports = _ports(wiring, shared.rounds.period)
+        headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
         # Whether a broadcast needs no more than a row of the fan.
         self._plain = (
-            not self._ports and wiring.air is None and len(headers) <= 1 and all(link.is_simple for link in distinct)
+            not self._ports
+            and wiring.air is None
+            and len(headers) <= 1
+            and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
         )
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
+        self.watching: dict[int, Inbox] = {}
+        for place, inbox in enumerate(wiring.inboxes):
+            inbox.watchers.append((self.watching, place))
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links took the frame."""
-        wiring, shared = self._wiring, self._shared
-        degree = len(self._incoming)
-        if shared.over:
-            raise self._too_late(kind)
+        shared = self._shared
+        degree = len(self.places)
+        now = self._count(kind)
         if not degree:
             return 0
-        ledger = shared.ledger
-        now = shared.loop.time()
+        if round_number and shared.rounds.is_closing(round_number, now):
+            round_number = 0
         data = shared.encoder.encode(kind, self._number, round_number, payload)
         frame = new_frame(kind, self._name, round_number, now, data, payload)
-        key = self._new_key(kind, 0, degree)
+        slot = self._kind(kind)
+        number = self._transmissions
+        self._transmissions += 1
         if self._plain and not self._down:
-            self._push_all(now, frame, key)
+            self._spreader.spread(now, number, slot, frame, shared.rounds.deadline(round_number))
             taken = degree
             each = 8 * len(data) + self._header_bits
             wire = each * degree
-            if wiring.radio is not None:
+            if self._wiring.radio is not None:
                 each, wire = 0, each
         else:
-            taken, wire = self._offer_all(now, frame, key)
+            taken, wire = self._offer_all(now, number, slot, frame)
             each = 0
-        bits = payload_bits(payload)
-        ledger.sent(
-            now,
-            key,
-            self._number,
-            degree,
-            taken,
-            bits,
-            bits if raw_data else 0,
-            wire,
-            each,
-            _saturated(payload),
-            crc32(data),
-        )
-        if shared.watched:
-            for inbox in wiring.inboxes:
-                inbox.watch()
+        self._record(now, number, slot, TO_ALL, taken > 0, payload, raw_data, wire, each, data)
+        if self.watching:
+            for place in sorted(self.watching):
+                self.watching[place].watch()
         return taken
 
     def send(
@@ -160,147 +206,157 @@ class Outbox:
     ) -> bool:
         """Send to one neighbour; return whether the link took the frame."""
         wiring, shared, place = self._wiring, self._shared, self.places[to]
-        if shared.over:
-            raise self._too_late(kind)
-        now = shared.loop.time()
+        now = self._count(kind)
+        if round_number and shared.rounds.is_closing(round_number, now):
+            round_number = 0
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
-        key = self._new_key(kind, place, 1)
-        cause, start, ends, wire = self._leave(now, place, len(data))
-        if cause:
-            shared.ledger.dropped(now, key, cause)
+        slot = self._kind(kind)
+        number = self._transmissions
+        self._transmissions += 1
+        sent = self._leave(now, place, len(data))
+        if sent.cause:
+            shared.tally.ended(now, self._key(place, number), slot, sent.cause)
         else:
-            self._arrive(now, place, key, frame, self._path(place).carry(ends), start, ends[-1])
+            self._arrive(now, place, number, slot, frame, self._path(place).carry(sent.ends), sent)
             for other in range(len(wiring.links)) if wiring.air is not None else ():
                 # On a radio the others hear it, too, though it is not for them.
                 if other != place and other not in self._down:
-                    self._hear(now, other, start, ends[-1])
-        bits = payload_bits(payload)
-        shared.ledger.sent(
-            now,
-            key,
-            self._number,
-            0,
-            not cause,
-            bits,
-            bits if raw_data else 0,
-            wire,
-            0 if wiring.radio is not None else wire,
-            _saturated(payload),
-            crc32(data),
-        )
-        if shared.watched:
-            wiring.inboxes[place].watch()
-        return not cause
+                    self._hear(now, other, sent)
+        each = 0 if wiring.radio is not None else sent.bits
+        link = wiring.first + place
+        self._record(now, number, slot, link, not sent.cause, payload, raw_data, sent.bits, each, data)
+        if place in self.watching:
+            self.watching[place].watch()
+        return not sent.cause
 
     def set_link(self, to: Hashable, up: bool) -> None:
         """Cut the link to a neighbour, or mend it."""
         (self._down.discard if up else self._down.add)(self.places[to])
 
-    def _too_late(self, kind: str) -> AgentError:
-        return AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
+    # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _new_key(self, kind: str, place: int, count: int) -> int:
-        """Number ``count`` link messages; return the key of the first, the one on link ``place``."""
-        shared = self._shared
-        slot = self._slots.get(kind)
-        if slot is None:
-            ledger = shared.ledger
-            slot = self._slots[kind] = ledger.kind(kind) * len(ledger.senders) + self._wiring.first
-        number = shared.sequence
-        shared.sequence = number + count
-        return (number << 32) + slot + place
+    def _count(self, kind: str) -> float:
+        """Return the time (s); raises AgentError if the run is over, or if the agent never waits."""
+        if self._shared.over:
+            raise AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
+        now = self._shared.loop.time()
+        if now != self._instant:
+            self._instant, self._at_once = now, 0
+        self._at_once += 1
+        if self._at_once > SENDS_AT_ONCE:
+            raise AgentError(
+                f"agent {self._name!r} sent {SENDS_AT_ONCE:,} messages at one instant: it must wait for something "
+                "in between"
+            )
+        return now
 
-    def _push_all(self, now: float, frame: Frame, key: int) -> None:
-        """Put a broadcast into the inbox of every neighbour whose link keeps it: the usual case, and the fastest."""
-        shared, fan = self._shared, self._fan
-        delays = fan.next()
-        if not frame.plain or (frame.round and now + fan.longest >= shared.rounds.close_time(frame.round)):
-            shared.careful = True
-        for incoming, delay in zip(self._incoming, delays, strict=True):
-            if delay < 0.0:
-                shared.ledger.dropped(now, key, LOST)
-            else:
-                incoming.append((now + delay, key, frame))
-            key += STEP
+    def _kind(self, name: str) -> int:
+        """Return the number of a kind of message."""
+        number = self._kinds.get(name)
+        if number is None:
+            number = self._kinds[name] = self._shared.tally.kind(name)
+        return number
+
+    def _key(self, place: int, number: int) -> int:
+        return (self._wiring.first + place << self._shared.tally.shift) + number
+
+    def _record(
+        self,
+        now: float,
+        number: int,
+        kind: int,
+        link: int,
+        taken: bool,
+        payload: Any,
+        raw_data: bool,
+        wire: int,
+        each: int,
+        data: bytes,
+    ) -> None:
+        bits = payload_bits(payload) if taken else 0
+        saturated = payload.saturated if taken and isinstance(payload, Quantized) else 0
+        raw = bits if raw_data else 0
+        record = Transmission(
+            now, number, kind, self._number, link, int(taken), bits, raw, wire, saturated, each, crc32(data)
+        )
+        self._shared.tally.sent(record, len(self.places) if link == TO_ALL else 1)
 
     # --- stages of one frame on one link ------------------------------------------------------------------------------
 
-    def _offer_all(self, now: float, frame: Frame, key: int) -> tuple[int, int]:
+    def _offer_all(self, now: float, number: int, kind: int, frame: Frame) -> tuple[int, int]:
         """Offer a broadcast to each link; return how many took it and the bits that crossed."""
-        wiring, ledger = self._wiring, self._shared.ledger
+        wiring, tally = self._wiring, self._shared.tally
         delays = self._fan.next()
-        on_radio = wiring.radio is not None
         size = len(frame.data)
+        on_radio = wiring.radio is not None
         taken = wire = 0
-        left = self._leave(now, -1, size) if on_radio else None
+        # Where nobody can hear it, a radio does not send.
+        once = self._leave(now, None, size) if on_radio and len(self._down) < len(wiring.links) else None
         for place, link in enumerate(wiring.links):
-            cause, start, ends, bits = left or self._leave(now, place, size)
-            if place in self._down:
-                cause = LINK_DOWN
-            if cause:
-                ledger.dropped(now, key + place * STEP, cause)
+            down = place in self._down
+            sent = once if once is not None and not down else self._leave(now, place, size)
+            if sent.cause:
+                tally.ended(now, self._key(place, number), kind, sent.cause)
                 continue
             taken += 1
-            if link.is_simple and len(ends) == 1:
-                arrivals = [(ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
+            if link.is_simple and len(sent.ends) == 1:
+                copies = [(sent.ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
             else:
-                arrivals = self._path(place).carry(ends)
-            self._arrive(now, place, key + place * STEP, frame, arrivals, start, ends[-1])
+                copies = self._path(place).carry(sent.ends)
+            self._arrive(now, place, number, kind, frame, copies, sent)
             if on_radio:
-                wire = bits
+                wire = sent.bits
             else:
-                wire += bits
-                ledger.link_bits(key + place * STEP, bits)
+                wire += sent.bits
+                tally.link_bits(wiring.first + place, kind, sent.bits)
         return taken, wire
 
-    def _leave(self, now: float, place: int, size: int) -> tuple[int, float, list[float], int]:
-        """Pass a link's port: return why not (0: taken), when sending starts, each fragment's end, and the bits."""
+    def _leave(self, now: float, place: int | None, size: int) -> Departure:
+        """Pass the port of a link; without a place, that of the agent's radio."""
         if place in self._down:
-            return LINK_DOWN, now, [], 0
-        port = self._ports.get(max(place, 0))
+            return Departure(LINK_DOWN, now, (), 0)
+        port = self._ports.get(place or 0)
         if port is None:
-            header = (
-                self._header_bits
-                if place < 0 or self._wiring.radio is not None
-                else self._wiring.links[place].header_bits
-            )
-            return 0, now, [now], 8 * size + header
+            on_wires = place is not None and self._wiring.radio is None
+            header = self._wiring.links[place or 0].header_bits if on_wires else self._header_bits
+            return Departure(_TAKEN, now, (now,), 8 * size + header)
         fragments = port.fragments(size)
         cause, start, ends = port.accept(now, fragments)
-        return (_CAUSE_OF_PORT[cause], now, [], 0) if cause else (0, start, ends, sum(fragments))
+        if cause:
+            return Departure(_CAUSE_OF_PORT[cause], now, (), 0)
+        return Departure(_TAKEN, start, ends, sum(fragments))
 
     def _arrive(
-        self, now: float, place: int, key: int, frame: Frame, arrivals: Arrivals, start: float, end: float
+        self, now: float, place: int, number: int, kind: int, frame: Frame, copies: Copies, sent: Departure
     ) -> None:
         """Put a frame's copies into the neighbour's inbox, or count why not."""
-        wiring, shared = self._wiring, self._shared
-        ledger = shared.ledger
-        inbox = wiring.inboxes[place]
-        shared.careful = True
-        collided, under_way = self._hear(now, place, start, end)
-        if not arrivals:
-            ledger.dropped(now, key, COLLIDED if collided else LOST)
-        for copy, (time, corrupted) in enumerate(arrivals):
+        wiring, tally = self._wiring, self._shared.tally
+        key = self._key(place, number)
+        collided, under_way = self._hear(now, place, sent)
+        if not copies:
+            tally.ended(now, key, kind, COLLIDED if collided else LOST)
+        for copy, (time, corrupted) in enumerate(copies):
             if copy:
                 # A number of its own: two copies may arrive at the same instant.
-                key = self._new_key(frame.kind, place, 1)
-                ledger.duplicate(key)
+                key = self._key(place, self._transmissions)
+                self._transmissions += 1
+                tally.duplicate(wiring.first + place, kind)
             received = self._damaged(place, frame) if corrupted else frame
             if collided:
-                ledger.dropped(now, key, COLLIDED)
+                tally.ended(now, key, kind, COLLIDED)
             elif received is None:
-                ledger.dropped(time, key, CORRUPTED)
+                tally.ended(time, key, kind, CORRUPTED)
             else:
-                inbox.incoming.append((time, key, received))
+                wiring.inboxes[place].arrivals.push(time, key, kind, received)
                 under_way.append(key)
 
-    def _hear(self, now: float, place: int, start: float, end: float) -> tuple[bool, list[int]]:
+    def _hear(self, now: float, place: int, sent: Departure) -> tuple[bool, list[int]]:
         """Put a transmission on the air at one neighbour, if transmissions collide (see `Air.hear`)."""
         wiring = self._wiring
         if wiring.air is None:
             return False, []
-        return wiring.air.hear(wiring.receivers[place], wiring.inboxes[place], now, start, end)
+        return wiring.air.hear(wiring.receivers[place], wiring.inboxes[place].collided, now, sent.start, sent.end)
 
     def _damaged(self, place: int, frame: Frame) -> Frame | None:
         """Return what a receiver makes of a frame with one bit flipped; None if it notices."""
@@ -310,7 +366,7 @@ class Outbox:
         data = bytearray(frame.data)
         data[bit // 8] ^= 1 << bit % 8
         try:
-            received = decode_frame(bytes(data), frame.sent_at, self._shared.ledger.agents)
+            received = decode_frame(bytes(data), frame.sent_at, self._agents)
         except WireError:
             return None
         # The link tells from whom a frame comes: another sender's name in it is noticed.
@@ -319,12 +375,16 @@ class Outbox:
     def _path(self, place: int) -> Path:
         path = self._paths.get(place)
         if path is None:
-            link = self._wiring.links[place]
+            wiring = self._wiring
+            link = wiring.links[place]
             # On a simple link the fan has used this link's own streams.
             purpose = "one by one " if link.is_simple else ""
-            path = self._paths[place] = Path(link, self._wiring.keys[place : place + 1], self._seed, purpose)
+            path = self._paths[place] = Path(link, wiring.keys[place : place + 1], wiring.seed, purpose)
         return path
 
 
-def _saturated(payload: Any) -> int:
-    return payload.saturated if isinstance(payload, Quantized) else 0
+def _ports(wiring: Wiring, period: float) -> dict[int, Port]:
+    """Return the ports by place, where frames may wait, be refused or be cut up; on a radio all share one."""
+    if wiring.radio is not None:
+        return dict.fromkeys(range(len(wiring.links)), Port(wiring.radio, period)) if wiring.radio.has_port else {}
+    return {place: Port(link, period) for place, link in enumerate(wiring.links) if link.has_port}

@@ -2,13 +2,20 @@
 
 At a boundary three things happen at one instant, in this order: what waits for round k to close goes on; when all of
 that is done, the round's row is written (probes see every agent); then round k + 1 opens, if anybody waits for it.
+
+Sums of latencies and periods are rounded, so a boundary is not a point but a few roundings wide: what comes within them
+comes at the boundary, and what comes at the boundary comes too late for the round that closes there. Whatever is
+compared with a round's end is compared with `RoundClock.deadline`.
 """
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+from netsim.core import Gate
 from netsim.transport.clock import Loop
+
+__all__ = ["RoundClock"]
 
 
 class RoundClock:
@@ -32,6 +39,7 @@ class RoundClock:
         "_ended",
         "_loop",
         "_on_round_end",
+        "_open_deadline",
         "_open_round",
         "_opening",
         "_timer",
@@ -42,9 +50,10 @@ class RoundClock:
     def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
         self._loop = loop
         self._on_round_end = on_round_end
-        self._opening: list[asyncio.Future[int]] = []
-        self._closing: list[asyncio.Future[int]] = []
+        self._opening = Gate(loop)
+        self._closing = Gate(loop)
         self._open_round = 0
+        self._open_deadline = math.inf
         # The round that closed at this instant and whose row is not written yet; 0: none.
         self._ended = 0
         # Set while a round is open or is to open.
@@ -56,22 +65,35 @@ class RoundClock:
         """Return when a round closes, in seconds."""
         return round_number * self.period
 
+    def deadline(self, round_number: int) -> float:
+        """Return the time (s) before which a frame of a round must arrive; round 0, outside rounds, never closes."""
+        if round_number == self._open_round:
+            return self._open_deadline
+        if round_number == 0:
+            return math.inf
+        end = self.close_time(round_number)
+        return end - self._slack(end)
+
+    def is_closing(self, round_number: int, now: float) -> bool:
+        """Return whether ``now`` (s) is the instant at which a round closes."""
+        return abs(now - self.close_time(round_number)) <= self._slack(now)
+
     def snap(self, time: float) -> float:
         """Return the time (s) at which a round closes, if ``time`` is that but for rounding errors, else ``time``."""
         boundary = self.close_time(round(time / self.period))
         return boundary if abs(boundary - time) <= self._slack(time) else time
 
-    def opening(self) -> asyncio.Future[int]:
-        """Return a future of the number of the next round, done when that opens."""
+    def opening(self) -> Awaitable[int]:
+        """Return what gives the number of the next round when that opens."""
         if self._timer is None:
             now = self._loop.time()
             boundary = self.close_time(math.ceil((now - self._slack(now)) / self.period))
             self._timer = self._loop.call_at(boundary, self._loop.instants.at_instant_end, self._open)
-        return self._wait(self._opening)
+        return self._opening.wait()
 
-    def closing(self) -> asyncio.Future[int]:
-        """Return a future that is done when the open round closes."""
-        return self._wait(self._closing)
+    def closing(self) -> Awaitable[int]:
+        """Return what is done when the open round closes."""
+        return self._closing.wait()
 
     def stop(self) -> None:
         """Open and close no more rounds."""
@@ -84,34 +106,23 @@ class RoundClock:
         """Return by how much sums of periods may miss a boundary, in seconds."""
         return 1e-9 * self.period + 4 * math.ulp(now)
 
-    def _wait(self, queue: list[asyncio.Future[int]]) -> asyncio.Future[int]:
-        # A future for each waiting task: one that all shared would be cancelled for all by a timeout in one of them.
-        future: asyncio.Future[int] = self._loop.create_future()
-        queue.append(future)
-        return future
-
     def _close(self) -> None:
         self.closed = self._ended = self._open_round
-        _wake(self._closing, self.closed)
+        self._closing.open(self.closed)
         self._loop.instants.at_instant_end(self._open)
 
     def _open(self) -> None:
         if self._ended:
             self._on_round_end(self._ended)
             self._ended = 0
-        if not self._opening:
+        if not len(self._opening):
             self._timer = None
             return
         # Rounds that passed while nobody took part are skipped.
         now = self._loop.time()
         self.closed = max(self.closed, math.floor((now + self._slack(now)) / self.period))
-        self._open_round = self.closed + 1
-        self._timer = self._loop.call_at(self.close_time(self._open_round), self._close)
-        _wake(self._opening, self._open_round)
-
-
-def _wake(queue: list[asyncio.Future[int]], number: int) -> None:
-    for future in queue:
-        if not future.done():
-            future.set_result(number)
-    queue.clear()
+        self._open_round = number = self.closed + 1
+        end = self.close_time(number)
+        self._open_deadline = end - self._slack(end)
+        self._timer = self._loop.call_at(end, self._close)
+        self._opening.open(number)

@@ -1,37 +1,29 @@
-"""What all parts of one run share."""
+"""What all agents of one run share: its time, its rounds and its tally."""
 
-from netsim.count.ledger import Ledger
+from netsim.core import Tally
 from netsim.transport.clock import Loop
 from netsim.transport.frame import FrameEncoder
 from netsim.transport.rounds import RoundClock
 
+__all__ = ["Shared"]
+
 
 class Shared:
-    """The loop, the ledger, the rounds and the numbering of link messages of one run.
+    """What all agents of one run share.
 
     Attributes
     ----------
-    sequence : int
-        The number of the next link message.
-    watched : bool
-        Whether some inbox was ever watched, so that senders must tell it of arrivals.
-    careful : bool
-        Whether some frame was ever sent that receivers must look at one by one: one that may come late, belongs to a
-        request, or holds what could be changed in place.
     encoder : FrameEncoder
         Writes the frames.
     over : bool
         Whether the run has ended: nothing is sent any more.
     """
 
-    __slots__ = ("careful", "encoder", "ledger", "loop", "over", "rounds", "sequence", "watched")
+    __slots__ = ("encoder", "loop", "over", "rounds", "tally")
 
-    def __init__(self, loop: Loop, ledger: Ledger, rounds: RoundClock) -> None:
+    def __init__(self, loop: Loop, tally: Tally, rounds: RoundClock) -> None:
         self.loop = loop
-        self.ledger = ledger
+        self.tally = tally
         self.rounds = rounds
-        self.sequence = 0
-        self.watched = False
-        self.careful = False
         self.over = False
         self.encoder = FrameEncoder()

@@ -1,0 +1,110 @@
+"""What is recorded of a frame: one `Transmission` when it is sent, and the end of each of its link messages.
+
+agent → outbox → link → inbox → agent: this is what is written down on the way. A link message is known by its key,
+link·2ˢ + number, where ``number`` counts its sender's transmissions from 0, and s leaves all of 63 bits that the
+number of links does not need (`key_shift`). Nothing here depends on what other agents do, so the records of a network
+are the same in whatever order its agents act.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "CAUSES",
+    "COLLIDED",
+    "CORRUPTED",
+    "DELIVERED",
+    "EXIT",
+    "INBOX_FULL",
+    "LATE",
+    "LINK_DOWN",
+    "LOST",
+    "QUEUE_FULL",
+    "RECEIVER_DOWN",
+    "REFUSED",
+    "SENT",
+    "TOTALS",
+    "TO_ALL",
+    "Transmission",
+    "key_shift",
+]
+
+CAUSES = (
+    "delivered",
+    "late",
+    "lost",
+    "collided",
+    "corrupted",
+    "refused",
+    "queue_full",
+    "link_down",
+    "receiver_down",
+    "inbox_full",
+)
+"""How a frame on a link can end. `DELIVERED` … are their numbers."""
+DELIVERED, LATE, LOST, COLLIDED, CORRUPTED, REFUSED, QUEUE_FULL, LINK_DOWN, RECEIVER_DOWN, INBOX_FULL = range(10)
+
+TOTALS = (
+    "transmissions",
+    "link_messages",
+    "duplicated",
+    *CAUSES,
+    "payload_bits",
+    "raw_data_bits",
+    "wire_bits",
+    "saturated",
+)
+"""The columns of a round's row; what each means is in docs/counting.md."""
+
+TO_ALL = -1
+"""In place of a link: all links of the sender."""
+
+
+class Transmission(NamedTuple):
+    """What is recorded when an agent sends.
+
+    Attributes
+    ----------
+    time : float
+        When, in seconds.
+    number : int
+        How many transmissions of this agent came before.
+    kind, sender : int
+        Numbers of the kind of message and of the agent.
+    link : int
+        Number of the link, or `TO_ALL`.
+    taken : int
+        1 if any link took it. If none did it is no transmission, and none of its bits count.
+    payload_bits, raw_data_bits, wire_bits, saturated : int
+        As in docs/counting.md.
+    each : int
+        Wire bits on each link, where they are the same on all; 0 where the ledger is told apart.
+    checksum : int
+        The CRC-32 of its bytes.
+    """
+
+    time: float
+    number: int
+    kind: int
+    sender: int
+    link: int
+    taken: int
+    payload_bits: int
+    raw_data_bits: int
+    wire_bits: int
+    saturated: int
+    each: int
+    checksum: int
+
+
+SENT = np.dtype([(name, "<f8" if kind is float else "<i8") for name, kind in Transmission.__annotations__.items()])
+"""Transmissions as an array."""
+
+EXIT = np.dtype([("time", "<f8"), ("key", "<i8"), ("kind", "<i4"), ("cause", "<i4")])
+"""Ends of link messages."""
+
+
+def key_shift(links: int) -> int:
+    """Return s, the number of bits that a key keeps for a sender's transmissions: 53 for a thousand links."""
+    return 63 - max(links, 1).bit_length()
