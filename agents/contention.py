@@ -6,7 +6,7 @@ from typing import Any
 from agents.projections import Part, Vector
 from agents.turns import Projector, longer
 from netsim import check
-from netsim.transport.frame import Frame
+from netsim.core import Frame
 
 
 class Contention(Projector):

@@ -14,8 +14,8 @@ from agents.contention import Contention
 from agents.projections import Ensemble, Part
 from agents.turns import Projector, number_of
 from netsim import check
+from netsim.core import Frame
 from netsim.errors import BadInput
-from netsim.transport.frame import Frame
 
 ORDERS = ("token", "coloured", "random", "contention")
 

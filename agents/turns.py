@@ -18,8 +18,8 @@ import numpy as np
 import netsim
 from agents.projections import Ensemble, Estimate, Part, Vector
 from netsim import check
+from netsim.core import Frame
 from netsim.errors import NetsimError
-from netsim.transport.frame import Frame
 
 _TRIES = 2_000
 _LONGEST = 8  # times the first wait, after many tries

@@ -11,10 +11,11 @@ from typing import Any
 from netsim._diagnosis import agent_error, failure, standstill
 from netsim._wiring import Parts, Settings, build
 from netsim.agent import Agent
+from netsim.core import Frame
 from netsim.errors import AgentError, NetsimError
 from netsim.run import Run
 from netsim.transport.clock import Loop
-from netsim.transport.frame import Frame, for_receiver
+from netsim.transport.framing import for_receiver
 
 __all__ = ["Runtime"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from netsim import check, draws
+from netsim.core import Frame
 from netsim.errors import AgentError
 from netsim.transport.context import Context, Rounds
-from netsim.transport.frame import Frame
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 

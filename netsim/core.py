@@ -1,9 +1,40 @@
-"""Which core carries the frames: the compiled one where it was built, else its twin in Python, which defines it."""
+"""Which core carries the frames: the compiled one where it was built, else its twin in Python, which defines it.
+
+The environment variable ``NETSIM_CORE`` chooses: ``python``, ``compiled`` (an error if it was not built), or, left
+empty, the compiled one if it is there. What happens in a run is the same with either.
+"""
+
+import os
 
 from netsim.count.tally import Tally
+from netsim.errors import BadInput
 from netsim.transport.arrivals import Arrivals
 from netsim.transport.frame import Frame
 from netsim.transport.gate import Gate
 from netsim.transport.spreader import Spreader
 
-__all__ = ["Arrivals", "Frame", "Gate", "Spreader", "Tally"]
+__all__ = ["NAME", "Arrivals", "Frame", "Gate", "Spreader", "Tally"]
+
+NAME = "python"
+"""``compiled`` or ``python``."""
+
+_wanted = os.environ.get("NETSIM_CORE", "")
+if _wanted not in ("", "python", "compiled"):
+    raise BadInput(f"NETSIM_CORE = {_wanted!r}: must be python, compiled or empty")
+if _wanted != "python":
+    try:
+        from netsim import _core  # type: ignore[attr-defined]
+    except ImportError as error:
+        if _wanted == "compiled":
+            raise BadInput(
+                f"NETSIM_CORE = 'compiled': must have been built when netsim was installed ({error})"
+            ) from None
+    else:
+        NAME = "compiled"
+        Arrivals, Frame, Gate, Spreader, Tally = (  # type: ignore[misc]
+            _core.Arrivals,
+            _core.Frame,
+            _core.Gate,
+            _core.Spreader,
+            _core.Tally,
+        )

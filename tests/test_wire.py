@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from netsim import Agent, Network, topology
 from netsim.errors import BadInput, WireError
 from netsim.quantize import QSGD, Quantized, Uniform
-from netsim.transport.frame import FrameEncoder, decode_frame
+from netsim.transport.frame import FrameEncoder
+from netsim.transport.framing import decode_frame
 from netsim.transport.wire import decode, encode, is_mutable, payload_bits
 
 # Any bit pattern of a double: NaNs with payloads, infinities, −0.
@@ -324,8 +326,15 @@ def test_an_encoder_recovers_from_a_payload_that_it_refused() -> None:
 @pytest.mark.parametrize("kind", [5, None, b"m", ["m"], enum.StrEnum("Kind", ["M"]).M])
 @pytest.mark.parametrize("payload", [1, np.zeros(1)])
 def test_a_kind_is_a_text(kind: Any, payload: Any) -> None:
-    with pytest.raises(BadInput, match=r"^kind = .*: must be a text"):
-        FrameEncoder().encode(kind, 0, 0, payload)
+    class Sender(Agent):
+        async def run(self) -> None:
+            with pytest.raises(BadInput, match=r"^kind = .*: must be a text"):
+                await self.broadcast(kind, payload)
+            with pytest.raises(BadInput, match=r"^kind = .*: must be a text"):
+                await self.send(self.neighbors[0], kind, payload)
+
+    run = Network(topology.path(2)).run({0: Sender(), 1: Sender()})
+    assert run.ledger.table().empty
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------

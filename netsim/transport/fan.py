@@ -28,9 +28,16 @@ class Fan:
         The network's.
     block : int
         Broadcasts drawn at a time.
+
+    Attributes
+    ----------
+    longest : float
+        The longest delay in the present block, in seconds.
+    only : Link or None
+        The settings of all links, if they are the same.
     """
 
-    __slots__ = ("_block", "_count", "_fixed", "_keys", "_losses", "_models", "_rows", "_seed", "longest")
+    __slots__ = ("_block", "_count", "_fixed", "_keys", "_losses", "_models", "_rows", "_seed", "longest", "only")
 
     def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
         self._count = 0
@@ -41,6 +48,7 @@ class Fan:
         groups: dict[int, list[int]] = {}
         for place, link in enumerate(links):
             groups.setdefault(id(link), []).append(place)
+        self.only = links[0] if len(groups) == 1 else None
         losses, fixed = np.zeros(len(links)), np.zeros(len(links))
         self._models: list[tuple[Latency, slice | list[int]]] = []
         for same in groups.values():
@@ -52,7 +60,6 @@ class Fan:
         self._losses = losses if losses.any() else None
         self._fixed: list[float] = fixed.tolist()
         self._rows = [self._fixed]
-        # The longest delay in the present block, in seconds.
         self.longest = max(self._fixed, default=0.0)
 
     def next(self) -> list[float]:
@@ -63,6 +70,10 @@ class Fan:
         self._count += 1
         return self._rows[place]
 
+    def stream(self, purpose: str) -> Keys:
+        """Return the keys of the links' random streams for a purpose, shape (links,)."""
+        return stream_keys(self._seed, self._keys, purpose)
+
     def _draw(self) -> None:
         """Draw a block of rows; an ideal network draws nothing."""
         if all(model.fixed is not None for model, _ in self._models):
@@ -71,10 +82,10 @@ class Fan:
                 return
             rows = np.tile(self._fixed, (self._block, 1))
         else:
-            rows = uniforms(stream_keys(self._seed, self._keys, "latency"), self._count, self._block)
+            rows = uniforms(self.stream("latency"), self._count, self._block)
             for model, places in self._models:
                 rows[:, places] = model.delays(rows[:, places], self._count)
             self.longest = float(rows.max())
         if self._losses is not None:
-            rows[uniforms(stream_keys(self._seed, self._keys, "loss"), self._count, self._block) < self._losses] = -1.0
+            rows[uniforms(self.stream("loss"), self._count, self._block) < self._losses] = -1.0
         self._rows = rows.tolist()

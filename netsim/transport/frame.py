@@ -4,17 +4,15 @@ agent → outbox → link → inbox → agent: this is what travels. On the wire
 round, payload], with two more elements where it belongs to a request: [… , request number, is reply].
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import msgpack
 import numpy as np
 
-from netsim import check
-from netsim.errors import WireError
-from netsim.transport.wire import ARRAY, array_bytes, decode, encode, is_mutable, unpack_payload
+from netsim.transport.wire import ARRAY, array_bytes, encode, unpack_payload
 
-__all__ = ["Frame", "FrameEncoder", "decode_frame", "for_receiver", "new_frame"]
+__all__ = ["Frame", "FrameEncoder"]
 
 _UNREAD = object()
 
@@ -107,31 +105,23 @@ class Frame:
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
 
 
-def for_receiver(frame: Frame) -> Frame:
-    """Return the frame to hand to one receiver: a copy if its payload could be changed in place."""
-    return frame if frame.plain else frame.copy()
-
-
-def new_frame(
-    kind: str,
-    sender: Hashable,
-    round: int,
-    sent_at: float,
-    data: bytes,
-    payload: Any,
-    request: int | None = None,
-    is_reply: bool = False,
-) -> Frame:
-    """Return the frame of these bytes, which carry ``payload``."""
-    plain = request is None and not is_mutable(payload)
-    return Frame(kind, sender, round, sent_at, data, plain, request, is_reply)
-
-
 class FrameEncoder:
     """Writes the frames of one run (a msgpack packer serves one thread at a time)."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
+
+    def head(self, kind: str, sender: int) -> bytes:
+        """Return what the frames of an agent without requests begin with, up to the round."""
+        return bytes(self._begin(kind, sender).bytes())
+
+    def _begin(self, kind: str, sender: int) -> msgpack.Packer:
+        packer = self._packer
+        packer.reset()
+        packer.pack_array_header(4)
+        packer.pack(kind)
+        packer.pack(sender)
+        return packer
 
     def encode(
         self,
@@ -143,29 +133,11 @@ class FrameEncoder:
         is_reply: bool = False,
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
-        if type(kind) is not str:
-            raise check.refuse("kind", kind, "a text (str)")
         if type(payload) is np.ndarray and request is None:
             # What most frames are; five times as fast without lists and hooks.
-            packer = self._packer
-            packer.reset()
-            packer.pack_array_header(4)
-            packer.pack(kind)
-            packer.pack(sender)
+            packer = self._begin(kind, sender)
             packer.pack(round_number)
             packer.pack_ext_type(ARRAY, array_bytes(payload))
             return bytes(packer.bytes())
         fields = [kind, sender, round_number, payload]
         return encode(fields if request is None else [*fields, request, is_reply])
-
-
-def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Frame:
-    """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if it is none."""
-    match decode(data):
-        case [str(kind), int(sender), int(number), payload, *rest] if 0 <= sender < len(names) and number >= 0:
-            match rest:
-                case []:
-                    return new_frame(kind, names[sender], number, sent_at, data, payload)
-                case [int(request), bool(is_reply)]:
-                    return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply)
-    raise WireError(f"{len(data)} bytes are no frame")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from netsim.core import Arrivals, Frame
 from netsim.count.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
 from netsim.transport.arrivals import Entry
-from netsim.transport.frame import for_receiver
+from netsim.transport.framing import for_receiver
 from netsim.transport.shared import Shared
 
 __all__ = ["Inbox"]

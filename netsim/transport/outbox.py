@@ -7,22 +7,21 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
-from netsim.core import Spreader
-from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
+from netsim import check
+from netsim.core import Frame, Spreader
+from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
 from netsim.draws import Keys
 from netsim.errors import AgentError, WireError
 from netsim.link import Link
-from netsim.quantize import Quantized
 from netsim.transport.air import Air
 from netsim.transport.fan import Fan
-from netsim.transport.frame import Frame, decode_frame, new_frame
+from netsim.transport.framing import decode_frame, new_frame
 from netsim.transport.inbox import Inbox
 from netsim.transport.path import Copies, Path
 from netsim.transport.port import Port
 from netsim.transport.shared import Shared
-from netsim.transport.wire import payload_bits
+from netsim.transport.spreader import transmission
 
 __all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
 
@@ -118,7 +117,6 @@ class Outbox:
         "_agents",
         "_at_once",
         "_down",
-        "_fan",
         "_header_bits",
         "_instant",
         "_kinds",
@@ -141,9 +139,6 @@ class Outbox:
         self._name = name
         self._wiring = wiring
         self._agents = agents
-        arrivals = [inbox.arrivals for inbox in wiring.inboxes]
-        self._fan = Fan(wiring.links, wiring.keys, wiring.seed, wiring.block)
-        self._spreader = Spreader(self._fan, arrivals, wiring.first, shared.tally)
         self._kinds: dict[str, int] = {}
         self._transmissions = 0
         self._at_once, self._instant = 0, -1.0
@@ -152,6 +147,17 @@ class Outbox:
         self._ports = _ports(wiring, shared.rounds.period)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
+        self._spreader = Spreader(
+            shared.encoder,
+            number,
+            name,
+            Fan(wiring.links, wiring.keys, wiring.seed, wiring.block),
+            [inbox.arrivals for inbox in wiring.inboxes],
+            wiring.first,
+            shared.tally,
+            self._header_bits,
+            wiring.radio is not None,
+        )
         # Whether a broadcast needs no more than a row of the fan.
         self._plain = (
             not self._ports
@@ -173,22 +179,13 @@ class Outbox:
             return 0
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
-        data = shared.encoder.encode(kind, self._number, round_number, payload)
-        frame = new_frame(kind, self._name, round_number, now, data, payload)
-        slot = self._kind(kind)
-        number = self._transmissions
-        self._transmissions += 1
+        slot, number = self._kind(kind), self._transmissions
         if self._plain and not self._down:
-            self._spreader.spread(now, number, slot, frame, shared.rounds.deadline(round_number))
-            taken = degree
-            each = 8 * len(data) + self._header_bits
-            wire = each * degree
-            if self._wiring.radio is not None:
-                each, wire = 0, each
+            deadline = shared.rounds.deadline(round_number)
+            taken = self._spreader.broadcast(now, number, slot, kind, round_number, payload, raw_data, deadline)
+            self._transmissions += 1
         else:
-            taken, wire = self._offer_all(now, number, slot, frame)
-            each = 0
-        self._record(now, number, slot, TO_ALL, taken > 0, payload, raw_data, wire, each, data)
+            taken = self._offer_all(now, slot, kind, round_number, payload, raw_data)
         if self.watching:
             for place in sorted(self.watching):
                 self.watching[place].watch()
@@ -209,9 +206,9 @@ class Outbox:
         now = self._count(kind)
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
+        slot = self._kind(kind)
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
-        slot = self._kind(kind)
         number = self._transmissions
         self._transmissions += 1
         sent = self._leave(now, place, len(data))
@@ -225,10 +222,12 @@ class Outbox:
                     self._hear(now, other, sent)
         each = 0 if wiring.radio is not None else sent.bits
         link = wiring.first + place
-        self._record(now, number, slot, link, not sent.cause, payload, raw_data, sent.bits, each, data)
+        taken = not sent.cause
+        record = transmission(now, number, slot, self._number, link, taken, payload, raw_data, sent.bits, each, data)
+        shared.tally.sent(record, 1)
         if place in self.watching:
             self.watching[place].watch()
-        return not sent.cause
+        return taken
 
     def set_link(self, to: Hashable, up: bool) -> None:
         """Cut the link to a neighbour, or mend it."""
@@ -238,6 +237,8 @@ class Outbox:
 
     def _count(self, kind: str) -> float:
         """Return the time (s); raises AgentError if the run is over, or if the agent never waits."""
+        if type(kind) is not str:
+            raise check.refuse("kind", kind, "a text (str)")
         if self._shared.over:
             raise AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
         now = self._shared.loop.time()
@@ -261,56 +262,40 @@ class Outbox:
     def _key(self, place: int, number: int) -> int:
         return (self._wiring.first + place << self._shared.tally.shift) + number
 
-    def _record(
-        self,
-        now: float,
-        number: int,
-        kind: int,
-        link: int,
-        taken: bool,
-        payload: Any,
-        raw_data: bool,
-        wire: int,
-        each: int,
-        data: bytes,
-    ) -> None:
-        bits = payload_bits(payload) if taken else 0
-        saturated = payload.saturated if taken and isinstance(payload, Quantized) else 0
-        raw = bits if raw_data else 0
-        record = Transmission(
-            now, number, kind, self._number, link, int(taken), bits, raw, wire, saturated, each, crc32(data)
-        )
-        self._shared.tally.sent(record, len(self.places) if link == TO_ALL else 1)
-
     # --- stages of one frame on one link ------------------------------------------------------------------------------
 
-    def _offer_all(self, now: float, number: int, kind: int, frame: Frame) -> tuple[int, int]:
-        """Offer a broadcast to each link; return how many took it and the bits that crossed."""
+    def _offer_all(self, now: float, slot: int, kind: str, round_number: int, payload: Any, raw_data: bool) -> int:
+        """Offer a broadcast to each link; return how many took it."""
         wiring, tally = self._wiring, self._shared.tally
-        delays = self._fan.next()
-        size = len(frame.data)
+        data = self._shared.encoder.encode(kind, self._number, round_number, payload)
+        frame = new_frame(kind, self._name, round_number, now, data, payload)
+        number = self._transmissions
+        self._transmissions += 1
+        delays = self._spreader.delays()
         on_radio = wiring.radio is not None
         taken = wire = 0
         # Where nobody can hear it, a radio does not send.
-        once = self._leave(now, None, size) if on_radio and len(self._down) < len(wiring.links) else None
+        once = self._leave(now, None, len(data)) if on_radio and len(self._down) < len(wiring.links) else None
         for place, link in enumerate(wiring.links):
             down = place in self._down
-            sent = once if once is not None and not down else self._leave(now, place, size)
+            sent = once if once is not None and not down else self._leave(now, place, len(data))
             if sent.cause:
-                tally.ended(now, self._key(place, number), kind, sent.cause)
+                tally.ended(now, self._key(place, number), slot, sent.cause)
                 continue
             taken += 1
             if link.is_simple and len(sent.ends) == 1:
                 copies = [(sent.ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
             else:
                 copies = self._path(place).carry(sent.ends)
-            self._arrive(now, place, number, kind, frame, copies, sent)
+            self._arrive(now, place, number, slot, frame, copies, sent)
             if on_radio:
                 wire = sent.bits
             else:
                 wire += sent.bits
-                tally.link_bits(wiring.first + place, kind, sent.bits)
-        return taken, wire
+                tally.link_bits(wiring.first + place, slot, sent.bits)
+        record = transmission(now, number, slot, self._number, TO_ALL, taken > 0, payload, raw_data, wire, 0, data)
+        tally.sent(record, len(wiring.links))
+        return taken
 
     def _leave(self, now: float, place: int | None, size: int) -> Departure:
         """Pass the port of a link; without a place, that of the agent's radio."""

@@ -1,0 +1,89 @@
+"""What an agent heard in a round: a list of frames, and the same as arrays.
+
+agent → outbox → link → inbox → agent: you are back at the agent.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import AgentError
+from netsim.transport.frame import Frame
+
+__all__ = ["Heard", "rows"]
+
+
+class Heard(list[Frame]):
+    """The frames that `Agent.collect` returns, in order of arrival: a list, with what they carry as arrays."""
+
+    __slots__ = ()
+
+    @property
+    def senders(self) -> list[Hashable]:
+        """Who sent them, frame by frame."""
+        return [frame.sender for frame in self]
+
+    def of(self, kind: str) -> "Heard":
+        """Return the frames of one kind."""
+        return Heard(frame for frame in self if frame.kind == kind)
+
+    def stack(self, kind: str | None = None) -> NDArray[np.float64]:
+        """Return the payloads as rows, shape (frames, D) for vectors of D elements; only those of ``kind`` if given.
+
+        Raises
+        ------
+        AgentError
+            If the payloads are not arrays (or quantized vectors) of one shape.
+        """
+        return rows(self if kind is None else self.of(kind))
+
+    def sum(self, kind: str | None = None, weights: Mapping[Any, float] | None = None) -> NDArray[np.float64] | float:
+        """Return the sum of the payloads, in order of arrival; 0.0 if there is none.
+
+        Parameters
+        ----------
+        kind : str, optional
+            Only frames of this kind.
+        weights : mapping, optional
+            By sender: the sum of weight × payload.
+
+        Raises
+        ------
+        AgentError
+            As `stack`, or for a sender without a weight.
+        """
+        frames = self if kind is None else self.of(kind)
+        if not frames:
+            return 0.0
+        table = rows(frames)
+        if weights is not None:
+            table *= np.array([_weight(weights, frame.sender) for frame in frames]).reshape(-1, *[1] * (table.ndim - 1))
+        total: NDArray[np.float64] = table[0].copy()
+        for row in table[1:]:
+            total += row
+        return total
+
+
+def rows(frames: "list[Frame]") -> NDArray[np.float64]:
+    """Return the frames' payloads as rows; raises AgentError if they are not arrays of one shape."""
+    values = [np.asarray(frame.payload) for frame in frames]
+    if not values:
+        return np.empty((0, 0))
+    for frame, value in zip(frames, values, strict=True):
+        if value.dtype.kind not in "fiub" or value.shape != values[0].shape:
+            raise AgentError(
+                f"{frame!r}: its payload must be an array of numbers of shape {values[0].shape}, as that of the first; "
+                f"it is {type(frame.payload).__name__} of shape {value.shape}"
+            )
+    return np.array(values, dtype=np.float64)
+
+
+def _weight(weights: Mapping[Any, float], sender: Hashable) -> float:
+    try:
+        return float(weights[sender])
+    except KeyError:
+        raise AgentError(
+            f"weights: must have one for each sender that was heard; there is none for {sender!r}"
+        ) from None
