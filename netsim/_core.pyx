@@ -268,11 +268,9 @@ cdef class Tally:
         cdef Exit record
         self.counted[cause] += 1
         self.by_link_table(cause)[kind * self.links + link] += 1
-        h = mix_word(0, self.link_keys[link])
-        h = mix_word(h, self.kind_keys[kind])
-        h = mix_word(h, <uint64_t>(key & (((<int64_t>1) << self.shift) - 1)))
+        h = mix_word(0, self.link_keys[link] + <uint64_t>(key & (((<int64_t>1) << self.shift) - 1)) * GAMMA)
         h = mix_word(h, bits_of(time))
-        h = mix_word(h, <uint64_t>cause)
+        h = mix_word(h, self.kind_keys[kind] + <uint64_t>cause)
         self.first_sum += h
         self.second_sum += mix_word(0, h)
         if self.kept_exits is not None:

@@ -18,7 +18,7 @@ from netsim import check
 
 Keys = NDArray[np.uint64]
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S11 = (np.uint64(s) for s in (30, 27, 31, 11))
@@ -39,7 +39,7 @@ def mix_words(*words: NDArray[Any]) -> Keys:
     """Return a 64-bit mixture of integers, shape (n,) each, taken together position by position."""
     mixed = np.zeros(len(words[0]), dtype=np.uint64)
     for word in words:
-        mixed = _mix(mixed + word.astype(np.uint64) + _GAMMA)
+        mixed = _mix(mixed + (word if word.dtype == np.uint64 else word.astype(np.uint64)) + GAMMA)
     return mixed
 
 
@@ -67,12 +67,12 @@ def stream_keys(seed: int, who: Keys, purpose: str) -> Keys:
 
 def link_keys(senders: Keys, receivers: Keys) -> Keys:
     """Return a key for each directed link from the name keys of its ends (shape (n,) each)."""
-    return _mix(_mix(senders + _GAMMA) + receivers * _MIX_1)
+    return _mix(_mix(senders + GAMMA) + receivers * _MIX_1)
 
 
 def uniforms(keys: Keys, first: int, count: int) -> NDArray[np.float64]:
     """Return numbers ``first`` … ``first + count − 1`` of each stream: shape (count, len(keys)), uniform on [0, 1)."""
-    numbers = (np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GAMMA)[:, None]
+    numbers = (np.arange(first + 1, first + count + 1, dtype=np.uint64) * GAMMA)[:, None]
     bits = _mix(numbers + keys[None, :])
     bits >>= _S11
     return bits.astype(np.float64) * _TO_UNIT

@@ -69,7 +69,7 @@ class Tally:
         self._delivered_kinds: list[int] = []
         self._ended: list[tuple[float, int, int, int]] = []
         # Large networks are folded in large blocks, for each costs a pass over all links.
-        self._block = max(1 << 11, len(link_keys) // 4)
+        self._block = max(1 << 13, len(link_keys) // 4)
         self._tables: dict[str, Counts] = {}
 
     # --- as things happen ---------------------------------------------------------------------------------------------
@@ -194,29 +194,32 @@ class Tally:
                 self._add(prefix + "wire_bits", width, some["kind"], places, some["each"])
 
     def _fold_delivered(self) -> None:
-        if not self._times:
-            return
-        records = np.empty(len(self._times), dtype=EXIT)
-        # By way of arrays, which take a list of numbers faster than numpy does.
-        records["time"], records["key"] = array("d", self._times), array("q", self._keys)
-        records["kind"], records["cause"] = self._delivered_kinds, DELIVERED
-        for column in (self._times, self._keys, self._delivered_kinds):
-            column.clear()
-        self._count_exits(records)
+        if self._times:
+            # By way of arrays, which take a list of numbers faster than numpy does.
+            time, key = np.array(array("d", self._times)), np.array(array("q", self._keys))
+            kind = np.array(array("q", self._delivered_kinds))
+            for column in (self._times, self._keys, self._delivered_kinds):
+                column.clear()
+            self._count_exits(time, key, kind, np.full(len(time), DELIVERED, dtype=np.int64))
 
     def _fold_ended(self) -> None:
         if self._ended:
-            records = np.array(self._ended, dtype=EXIT)
+            time, *others = zip(*self._ended, strict=True)
             self._ended.clear()
-            self._count_exits(records)
+            key, kind, cause = (np.array(column, dtype=np.int64) for column in others)
+            self._count_exits(np.array(time, dtype=np.float64), key, kind, cause)
 
-    def _count_exits(self, records: NDArray[np.void]) -> None:
-        self._keep("exits", records)
-        self._mix(mix_exits(records, self.shift, self._link_keys, self._kind_keys))
+    def _count_exits(self, time: NDArray[np.float64], key: Counts, kind: Counts, cause: Counts) -> None:
+        if self._kept is not None:
+            records = np.empty(len(time), dtype=EXIT)
+            records["time"], records["key"], records["kind"], records["cause"] = time, key, kind, cause
+            self._keep("exits", records)
+        self._mix(mix_exits(time, key, kind, cause, self.shift, self._link_keys, self._kind_keys))
         links = len(self._link_keys)
-        slots = records["kind"] * links + (records["key"] >> self.shift)
-        for cause in np.unique(records["cause"]):
-            np.add.at(self._table(CAUSES[cause], links).reshape(-1), slots[records["cause"] == cause], 1)
+        slots = kind * links + (key >> self.shift)
+        for number in np.unique(cause).tolist():
+            table = self._table(CAUSES[number], links).reshape(-1)
+            np.add.at(table, slots[cause == number], 1)
 
     def _keep(self, stream: str, records: NDArray[np.void]) -> None:
         if self._kept is not None:
@@ -252,13 +255,16 @@ def mix_sent(records: NDArray[np.void], agent_keys: Keys, link_keys: Keys, kind_
     )
 
 
-def mix_exits(records: NDArray[np.void], shift: int, link_keys: Keys, kind_keys: Keys) -> Keys:
+def mix_exits(
+    time: NDArray[np.float64],
+    key: Counts,
+    kind: Counts,
+    cause: Counts,
+    shift: int,
+    link_keys: Keys,
+    kind_keys: Keys,
+) -> Keys:
     """Return a 64-bit mixture of each link message's end, with names in place of numbers."""
-    key = records["key"]
-    return draws.mix_words(
-        link_keys[key >> shift],
-        kind_keys[records["kind"]],
-        key & ((1 << shift) - 1),
-        records["time"].copy().view(np.uint64),
-        records["cause"],
-    )
+    number = (key & ((1 << shift) - 1)).view(np.uint64)
+    message = link_keys[key >> shift] + number * draws.GAMMA
+    return draws.mix_words(message, time.view(np.uint64), kind_keys[kind] + cause.view(np.uint64))

@@ -68,9 +68,11 @@ class Trace:
         self._shift = key_shift(len(senders))
         link_keys = draws.link_keys(agent_keys[senders], agent_keys[receivers])
         kind_keys = np.array([draws.name_key(kind) for kind in kinds], dtype=np.uint64)
+        time = np.ascontiguousarray(self._exits["time"])
+        key, kind, cause = (self._exits[name].astype(np.int64) for name in ("key", "kind", "cause"))
         mixed = (
             mix_sent(self._sent, agent_keys, link_keys, kind_keys),
-            mix_exits(self._exits, self._shift, link_keys, kind_keys),
+            mix_exits(time, key, kind, cause, self._shift, link_keys, kind_keys),
         )
         self.hash = trace_hash(agent_keys, senders, receivers, *mixed)
 

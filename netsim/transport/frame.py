@@ -25,7 +25,7 @@ class Frame:
     of a frame can be assigned to, for others may hold it, too.
     """
 
-    __slots__ = ("_data", "_is_reply", "_kind", "_payload", "_plain", "_request", "_round", "_sender", "_sent_at")
+    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent_at", "_special")
 
     def __init__(
         self,
@@ -44,9 +44,7 @@ class Frame:
         self._sent_at = sent_at
         self._data = data
         self._payload: Any = _UNREAD
-        self._plain = plain
-        self._request = request
-        self._is_reply = is_reply
+        self._special = None if plain else (request, is_reply)
 
     @property
     def kind(self) -> str:
@@ -84,22 +82,22 @@ class Frame:
     @property
     def plain(self) -> bool:
         """Whether one object serves all receivers, and nobody waits for it by number: true of most frames."""
-        return self._plain
+        return self._special is None
 
     @property
     def request(self) -> int | None:
         """The number of the request that this frame is or answers."""
-        return self._request
+        return None if self._special is None else self._special[0]
 
     @property
     def is_reply(self) -> bool:
         """Whether it answers a request."""
-        return self._is_reply
+        return self._special is not None and self._special[1]
 
     def copy(self) -> "Frame":
         """Return the same frame with a payload of its own."""
         fields = self._kind, self._sender, self._round, self._sent_at, self._data
-        return type(self)(*fields, self._plain, self._request, self._is_reply)
+        return type(self)(*fields, self.plain, self.request, self.is_reply)
 
     def __repr__(self) -> str:
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"

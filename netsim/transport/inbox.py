@@ -94,8 +94,9 @@ class Inbox:
 
     def take(self, until: float) -> list[Frame]:
         """Return, and forget, the frames that arrived before ``until`` (seconds) and were not read yet."""
-        if not self._ready and not self._is_special():
-            return self.arrivals.deliver(until)
+        arrivals = self.arrivals
+        if not (self._ready or arrivals.careful or self.collided) and self.up and self._limit == math.inf:
+            return arrivals.deliver(until)
         self.settle(until)
         frames = list(self._ready)
         self._ready.clear()

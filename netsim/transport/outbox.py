@@ -164,6 +164,7 @@ class Outbox:
             and wiring.air is None
             and len(headers) <= 1
             and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
+            and bool(wiring.links)
         )
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
         self.watching: dict[int, Inbox] = {}
@@ -173,17 +174,22 @@ class Outbox:
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links took the frame."""
         shared = self._shared
-        degree = len(self.places)
-        now = self._count(kind)
-        if not degree:
-            return 0
-        if round_number and shared.rounds.is_closing(round_number, now):
-            round_number = 0
-        slot, number = self._kind(kind), self._transmissions
+        rounds = shared.rounds
+        now = shared.loop.time()
+        if now == self._instant or shared.over or type(kind) is not str:
+            self._check(kind, now)
+        else:
+            self._instant, self._at_once = now, 1
+        deadline = rounds.open_deadline if round_number == rounds.open_round else rounds.deadline(round_number)
+        if now >= deadline and rounds.is_closing(round_number, now):
+            round_number, deadline = 0, math.inf
+        slot = self._kinds.get(kind)
+        if slot is None:
+            slot = self._kind(kind)
         if self._plain and not self._down:
-            deadline = shared.rounds.deadline(round_number)
+            number = self._transmissions
             taken = self._spreader.broadcast(now, number, slot, kind, round_number, payload, raw_data, deadline)
-            self._transmissions += 1
+            self._transmissions = number + 1
         else:
             taken = self._offer_all(now, slot, kind, round_number, payload, raw_data)
         if self.watching:
@@ -203,10 +209,13 @@ class Outbox:
     ) -> bool:
         """Send to one neighbour; return whether the link took the frame."""
         wiring, shared, place = self._wiring, self._shared, self.places[to]
-        now = self._count(kind)
+        now = shared.loop.time()
+        self._check(kind, now)
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
-        slot = self._kind(kind)
+        slot = self._kinds.get(kind)
+        if slot is None:
+            slot = self._kind(kind)
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
         number = self._transmissions
@@ -235,13 +244,12 @@ class Outbox:
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, kind: str) -> float:
-        """Return the time (s); raises AgentError if the run is over, or if the agent never waits."""
+    def _check(self, kind: str, now: float) -> None:
+        """Raise AgentError if the run is over, or if the agent never waits."""
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a text (str)")
         if self._shared.over:
             raise AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
-        now = self._shared.loop.time()
         if now != self._instant:
             self._instant, self._at_once = now, 0
         self._at_once += 1
@@ -250,13 +258,10 @@ class Outbox:
                 f"agent {self._name!r} sent {SENDS_AT_ONCE:,} messages at one instant: it must wait for something "
                 "in between"
             )
-        return now
 
     def _kind(self, name: str) -> int:
         """Return the number of a kind of message."""
-        number = self._kinds.get(name)
-        if number is None:
-            number = self._kinds[name] = self._shared.tally.kind(name)
+        number = self._kinds[name] = self._shared.tally.kind(name)
         return number
 
     def _key(self, place: int, number: int) -> int:
@@ -267,6 +272,8 @@ class Outbox:
     def _offer_all(self, now: float, slot: int, kind: str, round_number: int, payload: Any, raw_data: bool) -> int:
         """Offer a broadcast to each link; return how many took it."""
         wiring, tally = self._wiring, self._shared.tally
+        if not wiring.links:
+            return 0
         data = self._shared.encoder.encode(kind, self._number, round_number, payload)
         frame = new_frame(kind, self._name, round_number, now, data, payload)
         number = self._transmissions

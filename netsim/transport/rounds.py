@@ -32,6 +32,10 @@ class RoundClock:
     ----------
     closed : int
         The last round that closed.
+    open_round : int
+        The round that is open, or was the last to be; 0 before the first.
+    open_deadline : float
+        Its `deadline`.
     """
 
     __slots__ = (
@@ -39,11 +43,11 @@ class RoundClock:
         "_ended",
         "_loop",
         "_on_round_end",
-        "_open_deadline",
-        "_open_round",
         "_opening",
         "_timer",
         "closed",
+        "open_deadline",
+        "open_round",
         "period",
     )
 
@@ -52,8 +56,8 @@ class RoundClock:
         self._on_round_end = on_round_end
         self._opening = Gate(loop)
         self._closing = Gate(loop)
-        self._open_round = 0
-        self._open_deadline = math.inf
+        self.open_round = 0
+        self.open_deadline = math.inf
         # The round that closed at this instant and whose row is not written yet; 0: none.
         self._ended = 0
         # Set while a round is open or is to open.
@@ -67,8 +71,8 @@ class RoundClock:
 
     def deadline(self, round_number: int) -> float:
         """Return the time (s) before which a frame of a round must arrive; round 0, outside rounds, never closes."""
-        if round_number == self._open_round:
-            return self._open_deadline
+        if round_number == self.open_round:
+            return self.open_deadline
         if round_number == 0:
             return math.inf
         end = self.close_time(round_number)
@@ -107,7 +111,7 @@ class RoundClock:
         return 1e-9 * self.period + 4 * math.ulp(now)
 
     def _close(self) -> None:
-        self.closed = self._ended = self._open_round
+        self.closed = self._ended = self.open_round
         self._closing.open(self.closed)
         self._loop.instants.at_instant_end(self._open)
 
@@ -121,8 +125,8 @@ class RoundClock:
         # Rounds that passed while nobody took part are skipped.
         now = self._loop.time()
         self.closed = max(self.closed, math.floor((now + self._slack(now)) / self.period))
-        self._open_round = number = self.closed + 1
+        self.open_round = number = self.closed + 1
         end = self.close_time(number)
-        self._open_deadline = end - self._slack(end)
+        self.open_deadline = end - self._slack(end)
         self._timer = self._loop.call_at(end, self._close)
         self._opening.open(number)

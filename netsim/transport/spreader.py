@@ -126,12 +126,11 @@ class Spreader:
         each = 8 * len(data) + self._header_bits
         links = len(self._receivers)
         wire, each = (each, 0) if self._on_radio else (each * links, each)
-        record = transmission(now, number, slot, self._number, TO_ALL, True, payload, raw_data, wire, each, data)
-        self._spread(now, number, slot, frame, deadline)
-        self._tally.sent(record, links)
-        return links
-
-    def _spread(self, now: float, number: int, slot: int, frame: Frame, deadline: float) -> None:
+        bits = payload_bits(payload)
+        saturated = payload.saturated if type(payload) is Quantized else 0
+        raw = bits if raw_data else 0
+        me = self._number
+        record = Transmission(now, number, slot, me, TO_ALL, 1, bits, raw, wire, saturated, each, crc32(data))
         delays = self._fan.next()
         key = self._first + number
         step = self._step
@@ -144,3 +143,5 @@ class Spreader:
         if not frame.plain or now + self._fan.longest >= deadline:
             for receiver in self._receivers:
                 receiver.careful = True
+        self._tally.sent(record, links)
+        return links
