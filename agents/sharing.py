@@ -2,7 +2,8 @@
 
 θ̂_i is the state that agent i last broadcast. Agent i keeps its own θ̂_i, and a copy of θ̂_n for each neighbour n. A
 censored round leaves θ̂_i as it is; a broadcast carries either the state itself, or, through a coder, the coded change
-Q(h) of h = θ_i − θ̂_i, and both ends add what was decoded. On a link that loses frames the copies fall behind.
+Q(h) of h = θ_i − θ̂_i, and both ends add what was decoded. On a link that loses frames the copies fall behind. On one
+that delivers some twice they do not: one frame of a neighbour and round counts.
 """
 
 from collections.abc import Hashable
@@ -52,6 +53,9 @@ class Sharing:
         self.own = self._nothing
         self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self._nothing)
         self.spoken = 0
+        # The round of the last frame that was taken in, by neighbour: a link may deliver a frame twice, and a change
+        # that is added twice would stay in the copy for good.
+        self._taken: dict[Hashable, int] = {}
 
     async def share(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
@@ -72,15 +76,18 @@ class Sharing:
                 coded = self._coder.encode(change, self._rng)
                 await self._agent.broadcast("change", coded)
                 self.own = self.own + decoded(coded)
-        copies = self.copies
-        frames = await self._agent.collect()
-        if self._coder is None:
-            for frame in frames:
-                copies[frame.sender] = frame.payload
-            return
-        for frame in frames:
-            heard = decoded(frame.payload)
-            copies[frame.sender] = heard if self._coder.whole else copies[frame.sender] + heard
+        copies, taken = self.copies, self._taken
+        for frame in await self._agent.collect():
+            sender = frame.sender
+            if taken.get(sender) == frame.round:
+                continue
+            taken[sender] = frame.round
+            if self._coder is None:
+                copies[sender] = frame.payload
+            elif self._coder.whole:
+                copies[sender] = decoded(frame.payload)
+            else:
+                copies[sender] = copies[sender] + decoded(frame.payload)
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""

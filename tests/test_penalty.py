@@ -97,8 +97,8 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("latency", [0.0, 0.4])
-def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, latency: float) -> None:
+@pytest.mark.parametrize("link", [Link(), Link(latency=0.4), Link(duplicate=0.3)], ids=["ideal", "latency", "twice"])
+def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, link: Link) -> None:
     loss, slope, label = CASES[case]
     batches = data(label)
     # Twice in these rounds c doubles, and then the limit holds it.
@@ -111,7 +111,7 @@ def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, latency: 
         values.append(np.stack([running[i].model(grid).reshape(40, -1) for i in GRAPH]))
         return 0.0
 
-    Network(GRAPH, Link(latency=latency)).run(learners, [record])
+    Network(GRAPH, link).run(learners, [record])
     expected = greedy_penalty(
         batches,
         A,
