@@ -4,6 +4,10 @@
 censored round leaves θ̂_i as it is; a broadcast carries either the state itself, or, through a coder, the coded change
 Q(h) of h = θ_i − θ̂_i, and both ends add what was decoded. On a link that loses frames the copies fall behind. On one
 that delivers some twice they do not: one frame of a neighbour and round counts.
+
+A broadcast that no link takes (over its budget, its queue full, every link cut) changes nothing: θ̂_i stays what the
+neighbours know, and the next change contains this one. One that some links take and others do not is, to the neighbours
+behind the others, a lost frame.
 """
 
 from collections.abc import Hashable
@@ -39,7 +43,7 @@ class Sharing:
     copies : dict
         The copies of θ̂_n by neighbour; all zeros at first. Replaced, never changed in place.
     spoken : int
-        How often the agent broadcast.
+        How often the agent broadcast, without broadcasts that no link took.
     """
 
     def __init__(
@@ -64,18 +68,7 @@ class Sharing:
         """
         change = state - self.own
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
-            self.spoken += 1
-            if self._coder is None:
-                await self._agent.broadcast("state", state)
-                self.own = state
-            elif self._coder.whole:
-                coded = self._coder.encode(state, self._rng)
-                await self._agent.broadcast("state", coded)
-                self.own = decoded(coded)
-            else:
-                coded = self._coder.encode(change, self._rng)
-                await self._agent.broadcast("change", coded)
-                self.own = self.own + decoded(coded)
+            await self._speak(state, change)
         copies, taken = self.copies, self._taken
         for frame in await self._agent.collect():
             sender = frame.sender
@@ -88,6 +81,25 @@ class Sharing:
                 copies[sender] = decoded(frame.payload)
             else:
                 copies[sender] = copies[sender] + decoded(frame.payload)
+
+    async def _speak(self, state: Vector, change: Vector) -> None:
+        """Broadcast, and keep what the neighbours then know; nothing if no link takes it."""
+        agent, coder = self._agent, self._coder
+        if coder is None:
+            known = state
+            links = await agent.broadcast("state", state)
+        elif coder.whole:
+            coded = coder.encode(state, self._rng)
+            known = decoded(coded)
+            links = await agent.broadcast("state", coded)
+        else:
+            coded = coder.encode(change, self._rng)
+            known = self.own + decoded(coded)
+            links = await agent.broadcast("change", coded)
+        # Without neighbours there is no link that could refuse it.
+        if links or not self.copies:
+            self.own = known
+            self.spoken += 1
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""
