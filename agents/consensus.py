@@ -122,9 +122,10 @@ class Dual(SharingAgent):
 
 
 class Diffusion(SharingAgent):
-    """Base of the diffusion methods, which start a step from ψ_i = Σ_n w_in θ_n.
+    """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
-    A neighbour that was never heard is left out and the other weights grow to sum to 1.
+    A neighbour whose frames were all lost is left out and the other weights grow to sum to 1. One that the censor may
+    have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that can be done).
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ class Diffusion(SharingAgent):
         total = self.weights[self.name]
         psi = total * self.theta
         for neighbor in self.neighbors:
-            if self.sharing.heard(neighbor):
+            if self.sharing.known(neighbor):
                 psi += self.weights[neighbor] * self.sharing.copies[neighbor]
                 total += self.weights[neighbor]
         psi /= total

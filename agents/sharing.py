@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from agents.censor import Always, Censor
+from agents.censor import Always, Censor, may_silence
 from netsim.quantize import Coder, decoded
 
 Vector = NDArray[np.float64]
@@ -57,6 +57,8 @@ class Sharing:
         self.own = self._nothing
         self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self._nothing)
         self.spoken = 0
+        # Whether a neighbour may have been silent in every round so far.
+        self._silence = may_silence(self._censor, 1)
         # The round of the last frame that was taken in, by neighbour: a link may deliver a frame twice, and a change
         # that is added twice would stay in the copy for good.
         self._taken: dict[Hashable, int] = {}
@@ -69,6 +71,7 @@ class Sharing:
         change = state - self.own
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
             await self._speak(state, change)
+        self._silence = self._silence and may_silence(self._censor, round_number)
         copies, taken = self.copies, self._taken
         for frame in await self._agent.collect():
             sender = frame.sender
@@ -104,6 +107,16 @@ class Sharing:
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""
         return self.copies[neighbor] is not self._nothing
+
+    def known(self, neighbor: Hashable) -> bool:
+        """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
+
+        All agents are taken to have the same censor. Then a neighbour that never broke its silence still has θ̂_n = 0.
+        Without a censor, or once a round has passed in which the censor lets everybody speak, not to have heard n
+        means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a receiver can
+        tell: under a threshold a first frame that was lost looks like silence, until another one comes.
+        """
+        return self._silence or self.heard(neighbor)
 
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here."""

@@ -64,6 +64,21 @@ def test_cta_equals_its_recursion(graph: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
+def test_censored_cta_combines_what_is_known_of_who_never_spoke(graph: str) -> None:
+    task = Task(graph, 0)
+    weights = topology.metropolis_weights(task.graph)
+    censor = Geometric(1.0, 0.97)
+    models, sent = task.run(
+        lambda i: CTA(task.problems[i], ROUNDS, eta=0.3, weights=dict(enumerate(weights[i])), censor=censor)
+    )
+    thresholds = 0.97 ** np.arange(1.0, ROUNDS + 1)
+    expected, expected_sent = batch.cta(task.gram, task.cross, weights, task.share, 0.3, ROUNDS, thresholds)
+    assert not sent[0].any()
+    np.testing.assert_array_equal(sent, expected_sent)
+    np.testing.assert_allclose(models, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("v", "mu", "bits"), [(0.0, 1.0, None), (1.0, 0.95, None), (1.0, 0.95, 3), (0.0, 1.0, 1), (0.5, 0.9, 8)]

@@ -125,7 +125,7 @@ def test_a_refused_broadcast_changes_what_nobody_knows(coder: Coder | None) -> N
     graph, rounds = topology.ring(5), 600
     local = problems(5)
     agents = {i: COKE(local[i], rounds, rho=0.1, coder=coder) for i in graph}
-    # Frames have some 190 to 500 bits: a third of them and more are refused.
+    # Frames have some 190 to 550 bits: a third of them and more are refused.
     link = Link(budget=Budget(125, per="second", burst=900))
     run = Network(graph, link).run(agents, [assert_copies_are_the_truth])
     assert run.ledger.exits[REFUSED] > 0.3 * run.ledger.link_messages
