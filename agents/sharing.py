@@ -35,27 +35,40 @@ class Sharing:
         Decides whether a change is broadcast; default: always.
     coder : netsim.quantize.Coder, optional
         Codes changes; default: the state travels as it is (float64).
+    coded_start : bool
+        Every θ̂ begins as Q(0), what the coder makes of zeros, as in algorithms 4 and 5 of P. Xu's dissertation, not as
+        0. The two differ for a range that is fixed: with an even number of cells on ±v, Q(0) is half a cell, Δ/2. All
+        agents must have the same coder, and the same choice; nothing is sent for it.
 
     Attributes
     ----------
     own : ndarray of that shape
-        θ̂_i, all zeros at first. Replaced by a new array whenever it changes.
+        θ̂_i, all zeros at first (or Q(0)). Replaced by a new array whenever it changes.
     copies : dict
-        The copies of θ̂_n by neighbour; all zeros at first. Replaced, never changed in place.
+        The copies of θ̂_n by neighbour; at first as ``own``. Replaced, never changed in place.
     spoken : int
         How often the agent broadcast, without broadcasts that no link took.
     """
 
     def __init__(
-        self, agent: netsim.Agent, size: int | tuple[int, ...], censor: Censor | None = None, coder: Coder | None = None
+        self,
+        agent: netsim.Agent,
+        size: int | tuple[int, ...],
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+        *,
+        coded_start: bool = False,
     ) -> None:
         self._agent = agent
         self._censor = censor or Always()
         self._coder = coder
         self._rng = agent.rng
-        self._nothing = np.zeros(size)
-        self.own = self._nothing
-        self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self._nothing)
+        self._start: Vector = np.zeros(size)
+        if coded_start and coder is not None:
+            # Not with the agent's own generator: all agents must find the same.
+            self._start = decoded(coder.encode(self._start, np.random.default_rng(0)))
+        self.own = self._start
+        self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self._start)
         self.spoken = 0
         # Whether a neighbour may have been silent in every round so far.
         self._silence = may_silence(self._censor, 1)
@@ -106,22 +119,24 @@ class Sharing:
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""
-        return self.copies[neighbor] is not self._nothing
+        return self.copies[neighbor] is not self._start
 
     def known(self, neighbor: Hashable) -> bool:
         """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
 
-        All agents are taken to have the same censor. Then a neighbour that never broke its silence still has θ̂_n = 0.
-        Without a censor, or once a round has passed in which the censor lets everybody speak, not to have heard n
-        means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a receiver can
-        tell: under a threshold a first frame that was lost looks like silence, until another one comes.
+        All agents are taken to have the same censor. Then a neighbour that never broke its silence still has the θ̂_n
+        that all began with. Without a censor, or once a round has passed in which the censor lets everybody speak, not
+        to have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
+        receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
         """
         return self._silence or self.heard(neighbor)
 
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here."""
-        copies = iter(self.copies.values())
-        total = next(copies, self._nothing).copy()
-        for copy in copies:
+        if not self.copies:
+            return np.zeros_like(self.own)
+        first, *others = self.copies.values()
+        total = first.copy()
+        for copy in others:
             total += copy
         return total
