@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agents import COKE, CTA, DKLA, Geometric, LocalProblem, Logistic, Squared, centralised
 from agents.consensus import SharingAgent
 from netsim import BadInput, Link, Network, latency, topology
-from netsim.quantize import QSGD, Uniform
+from netsim.quantize import QSGD, Coder, Float, Uniform
 from tests.oracle import batch
 
 FEATURES, ROUNDS, LAMBDA, RHO = 12, 120, 1e-3, 0.05
@@ -127,9 +127,11 @@ def test_logistic_dkla_reaches_the_centralised_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "coder", [None, Uniform(4), Uniform(6, -2, 2), QSGD(4)], ids=lambda coder: type(coder).__name__
+    "coder",
+    [None, Float(16), Float(32), Uniform(4), Uniform(6, -2, 2), QSGD(4)],
+    ids=lambda coder: f"{type(coder).__name__}{getattr(coder, 'bits', '')}",
 )
-def test_copies_equal_the_truth_on_ideal_links(coder: Uniform | QSGD | None) -> None:
+def test_copies_equal_the_truth_on_ideal_links(coder: Coder | None) -> None:
     task = Task("random", 2)
     task.run(lambda i: COKE(task.problems[i], 50, rho=RHO, censor=Geometric(1.0, 0.9), coder=coder))
     agents = task.result.agents

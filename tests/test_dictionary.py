@@ -151,6 +151,19 @@ def test_rounding_errors_do_not_add_up(epsilon: float) -> None:
         assert model.gram @ model.inverse == pytest.approx(np.eye(len(model)), abs=1e-6)
 
 
+def test_an_inverse_that_has_drifted_is_computed_afresh() -> None:
+    rng = np.random.default_rng(7)
+    model = Dictionary(2, sigma=SIGMA)
+    model.add(*some(rng, 8, None))
+    drift = 1e-4 * rng.standard_normal((8, 8))
+    model.inverse = model.inverse + drift + drift.T
+    x, v = some(rng, 3, None)
+    full = np.concatenate([model.points, x]), np.concatenate([model.weights, v])
+    lost = model.add(x, v)
+    assert model.gram @ model.inverse == pytest.approx(np.eye(len(model)), abs=1e-9)
+    assert distance(full, (model.points, model.weights)) == pytest.approx(np.sqrt(lost), abs=1e-7)
+
+
 def test_the_model_order_levels_off_over_50000_samples() -> None:
     rng = np.random.default_rng(6)
     loss, model = Softmax(3), Dictionary(2, 3, sigma=0.6)

@@ -293,12 +293,18 @@ def test_a_radio_carries_each_shared_value_once() -> None:
     assert watched.run.ledger.payload_bits == 60 * 4 * 64 + version_bits(watched.turns, lambda agent: 1)
 
 
-@pytest.mark.parametrize("link", [Link(), Link(latency=0.003), Link(rate=20e3)], ids=["ideal", "latency", "rate"])
+@pytest.mark.parametrize(
+    ("delay", "rate"),
+    [(0.0, None), (0.003, None), (0.7, None), (0.0, 20e3)],
+    ids=["ideal", "latency", "long latency", "rate"],
+)
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_on_links_that_lose_nothing_no_value_is_sent_twice(order: str, medium: str, link: Link) -> None:
-    ensemble, radio = chain(reads=8), medium == "radio"
-    timeout = sure_timeout(ensemble, latency=0.003 if link.latency else 0.0, rate=link.rate, radio=radio)
+def test_on_links_that_lose_nothing_no_value_is_sent_twice(
+    order: str, medium: str, delay: float, rate: float | None
+) -> None:
+    ensemble, radio, link = chain(reads=8), medium == "radio", Link(latency=delay, rate=rate)
+    timeout = sure_timeout(ensemble, latency=delay, rate=rate, radio=radio)
     watched = watch(ensemble, order, 6, link, medium=medium, timeout=timeout)
     sent = watched.run.ledger.senders_table().groupby("kind")[["transmissions", "payload_bits"]].sum()
     sharers = {i: list(ensemble.sharers[i]) for i in range(6)}
@@ -314,6 +320,19 @@ def test_on_links_that_lose_nothing_no_value_is_sent_twice(order: str, medium: s
     if order in ("token", "random"):
         assert sent.loc["token", "transmissions"] == 2 * 35
     assert watched.run.ledger.exits[LATE] == 0
+
+
+@pytest.mark.parametrize("radio", [False, True])
+def test_a_sure_timeout_is_longer_than_a_message_and_its_answer(radio: bool) -> None:
+    ensemble = chain(reads=8)
+    # There and back.
+    assert 2.0 < sure_timeout(ensemble, latency=1.0, radio=radio) < 2.1
+    assert 0.0 < sure_timeout(ensemble, radio=radio, round_period=10.0) <= 0.1
+    values = 64 * max(
+        len(ensemble.on_air(a)) if radio else len(ensemble.shared(a, b)) for a, b in [*ensemble.sharers.edges]
+    )
+    # A message's values on the way there, and on the way back those that are sent at that time.
+    assert sure_timeout(ensemble, rate=1.0, radio=radio) > (4 if radio else 2) * values
 
 
 def test_a_part_knows_its_own_examples_only() -> None:
