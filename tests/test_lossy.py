@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from agents import COKE, CTA, DDKL, DKLA, DOKL, ODKLA, RFFDOKL, Geometric, LocalProblem, OnlineCost, PowerLaw, Squared
 from agents.consensus import Dual, SharingAgent
-from netsim import Link, Network, Run, latency, loss, topology
+from netsim import Link, Network, latency, loss, topology
 from netsim.ledger import LATE, LOST
 from netsim.quantize import Float, Uniform
 from tests.oracle import batch, lossy
@@ -117,16 +117,6 @@ METHODS: dict[str, tuple[Make, Recursion]] = {
 }
 
 
-def arrivals(run: Run) -> NDArray[np.bool_]:
-    """Return which frames arrived in their round, shape (rounds, receiver, sender), by the run's trace."""
-    arrived = np.zeros((ROUNDS, AGENTS, AGENTS), dtype=bool)
-    assert run.trace is not None
-    events = run.trace.table()
-    for event in events[events["event"] == "delivered"].itertuples():
-        arrived[int(event.time_s), event.receiver, event.sender] = True
-    return arrived
-
-
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("method", METHODS)
 def test_models_and_duals_follow_from_which_frames_arrived(method: str, link: str) -> None:
@@ -143,7 +133,7 @@ def test_models_and_duals_follow_from_which_frames_arrived(method: str, link: st
         return {}
 
     run = Network(GRAPH, LINKS[link], seed=5).run({i: make(i) for i in GRAPH}, [watch], trace=True)
-    arrived = arrivals(run)
+    arrived = lossy.arrivals(run, ROUNDS)
     expected = recursion(arrived)
     np.testing.assert_array_equal(np.diff(np.array(spoken), axis=0, prepend=0), expected.sent)
     scale = max(1.0, float(np.abs(expected.thetas).max()), float(np.abs(expected.duals).max()))

@@ -16,8 +16,9 @@ from agents.losses import Squared
 from agents.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
 from netsim import AgentError, BadInput, Link, Network, Run, topology
 from netsim.ledger import LOST
+from netsim.loss import gilbert_elliott
 from netsim.quantize import QSGD, Coder, Float, Uniform
-from tests.oracle import batch, multikernel
+from tests.oracle import batch, lossy, multikernel
 
 Array = NDArray[np.float64]
 
@@ -81,7 +82,7 @@ class Task:
 
         make = self.gossip if method == "gossip" else self.complete
         network = Network(self.graph, link, medium="radio", seed=3)
-        run = network.run({i: make(i, coder, censor) for i in self.graph}, [watch])
+        run = network.run({i: make(i, coder, censor) for i in self.graph}, [watch], trace=True)
         self.models, self.thetas = np.array(kept["models"]), np.array(kept["thetas"])
         self.kernel_weights = np.array(kept["kernel_weights"])
         self.combined = np.diff(np.array(kept["combined"]), axis=0, prepend=0.0)
@@ -323,6 +324,34 @@ def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced
         features, targets = task.features[:, [i]], task.targets[:, [i]]
         expected = multikernel.gossip(features, targets, own, LAMBDA, ETA, GAMMA, None, thresholds)
         np.testing.assert_allclose(task.models[:, i], expected.models[:, 0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [Link(loss=0.2), Link(loss=gilbert_elliott(mean=0.2, burst=4)), Link(loss=0.1, duplicate=0.3)],
+    ids=["independent", "bursts", "twice"],
+)
+@pytest.mark.parametrize("bits", [None, 4])
+@pytest.mark.parametrize("censor", [None, Geometric(4.0, 0.9)], ids=["uncensored", "censored"])
+def test_lossy_gossip_follows_from_which_frames_arrived(link: Link, bits: int | None, censor: Geometric | None) -> None:
+    task = Task("random", 3)
+    run = task.run("gossip", None if bits is None else Uniform(bits, by_row=True), link, censor)
+    row = batch.uniform_quantizer(bits or 1)
+    coding = lossy.Coding(
+        None if censor is None else censor.v * censor.mu ** np.arange(1.0, ROUNDS + 1),
+        None if bits is None else lambda change: np.stack([row(each) for each in change]),
+    )
+
+    def gradient(t: int, i: int, theta: Array) -> Array:
+        z, y = task.features[t, i], task.targets[t, i]
+        slopes = -y / (1.0 + np.exp(y * (theta * z).sum(axis=1)))
+        return slopes[:, None] * z + 2.0 * LAMBDA * theta
+
+    arrived = lossy.arrivals(run, ROUNDS)
+    expected = lossy.gossip(gradient, task.weights, (3, task.size), GAMMA, ETA, arrived, coding)
+    np.testing.assert_allclose(task.models, expected, rtol=0, atol=1e-11)
+    every = lossy.gossip(gradient, task.weights, (3, task.size), GAMMA, ETA, np.ones_like(arrived), coding)
+    assert np.abs(every - expected).max() > 1e-3
 
 
 def test_complete_averages_over_what_came() -> None:

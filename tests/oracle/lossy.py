@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim import Run
+
 Vector = NDArray[np.float64]
 Arrived = NDArray[np.bool_]
 Quantizer = Callable[[Vector], Vector]
@@ -19,6 +21,17 @@ Quantizer = Callable[[Vector], Vector]
 Step = Callable[[int, int, Vector, Vector, Vector], Vector]
 """From (t − 1, i, θ_i, linear term of a sum, linear term of a difference) the new θ_i, the terms being
 γ_i − ρ Σ_n (θ̂_i + θ̂_n) and γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+
+
+def arrivals(run: Run, rounds: int) -> Arrived:
+    """Return which frames arrived in their round, by the trace of a run of agents 0, 1, … in rounds of one second."""
+    assert run.trace is not None
+    agents = len(run.agents)
+    arrived = np.zeros((rounds, agents, agents), dtype=bool)
+    events = run.trace.table()
+    for event in events[events["event"] == "delivered"].itertuples():
+        arrived[int(event.time_s), event.receiver, event.sender] = True
+    return arrived
 
 
 class Coding(NamedTuple):
@@ -50,7 +63,9 @@ class Result(NamedTuple):
 class _Copies:
     """θ̂_i of every agent, and ``of[i][n]``, what i takes θ̂_n for; None if it never heard n."""
 
-    def __init__(self, neighbors: list[list[int]], size: int, arrived: Arrived, coding: Coding) -> None:
+    def __init__(
+        self, neighbors: list[list[int]], size: int | tuple[int, int], arrived: Arrived, coding: Coding
+    ) -> None:
         self.own = [np.zeros(size) for _ in neighbors]
         self.of: list[dict[int, Vector | None]] = [dict.fromkeys(near) for near in neighbors]
         self._arrived, self._coding = arrived, coding
@@ -122,6 +137,36 @@ def diffusion(
         sent.append(copies.share(t, theta))
         thetas.append(theta)
     return Result(np.array(thetas), np.zeros((len(arrived), len(W), size)), np.array(sent))
+
+
+def gossip(
+    gradient: Callable[[int, int, Vector], Vector],
+    W: Vector,
+    size: tuple[int, int],
+    gamma: float,
+    eta: float,
+    arrived: Arrived,
+    coding: Coding,
+) -> Vector:
+    """Return the models θ' of gossiped OMKL after each round, shape (rounds, N, P, K).
+
+    θ = θ' + γ Σ_n w_in (h_n − h_i), the sharing, θ' = θ − η ∇L(θ). Without thresholds a neighbour that was never heard
+    is left out.
+    """
+    neighbors = [[n for n in np.flatnonzero(row).tolist() if n != i] for i, row in enumerate(W)]
+    copies = _Copies(neighbors, size, arrived, coding)
+    models = [np.zeros(size) for _ in neighbors]
+    history = []
+    for t in range(len(arrived)):
+        theta = []
+        for i, near in enumerate(neighbors):
+            believed = [n for n in near if copies.of[i][n] is not None or coding.thresholds is not None]
+            pulls = (W[i, n] * (copies.known(i, n) - copies.own[i]) for n in believed)
+            theta.append(models[i] + gamma * sum(pulls, np.zeros(size)))
+        copies.share(t, theta)
+        models = [each - eta * gradient(t, i, each) for i, each in enumerate(theta)]
+        history.append(models)
+    return np.array(history)
 
 
 def batch_argmin(gram: Vector, cross: Vector, A: Vector, lam_local: float, rho: float) -> Step:
