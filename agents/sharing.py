@@ -37,8 +37,8 @@ class Sharing:
         Codes changes; default: the state travels as it is (float64).
     coded_start : bool
         Every θ̂ begins as Q(0), what the coder makes of zeros, as in algorithms 4 and 5 of P. Xu's dissertation, not as
-        0. The two differ for a range that is fixed: with an even number of cells on ±v, Q(0) is half a cell, Δ/2. All
-        agents must have the same coder, and the same choice; nothing is sent for it.
+        0. The two differ where the range is fixed: on [−v, v) Q(0) is half a cell, Δ/2, in every element. All agents
+        must have the same coder, and the same choice; nothing is sent for it.
 
     Attributes
     ----------

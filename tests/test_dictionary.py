@@ -151,6 +151,20 @@ def test_rounding_errors_do_not_add_up(epsilon: float) -> None:
         assert model.gram @ model.inverse == pytest.approx(np.eye(len(model)), abs=1e-6)
 
 
+def test_what_is_not_added_is_carried_by_the_others_even_where_the_kernel_matrix_is_nearly_singular() -> None:
+    rng = np.random.default_rng(0)
+    model = Dictionary(2, sigma=1.0)
+    for _ in range(60):
+        model.add(rng.uniform(-2, 2, (16, 2)), np.zeros(16))
+    assert np.linalg.cond(model.gram) > 1e10
+    x, v = some(rng, 16, None)
+    known = model.points.copy()
+    model.add(x, v)
+    assert len(model) < len(known) + 16
+    # A projection onto their span leaves the values at their places as they are.
+    assert model(known) == pytest.approx(gaussian(known, x, 1.0) @ v, abs=1e-9)
+
+
 def test_an_inverse_that_has_drifted_is_computed_afresh() -> None:
     rng = np.random.default_rng(7)
     model = Dictionary(2, sigma=SIGMA)

@@ -76,6 +76,16 @@ def test_size_and_shape(form: Any, size: int) -> None:
     assert feature_map(POINTS[:0]).shape == (0, size)
 
 
+def test_features_are_their_formulas() -> None:
+    phi = RandomFourier(4, 30, seed=2)
+    expected = [np.sqrt(2 / 30) * np.cos(w @ POINTS[0] + b) for w, b in zip(phi.frequencies, phi.phases, strict=True)]
+    assert phi(POINTS[:1])[0] == pytest.approx(expected, abs=1e-14)
+    both = RandomFourier(4, 30, form="cos+sin", seed=2)
+    angles = both.frequencies @ POINTS[0]
+    expected = [*np.cos(angles) / np.sqrt(30), *np.sin(angles) / np.sqrt(30)]
+    assert both(POINTS[:1])[0] == pytest.approx(expected, abs=1e-14)
+
+
 def test_each_row_is_mapped_alone() -> None:
     feature_map = RandomFourier(4, 30)
     assert feature_map(POINTS)[7] == pytest.approx(feature_map(POINTS[7:8])[0], abs=1e-14)

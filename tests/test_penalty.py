@@ -272,6 +272,9 @@ def test_bad_arguments_are_refused_in_one_line() -> None:
         agent(eta=0)
     with pytest.raises(BadInput, match=r"^regularizer = 1.0: must be < 1/eta = 1$"):
         agent(regularizer=1.0)
+    with pytest.raises(BadInput, match=r"^regularizer = 0.25: must be < 1/eta = 0.25$"):
+        agent(eta=4.0, regularizer=0.25)
+    agent(eta=4.0, regularizer=0.24)
     with pytest.raises(BadInput, match=r"^parsimony = -1: must be a number >= 0$"):
         agent(parsimony=-1)
     with pytest.raises(BadInput, match=r"^loss = 'logistic': must be one for a model whose weights have shape \(0,\)$"):

@@ -322,6 +322,33 @@ def test_on_links_that_lose_nothing_no_value_is_sent_twice(
     assert watched.run.ledger.exits[LATE] == 0
 
 
+def test_a_token_lets_one_take_its_turn_at_a_time_even_of_those_that_share_nothing() -> None:
+    rng = np.random.default_rng(1)
+    pairs = [[0, 1], [2, 3], [1, 4], [3, 5]]
+    ensemble = Ensemble(rng.random((6, 2)), rng.random(6), pairs, regularizers=0.5, gram=gaussian)
+    assert not ensemble.sharers.has_edge(0, 1)
+    watched = watch(ensemble, "token", 5, Link(latency=0.01), timeout=1.0)
+    assert [turn.agent for turn in watched.turns] == list(range(4)) * 5
+    times = np.array([turn.time for turn in watched.turns])
+    # Each lasts 0.1 s; then the values, if anybody shares them, and the token are under way.
+    assert (np.diff(times) > 0.1).all()
+    assert (np.diff(times) < 0.2).all()
+
+
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+def test_sharers_are_spoken_to_at_once_on_wires_and_in_turn_on_a_radio(medium: str) -> None:
+    # The first agent shares an example with each of three others, who share nothing with each other.
+    star = Ensemble(np.eye(4), np.ones(4), [[0, 1, 2], [0], [1], [2]], regularizers=0.5, gram=linear)
+    watched = watch(star, "coloured", 2, Link(latency=0.2), medium=medium, timeout=5.0)
+    first, *_, last = sorted(turn.time for turn in watched.turns if turn.agent == 0)
+    # A turn of 0.1 s, the values there and answers back; the same of the others, and so on. On a radio each of the
+    # three is asked by itself.
+    asked = 3 if medium == "radio" else 1
+    spoken = [turn.time for turn in watched.turns if turn.agent != 0]
+    assert min(spoken) == pytest.approx(first + 0.2 + 0.1)
+    assert last - first == pytest.approx(0.1 + max(0.4 * asked, 0.2 + 0.1 + 0.2), abs=1e-6)
+
+
 @pytest.mark.parametrize("radio", [False, True])
 def test_a_sure_timeout_is_longer_than_a_message_and_its_answer(radio: bool) -> None:
     ensemble = chain(reads=8)
