@@ -335,6 +335,13 @@ def test_a_token_lets_one_take_its_turn_at_a_time_even_of_those_that_share_nothi
     assert (np.diff(times) < 0.2).all()
 
 
+def test_the_token_goes_round_two_agents_that_share_nothing_and_stays_with_one() -> None:
+    for agents, edges in ((1, []), (2, [(0, 1)]), (3, [(0, 1), (0, 2), (1, 2)])):
+        ensemble = Ensemble(np.eye(3), np.ones(3), [[i] for i in range(agents)], regularizers=0.5, gram=linear)
+        assert sorted(network_graph(ensemble, "token").edges) == edges
+        assert [turn.agent for turn in watch(ensemble, "token", 3).turns] == list(range(agents)) * 3
+
+
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_sharers_are_spoken_to_at_once_on_wires_and_in_turn_on_a_radio(medium: str) -> None:
     # The first agent shares an example with each of three others, who share nothing with each other.
