@@ -64,6 +64,7 @@ class COKE(Dual):
 
     def start(self) -> None:
         """Factor the local step's matrix, once."""
+        super().start()
         self._argmin = self.problem.proximal(self.rho * self.degree)
 
     def local_step(self) -> Vector:

@@ -124,3 +124,25 @@ class Relative:
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂."""
         return bool(change @ change >= self.share**2 * (state @ state))
+
+
+def may_silence(censor: Censor, round_number: int) -> bool:
+    """Return whether in round k a censor may silence an agent that never spoke: one with θ̂_i = 0, so that h = θ_i.
+
+    Where it may not, a neighbour that hears nothing knows that a frame was lost. Of a censor that is not of this module
+    nothing is known: it may.
+    """
+    match censor:
+        case Always():
+            return False
+        case Geometric(v, mu):
+            return v * mu**round_number > 0.0
+        case PowerLaw(v, mu):
+            return v * math.pow(round_number, -mu) > 0.0
+        case Periodic(every):
+            return round_number % every != 0
+        case AtRandom(rate):
+            return rate < 1.0
+        case Relative(share):
+            return share > 1.0
+    return True

@@ -32,6 +32,8 @@ class SharingAgent(netsim.Agent):
         Decides whether a change is broadcast; default: always.
     coder : netsim.quantize.Coder, optional
         Codes changes; default: the state travels as it is.
+    coded_start : bool
+        θ̂ begins as Q(0) and not as 0 (see `Sharing`).
 
     Attributes
     ----------
@@ -42,18 +44,25 @@ class SharingAgent(netsim.Agent):
     """
 
     def __init__(
-        self, size: int | tuple[int, ...], count: int, *, censor: Censor | None = None, coder: Coder | None = None
+        self,
+        size: int | tuple[int, ...],
+        count: int,
+        *,
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+        coded_start: bool = False,
     ) -> None:
         self.count = check.integer("count", count, low=0)
         self.censor = censor
         self.coder = coder
+        self.coded_start = coded_start
         shape = size if isinstance(size, tuple) else (size,)
         self.theta: Vector = np.zeros(tuple(check.integer("size", length, low=1) for length in shape))
         self.sharing: Sharing
 
     async def run(self) -> None:
         """Take part in the rounds."""
-        self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder)
+        self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
         self.start()
         async for k in self.rounds(self.count):
             self.theta = self.local_step()
@@ -78,6 +87,8 @@ class Dual(SharingAgent):
     ----------
     rho : float
         Penalty ρ > 0.
+    size, count, censor, coder, coded_start
+        As in `SharingAgent`.
 
     Attributes
     ----------
@@ -93,8 +104,9 @@ class Dual(SharingAgent):
         rho: float,
         censor: Censor | None = None,
         coder: Coder | None = None,
+        coded_start: bool = False,
     ) -> None:
-        super().__init__(size, count, censor=censor, coder=coder)
+        super().__init__(size, count, censor=censor, coder=coder, coded_start=coded_start)
         self.rho = check.finite("rho", rho, above=0.0)
         self.dual: Vector = np.zeros(size)
         # Σ_n θ̂_i and Σ_n θ̂_n over the neighbours n.
@@ -106,11 +118,18 @@ class Dual(SharingAgent):
         """The number of neighbours d_i."""
         return len(self.neighbors)
 
+    def start(self) -> None:
+        """Take in what all know at first; a subclass that has a `start` of its own calls this one."""
+        self._add_up()
+
     def after_sharing(self) -> None:
         """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+        self._add_up()
+        self.dual = self.dual + self.rho * (self._own_sum - self._others_sum)
+
+    def _add_up(self) -> None:
         self._own_sum = self.degree * self.sharing.own
         self._others_sum = self.sharing.sum_of_copies()
-        self.dual = self.dual + self.rho * (self._own_sum - self._others_sum)
 
     def pull_to_sum(self) -> Vector:
         """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step."""
@@ -122,9 +141,10 @@ class Dual(SharingAgent):
 
 
 class Diffusion(SharingAgent):
-    """Base of the diffusion methods, which start a step from ψ_i = Σ_n w_in θ_n.
+    """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
-    A neighbour that was never heard is left out and the other weights grow to sum to 1.
+    A neighbour whose frames were all lost is left out and the other weights grow to sum to 1. One that the censor may
+    have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that can be done).
 
     Parameters
     ----------
@@ -153,7 +173,7 @@ class Diffusion(SharingAgent):
         total = self.weights[self.name]
         psi = total * self.theta
         for neighbor in self.neighbors:
-            if self.sharing.heard(neighbor):
+            if self.sharing.known(neighbor):
                 psi += self.weights[neighbor] * self.sharing.copies[neighbor]
                 total += self.weights[neighbor]
         psi /= total

@@ -167,6 +167,9 @@ class GossipOMKL(SharingAgent):
     weights before line 6 predicts: here, as its eqs. 8 and 9 have it, the prediction is made with the weights from
     before the sample, which has not been seen.
 
+    A neighbour that a censor has kept silent so far takes part with h_n = 0, which everybody knows (line 1). One that
+    was never heard for another reason, as far as that can be told, is left out (`Sharing.known`).
+
     Parameters
     ----------
     cost : MultiKernelCost
@@ -217,10 +220,10 @@ class GossipOMKL(SharingAgent):
         return self.model + self.gamma * self.pull()
 
     def pull(self) -> Vector:
-        """Return Σ_n w'_in (h_n − h_i) over the neighbours that were heard, shape (P, K)."""
+        """Return Σ_n w'_in (h_n − h_i) over the neighbours whose h_n is known, shape (P, K)."""
         pull, total = np.zeros_like(self.theta), 0.0
         for neighbor, hidden in self.sharing.copies.items():
-            if self.sharing.heard(neighbor):
+            if self.sharing.known(neighbor):
                 pull += self.weights[neighbor] * hidden
                 total += self.weights[neighbor]
         pull -= total * self.sharing.own

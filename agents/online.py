@@ -4,7 +4,7 @@ Chapter 3 of P. Xu's dissertation: RFF-DOKL (diffusion; Bouboulis et al. 2018), 
 ADMM) and, censored and quantized, QC-ODKLA. Chapter 4: DDKL for streams whose truth moves, and, censored and/or
 quantized, CoDDKL, QDDKL and QC-DDKL. Every one takes any censor and any coder, so the last five need no class:
 QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and `coder=Uniform(…)`, QC-DDKL is `DDKL` with `censor=PowerLaw(…)` and a
-coder.
+coder. The dissertation's two begin with `coded_start=True`.
 
 The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖².
 """
@@ -180,6 +180,10 @@ class OnlineDual(Dual):
         The agent's stream and loss.
     eta : float
         Weight η ≥ 0 of staying where one is: the larger, the shorter the step.
+    coded_start : bool
+        θ̂ begins as Q(θ_1) = Q(0), as in the dissertation's algorithms 4 and 5 (QC-ODKLA, QC-DDKL), which differs from
+        the default, 0, where the coder's range is fixed (see `Sharing`). There DDKL's first models differ by it, those
+        of ODKLA only from the first coded change on: at first all agents have the same θ̂.
     count, rho, censor, coder
         As in `Dual`.
     """
@@ -195,8 +199,9 @@ class OnlineDual(Dual):
         eta: float,
         censor: Censor | None = None,
         coder: Coder | None = None,
+        coded_start: bool = False,
     ) -> None:
-        super().__init__(cost.size, count, rho=rho, censor=censor, coder=coder)
+        super().__init__(cost.size, count, rho=rho, censor=censor, coder=coder, coded_start=coded_start)
         self.cost = cost
         # A linearised step is divided by η + 2ρd_i, which an agent without neighbours must not make zero.
         self.eta = check.finite("eta", eta, low=0.0, above=0.0 if self.linearised else None)
@@ -235,6 +240,13 @@ class DDKL(DOKL):
     """Dynamic ADMM (dissertation 4.11, 4.12; with censor and coder 4.16, 4.17): `DOKL` without memory, η = 0."""
 
     def __init__(
-        self, cost: StreamCost, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
+        self,
+        cost: StreamCost,
+        count: int,
+        *,
+        rho: float,
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+        coded_start: bool = False,
     ) -> None:
-        super().__init__(cost, count, rho=rho, eta=0.0, censor=censor, coder=coder)
+        super().__init__(cost, count, rho=rho, eta=0.0, censor=censor, coder=coder, coded_start=coded_start)

@@ -1,6 +1,7 @@
 """What random features are compared with: a network trained in all its layers, and a kernel method without features."""
 
 import itertools
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from scenarios.data import AgentData
 
 _MOST_PASSES = 200
 _EARLY_STOPPING_ROWS = 10_000
+_LARGEST_BATCH = 200
 _TUNING_ROWS = 1500
 _SEEDS = 2**32
 
@@ -63,7 +65,7 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
     classes : int
         Number of classes; 0 for a regression, whose target is scaled to variance 1 for the training.
     regularizer : float
-        Weight of the squares of the weights, scikit-learn's ``alpha``.
+        λ of the dissertation's cost (5.3), the mean loss + λ‖W‖² (see `penalty_of`).
     seed : int
         Seed of the first weights and of the order of the samples.
 
@@ -74,9 +76,13 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
 
     kind = MLPClassifier if classes else MLPRegressor
     early = len(part.train_target) > _EARLY_STOPPING_ROWS
+    # The tenth that is held out is not learned from.
+    count = len(part.train_target) - (math.ceil(len(part.train_target) / 10) if early else 0)
+    alpha, batch = penalty_of(regularizer, count, classes)
     network = kind(
         hidden_layer_sizes=tuple(widths),
-        alpha=regularizer,
+        alpha=alpha,
+        batch_size=batch,
         max_iter=_MOST_PASSES,
         early_stopping=early,
         random_state=seed % _SEEDS,
@@ -101,6 +107,33 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
         seconds,
         f"The DNN stopped at the limit of {_MOST_PASSES} passes, before it converged." if limit else "",
     )
+
+
+def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int]:
+    """Return the ``alpha`` and the ``batch_size`` with which scikit-learn's networks minimise (5.3).
+
+    The dissertation's cost is (1/T) Σ_t ℓ(f(x_t), y_t) + λ‖W‖². In a batch of B samples the library takes the mean of
+    ℓ, or of half the square of a regression, and (α/2B)‖W‖²: so α = 2λB, or λB. Its W are the weights without biases,
+    which (5.3) penalises, too; squares are of the target as it is given to the library.
+
+    Parameters
+    ----------
+    regularizer : float
+        λ.
+    count : int
+        Number T of samples that are learned from.
+    classes : int
+        Number of classes; 0 for a regression.
+
+    Returns
+    -------
+    alpha : float
+    batch_size : int
+        B, at most 200. All batches of a pass are as large, but for the last, which lacks a few: a much smaller one
+        would be penalised much more.
+    """
+    batch = math.ceil(count / math.ceil(count / _LARGEST_BATCH))
+    return (2 if classes else 1) * regularizer * batch, batch
 
 
 def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Baseline:

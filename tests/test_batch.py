@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agents import COKE, CTA, DKLA, Geometric, LocalProblem, Logistic, Squared, centralised
 from agents.consensus import SharingAgent
 from netsim import BadInput, Link, Network, latency, topology
-from netsim.quantize import QSGD, Uniform
+from netsim.quantize import QSGD, Coder, Float, Uniform
 from tests.oracle import batch
 
 FEATURES, ROUNDS, LAMBDA, RHO = 12, 120, 1e-3, 0.05
@@ -64,6 +64,21 @@ def test_cta_equals_its_recursion(graph: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
+def test_censored_cta_combines_what_is_known_of_who_never_spoke(graph: str) -> None:
+    task = Task(graph, 0)
+    weights = topology.metropolis_weights(task.graph)
+    censor = Geometric(1.0, 0.97)
+    models, sent = task.run(
+        lambda i: CTA(task.problems[i], ROUNDS, eta=0.3, weights=dict(enumerate(weights[i])), censor=censor)
+    )
+    thresholds = 0.97 ** np.arange(1.0, ROUNDS + 1)
+    expected, expected_sent = batch.cta(task.gram, task.cross, weights, task.share, 0.3, ROUNDS, thresholds)
+    assert not sent[0].any()
+    np.testing.assert_array_equal(sent, expected_sent)
+    np.testing.assert_allclose(models, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("v", "mu", "bits"), [(0.0, 1.0, None), (1.0, 0.95, None), (1.0, 0.95, 3), (0.0, 1.0, 1), (0.5, 0.9, 8)]
@@ -112,9 +127,11 @@ def test_logistic_dkla_reaches_the_centralised_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "coder", [None, Uniform(4), Uniform(6, -2, 2), QSGD(4)], ids=lambda coder: type(coder).__name__
+    "coder",
+    [None, Float(16), Float(32), Uniform(4), Uniform(6, -2, 2), QSGD(4)],
+    ids=lambda coder: f"{type(coder).__name__}{getattr(coder, 'bits', '')}",
 )
-def test_copies_equal_the_truth_on_ideal_links(coder: Uniform | QSGD | None) -> None:
+def test_copies_equal_the_truth_on_ideal_links(coder: Coder | None) -> None:
     task = Task("random", 2)
     task.run(lambda i: COKE(task.problems[i], 50, rho=RHO, censor=Geometric(1.0, 0.9), coder=coder))
     agents = task.result.agents

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents import DDKL, Always, AtRandom, Censor, Geometric, OnlineCost, Periodic, PowerLaw, Relative, Squared
+from agents.censor import may_silence
 from netsim import BadInput, Network
 
 SIZE = 3
@@ -96,6 +97,43 @@ def test_relative() -> None:
         assert speaks(censor, 0.1001 * size, state=size)
     # Before anything is learned a change of nothing is not small beside the model: nothing.
     assert speaks(censor, 0.0, state=0.0)
+
+
+@pytest.mark.parametrize(
+    ("censor", "rounds"),
+    [
+        (Always(), []),
+        (Geometric(4.0, 0.5), [1, 2, 3, 4, 5, 6]),
+        (Geometric(0.0, 0.5), []),
+        (Geometric(4.0, 0.0), []),
+        (PowerLaw(0.1, 2.0), [1, 2, 3, 4, 5, 6]),
+        (PowerLaw(0.0, 2.0), []),
+        (Periodic(3), [1, 2, 4, 5]),
+        (Periodic(1), []),
+        (AtRandom(0.9), [1, 2, 3, 4, 5, 6]),
+        (AtRandom(1.0), []),
+        (Relative(0.5), []),
+        (Relative(1.5), [1, 2, 3, 4, 5, 6]),
+    ],
+    ids=repr,
+)
+def test_in_which_rounds_who_never_spoke_may_be_silent(censor: Censor, rounds: list[int]) -> None:
+    found = [k for k in range(1, 7) if may_silence(censor, k)]
+    assert found == rounds
+    # Whose θ̂ is 0 has a change that is its whole state: in the other rounds it speaks, however small that is.
+    for k in range(1, 7):
+        for size in (1e-9, 1.0):
+            spoken = speaks(censor, size, k, state=size)
+            assert spoken or k in found
+    assert not may_silence(Geometric(4.0, 0.5), 100_000)
+
+
+def test_of_a_censor_of_ones_own_nothing_is_known() -> None:
+    class Never:
+        def speaks(self, change: object, state: object, round_number: int, rng: object) -> bool:
+            return False
+
+    assert may_silence(Never(), 1)
 
 
 @given(st.floats(0, 10), st.floats(0, 1), st.integers(1, 1000), st.floats(0, 10))

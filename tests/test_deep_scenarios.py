@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from agents.losses import Logistic, Squared, SquaredHinge
 from agents.multiclass import MulticlassHinge, OneVsRest, Softmax
 from netsim.errors import BadInput
 from netsim.studies import Study, catalogue
 from scenarios.class_task import ClassTask, load, loss_of, ridge_regularizer
-from scenarios.data import deal
+from scenarios.data import AgentData, deal
+from scenarios.deep_baselines import deep_network, penalty_of
 from scenarios.deep_maps import Shape, shapes
 from scenarios.published import published
 from scenarios.savings import cost_to_reach, ladder
@@ -362,6 +367,56 @@ def test_one_agent_alone_sends_nothing() -> None:
     for kind, shape in (("DKL-MLP", "DKL-MLP 10+10"), ("RF-KL", "RF-KL 20")):
         best = study.centralised[f"{shape} train_loss"]
         assert last.loc[f"{kind} DKLA", "train_loss"] == pytest.approx(best, rel=1e-6)
+
+
+# --- the network that is trained in all its layers --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("count", [60, 400, 1001])
+def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count: int) -> None:
+    """(5.3): the mean loss + λ‖W‖², whatever the number of samples."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((count, 4))
+    y = rng.integers(0, classes, count) if classes else rng.standard_normal(count)
+    lam = 0.7
+    alpha, batch = penalty_of(lam, count, classes)
+    assert batch <= 200
+    assert 0 <= -count % batch <= 0.05 * batch, "batches are about equal"
+    # Steps too short to move it: what it reports is the cost of the weights that it began with.
+    kind = MLPClassifier if classes else MLPRegressor
+    network = kind(
+        hidden_layer_sizes=(5, 3), alpha=alpha, batch_size=batch, max_iter=1, learning_rate_init=1e-12, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        network.fit(x, y)
+    if classes:
+        loss = -np.mean(np.log(network.predict_proba(x)[np.arange(count), y]))
+    else:
+        loss = np.mean((network.predict(x) - y) ** 2)
+    weights = sum(float(np.sum(each**2)) for each in network.coefs_)
+    assert lam * weights > loss
+    found = network.loss_ * (1 if classes else 2)
+    # The mean over the batches weights each by its samples: exact where all are equal.
+    assert found == pytest.approx(loss + lam * weights * math.ceil(count / batch) * batch / count, rel=1e-9)
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+@pytest.mark.parametrize("count", [120, 10_050])
+def test_the_network_is_given_that_cost(classes: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    kind = MLPClassifier if classes else MLPRegressor
+    fit = kind.fit
+    monkeypatch.setattr(kind, "fit", lambda self, *args: made.append(self.set_params(max_iter=1)) or fit(self, *args))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((count, 4))
+    y = rng.integers(0, classes, count).astype(float) if classes else rng.standard_normal(count)
+    deep_network(AgentData(x, y, x[:20], y[:20]), [5], classes, regularizer=1e-2, seed=0)
+    (network,) = made
+    # What it stops early by is not learned from.
+    learned = count if count < 10_000 else count - count // 10
+    assert (network.alpha, network.batch_size) == penalty_of(1e-2, learned, classes)
 
 
 # --- real data --------------------------------------------------------------------------------------------------------

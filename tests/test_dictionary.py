@@ -151,6 +151,33 @@ def test_rounding_errors_do_not_add_up(epsilon: float) -> None:
         assert model.gram @ model.inverse == pytest.approx(np.eye(len(model)), abs=1e-6)
 
 
+def test_what_is_not_added_is_carried_by_the_others_even_where_the_kernel_matrix_is_nearly_singular() -> None:
+    rng = np.random.default_rng(0)
+    model = Dictionary(2, sigma=1.0)
+    for _ in range(60):
+        model.add(rng.uniform(-2, 2, (16, 2)), np.zeros(16))
+    assert np.linalg.cond(model.gram) > 1e10
+    x, v = some(rng, 16, None)
+    known = model.points.copy()
+    model.add(x, v)
+    assert len(model) < len(known) + 16
+    # A projection onto their span leaves the values at their places as they are.
+    assert model(known) == pytest.approx(gaussian(known, x, 1.0) @ v, abs=1e-9)
+
+
+def test_an_inverse_that_has_drifted_is_computed_afresh() -> None:
+    rng = np.random.default_rng(7)
+    model = Dictionary(2, sigma=SIGMA)
+    model.add(*some(rng, 8, None))
+    drift = 1e-4 * rng.standard_normal((8, 8))
+    model.inverse = model.inverse + drift + drift.T
+    x, v = some(rng, 3, None)
+    full = np.concatenate([model.points, x]), np.concatenate([model.weights, v])
+    lost = model.add(x, v)
+    assert model.gram @ model.inverse == pytest.approx(np.eye(len(model)), abs=1e-9)
+    assert distance(full, (model.points, model.weights)) == pytest.approx(np.sqrt(lost), abs=1e-7)
+
+
 def test_the_model_order_levels_off_over_50000_samples() -> None:
     rng = np.random.default_rng(6)
     loss, model = Softmax(3), Dictionary(2, 3, sigma=0.6)

@@ -59,12 +59,31 @@ def test_orthogonal_blocks_are_orthogonal_and_of_chi_length() -> None:
     assert np.cov(0.5 * omega.T) == pytest.approx(np.eye(4), abs=0.1)
 
 
+def test_orthogonal_blocks_are_uniform_over_all_rotations_and_reflections() -> None:
+    blocks = RandomFourier(3, 3 * 4000, orthogonal=True, seed=4).frequencies.reshape(4000, 3, 3)
+    # Each row is standard normal at its place in the block, too, and half the blocks are reflections.
+    assert np.abs(blocks.mean(axis=0)).max() < 5 / np.sqrt(4000)
+    assert np.abs((blocks**2).mean(axis=0) - 1.0).max() < 5 * np.sqrt(2 / 4000)
+    reflections = np.mean(np.linalg.det(blocks) < 0.0)
+    assert abs(reflections - 0.5) < 5 * 0.5 / np.sqrt(4000)
+
+
 @pytest.mark.parametrize(("form", "size"), [("cos", 30), ("cos+sin", 60)])
 def test_size_and_shape(form: Any, size: int) -> None:
     feature_map: FeatureMap = RandomFourier(4, 30, form=form)
     assert (feature_map.inputs, feature_map.size) == (4, size)
     assert feature_map(POINTS).shape == (40, size)
     assert feature_map(POINTS[:0]).shape == (0, size)
+
+
+def test_features_are_their_formulas() -> None:
+    phi = RandomFourier(4, 30, seed=2)
+    expected = [np.sqrt(2 / 30) * np.cos(w @ POINTS[0] + b) for w, b in zip(phi.frequencies, phi.phases, strict=True)]
+    assert phi(POINTS[:1])[0] == pytest.approx(expected, abs=1e-14)
+    both = RandomFourier(4, 30, form="cos+sin", seed=2)
+    angles = both.frequencies @ POINTS[0]
+    expected = [*np.cos(angles) / np.sqrt(30), *np.sin(angles) / np.sqrt(30)]
+    assert both(POINTS[:1])[0] == pytest.approx(expected, abs=1e-14)
 
 
 def test_each_row_is_mapped_alone() -> None:

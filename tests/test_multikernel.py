@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from agents.censor import AtRandom, Censor, Geometric, Periodic, PowerLaw
 from agents.features import RandomFourier
 from agents.losses import Squared
 from agents.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
 from netsim import AgentError, BadInput, Link, Network, Run, topology
 from netsim.count.records import LOST
+from netsim.loss import gilbert_elliott
 from netsim.quantize import QSGD, Coder, Float, Uniform
-from tests.oracle import batch, multikernel
+from tests.oracle import batch, lossy, multikernel
 
 Array = NDArray[np.float64]
 
@@ -51,14 +53,17 @@ class Task:
         samples = zip(self.flat[:, i], self.targets[:, i].tolist(), strict=True)
         return MultiKernelCost(samples, self.kernels, self.size, regularizer=LAMBDA)
 
-    def gossip(self, i: int, coder: Coder | None = None) -> GossipOMKL:
+    def gossip(self, i: int, coder: Coder | None = None, censor: Censor | None = None) -> GossipOMKL:
         row = dict(enumerate(self.weights[i]))
-        return GossipOMKL(self.cost(i), ROUNDS, eta=ETA, gamma=GAMMA, weights=row, coder=coder)
+        return GossipOMKL(self.cost(i), ROUNDS, eta=ETA, gamma=GAMMA, weights=row, coder=coder, censor=censor)
 
-    def complete(self, i: int, coder: Coder | None = None) -> CompleteOMKL:
+    def complete(self, i: int, coder: Coder | None = None, censor: Censor | None = None) -> CompleteOMKL:
+        assert censor is None
         return CompleteOMKL(self.cost(i), ROUNDS, agents=self.agents, eta=ETA, coder=coder)
 
-    def run(self, method: str, coder: Coder | None = None, link: Link | None = None) -> Run:
+    def run(
+        self, method: str, coder: Coder | None = None, link: Link | None = None, censor: Censor | None = None
+    ) -> Run:
         """Run all agents, keeping what they had in each round in `models`, `thetas`, `kernel_weights` and `losses`."""
         kept: dict[str, list[Any]] = {"models": [], "thetas": [], "kernel_weights": [], "combined": [], "weighted": []}
 
@@ -77,7 +82,7 @@ class Task:
 
         make = self.gossip if method == "gossip" else self.complete
         network = Network(self.graph, link, medium="radio", seed=3)
-        run = network.run({i: make(i, coder) for i in self.graph}, [watch])
+        run = network.run({i: make(i, coder, censor) for i in self.graph}, [watch], trace=True)
         self.models, self.thetas = np.array(kept["models"]), np.array(kept["thetas"])
         self.kernel_weights = np.array(kept["kernel_weights"])
         self.combined = np.diff(np.array(kept["combined"]), axis=0, prepend=0.0)
@@ -109,6 +114,22 @@ def test_gossip_equals_its_recursion(graph: str, kernels: int, bits: int | None)
     task.run("gossip", None if bits is None else Uniform(bits, by_row=True))
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     task.check(multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA, quantize))
+
+
+@everywhere
+@kernel_counts
+@pytest.mark.parametrize("bits", [None, 4])
+@pytest.mark.parametrize("censor", [Geometric(4.0, 0.9), PowerLaw(3.0, 0.6)], ids=["geometric", "power"])
+def test_censored_gossip_equals_its_recursion(
+    graph: str, kernels: int, bits: int | None, censor: Geometric | PowerLaw
+) -> None:
+    task = Task(graph, kernels)
+    run = task.run("gossip", None if bits is None else Uniform(bits, by_row=True), censor=censor)
+    quantize = None if bits is None else batch.uniform_quantizer(bits)
+    k = np.arange(1.0, ROUNDS + 1)
+    thresholds = censor.v * (censor.mu**k if isinstance(censor, Geometric) else k**-censor.mu)
+    task.check(multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA, quantize, thresholds))
+    assert 0 < run.ledger.transmissions < 0.8 * ROUNDS * task.agents or graph == "one"
 
 
 @pytest.mark.parametrize("graph", ["complete", "one"])
@@ -272,6 +293,65 @@ def test_a_neighbour_that_was_never_heard_does_not_pull() -> None:
         rtol=0,
         atol=1e-9,
     )
+
+
+@pytest.mark.parametrize(
+    ("censor", "believed"),
+    [
+        (Geometric(2.0, 0.97), True),
+        (PowerLaw(1.0, 0.3), True),
+        (Geometric(0.0, 0.97), False),
+        (Periodic(5), False),
+        (AtRandom(1.0), False),
+    ],
+    ids=repr,
+)
+def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced_it(
+    censor: Geometric | PowerLaw | Periodic | AtRandom, believed: bool
+) -> None:
+    """Nothing arrives. Under a threshold that looks like silence; without one, or by a timetable, it is loss."""
+    task = Task("path", 3)
+    task.run("gossip", None, Link(loss=1.0), censor)
+    k = np.arange(1.0, ROUNDS + 1)
+    thresholds = np.zeros(ROUNDS)
+    if isinstance(censor, Geometric):
+        thresholds = censor.v * censor.mu**k
+    elif isinstance(censor, PowerLaw):
+        thresholds = censor.v * k**-censor.mu
+    for i in task.graph:
+        # Among neighbours that stay at h = 0 it is pulled by what its own weight lacks to 1; alone, by nothing.
+        own = np.array([[task.weights[i, i] if believed else 1.0]])
+        features, targets = task.features[:, [i]], task.targets[:, [i]]
+        expected = multikernel.gossip(features, targets, own, LAMBDA, ETA, GAMMA, None, thresholds)
+        np.testing.assert_allclose(task.models[:, i], expected.models[:, 0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [Link(loss=0.2), Link(loss=gilbert_elliott(mean=0.2, burst=4)), Link(loss=0.1, duplicate=0.3)],
+    ids=["independent", "bursts", "twice"],
+)
+@pytest.mark.parametrize("bits", [None, 4])
+@pytest.mark.parametrize("censor", [None, Geometric(4.0, 0.9)], ids=["uncensored", "censored"])
+def test_lossy_gossip_follows_from_which_frames_arrived(link: Link, bits: int | None, censor: Geometric | None) -> None:
+    task = Task("random", 3)
+    run = task.run("gossip", None if bits is None else Uniform(bits, by_row=True), link, censor)
+    row = batch.uniform_quantizer(bits or 1)
+    coding = lossy.Coding(
+        None if censor is None else censor.v * censor.mu ** np.arange(1.0, ROUNDS + 1),
+        None if bits is None else lambda change: np.stack([row(each) for each in change]),
+    )
+
+    def gradient(t: int, i: int, theta: Array) -> Array:
+        z, y = task.features[t, i], task.targets[t, i]
+        slopes = -y / (1.0 + np.exp(y * (theta * z).sum(axis=1)))
+        return slopes[:, None] * z + 2.0 * LAMBDA * theta
+
+    arrived = lossy.arrivals(run, ROUNDS)
+    expected = lossy.gossip(gradient, task.weights, (3, task.size), GAMMA, ETA, arrived, coding)
+    np.testing.assert_allclose(task.models, expected, rtol=0, atol=1e-11)
+    every = lossy.gossip(gradient, task.weights, (3, task.size), GAMMA, ETA, np.ones_like(arrived), coding)
+    assert np.abs(every - expected).max() > 1e-3
 
 
 def test_complete_averages_over_what_came() -> None:

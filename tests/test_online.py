@@ -20,7 +20,7 @@ from agents.consensus import SharingAgent
 from agents.losses import Loss, SquaredHinge
 from agents.regret import DynamicRegret, StaticRegret
 from netsim import AgentError, BadInput, Network, topology
-from netsim.quantize import Coder, Float, Uniform
+from netsim.quantize import QSGD, Coder, Float, Uniform
 from scenarios.data import Table
 from scenarios.streams import Samples, by_target, in_order, shuffled
 from tests.oracle import batch, online
@@ -150,6 +150,40 @@ def test_ddkl_equals_its_recursion(graph: str, seed: int, v: float, mu: float, b
     expected = online.ddkl(task.features, task.targets, task.adjacency, task.share, 0.3, v, mu, quantize)
     assert v == 0.0 or 0 < expected[1].sum() < expected[1].size
     task.check(lambda i: DDKL(task.cost(i), ROUNDS, rho=0.3, censor=PowerLaw(v, mu), coder=coder), expected)
+
+
+@everywhere
+@pytest.mark.parametrize("coded_start", [False, True])
+@pytest.mark.parametrize("method", ["QC-ODKLA", "QC-DDKL"])
+def test_with_a_fixed_range_the_methods_begin_as_they_are_told(graph: str, coded_start: bool, method: str) -> None:
+    """The dissertation's algorithms 4 and 5 begin with θ̂ = Q(0), which is half a cell; by default it is 0."""
+    task = Task(graph, 0)
+    coder, quantize = Uniform(4, -1.0, 1.0), batch.uniform_quantizer(4, low=-1.0, high=1.0)
+    assert (quantize(np.zeros(3)) == 1 / 16).all()
+    data = task.features, task.targets, task.adjacency, task.share
+    if method == "QC-ODKLA":
+        recursion = lambda start: online.odkla(*data, 0.3, 2.0, 0.4, 0.95, quantize, coded_start=start)  # noqa: E731
+        make = lambda i: ODKLA(  # noqa: E731
+            task.cost(i), ROUNDS, rho=0.3, eta=2.0, censor=Geometric(0.4, 0.95), coder=coder, coded_start=coded_start
+        )
+    else:
+        recursion = lambda start: online.ddkl(*data, 0.3, 0.5, 0.3, quantize, coded_start=start)  # noqa: E731
+        make = lambda i: DDKL(  # noqa: E731
+            task.cost(i), ROUNDS, rho=0.3, censor=PowerLaw(0.5, 0.3), coder=coder, coded_start=coded_start
+        )
+    task.check(make, recursion(coded_start))
+    if graph != "one":
+        assert np.abs(recursion(True)[0] - recursion(False)[0]).max() > 1e-3
+
+
+def test_a_coded_start_is_no_other_start_where_zeros_are_coded_as_zeros() -> None:
+    task = Task("ring", 0)
+    for coder in (None, Float(32), Uniform(4), QSGD(4)):
+        plain, coded = (
+            task.run(lambda i, s=start: DDKL(task.cost(i), 20, rho=0.3, coder=coder, coded_start=s))  # type: ignore[misc]  # noqa: B023
+            for start in (False, True)
+        )
+        np.testing.assert_array_equal(plain[0], coded[0])
 
 
 def _coding(bits: int | None) -> tuple[Coder | None, online.Quantizer | None]:

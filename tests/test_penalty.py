@@ -97,8 +97,8 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("latency", [0.0, 0.4])
-def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, latency: float) -> None:
+@pytest.mark.parametrize("link", [Link(), Link(latency=0.4), Link(duplicate=0.3)], ids=["ideal", "latency", "twice"])
+def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, link: Link) -> None:
     loss, slope, label = CASES[case]
     batches = data(label)
     # Twice in these rounds c doubles, and then the limit holds it.
@@ -111,7 +111,7 @@ def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, latency: 
         values.append(np.stack([running[i].model(grid).reshape(40, -1) for i in GRAPH]))
         return 0.0
 
-    Network(GRAPH, Link(latency=latency)).run(learners, [record])
+    Network(GRAPH, link).run(learners, [record])
     expected = greedy_penalty(
         batches,
         A,
@@ -272,6 +272,9 @@ def test_bad_arguments_are_refused_in_one_line() -> None:
         agent(eta=0)
     with pytest.raises(BadInput, match=r"^regularizer = 1.0: must be < 1/eta = 1$"):
         agent(regularizer=1.0)
+    with pytest.raises(BadInput, match=r"^regularizer = 0.25: must be < 1/eta = 0.25$"):
+        agent(eta=4.0, regularizer=0.25)
+    agent(eta=4.0, regularizer=0.24)
     with pytest.raises(BadInput, match=r"^parsimony = -1: must be a number >= 0$"):
         agent(parsimony=-1)
     with pytest.raises(BadInput, match=r"^loss = 'logistic': must be one for a model whose weights have shape \(0,\)$"):

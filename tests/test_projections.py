@@ -293,12 +293,18 @@ def test_a_radio_carries_each_shared_value_once() -> None:
     assert watched.run.ledger.payload_bits == 60 * 4 * 64 + version_bits(watched.turns, lambda agent: 1)
 
 
-@pytest.mark.parametrize("link", [Link(), Link(latency=0.003), Link(rate=20e3)], ids=["ideal", "latency", "rate"])
+@pytest.mark.parametrize(
+    ("delay", "rate"),
+    [(0.0, None), (0.003, None), (0.7, None), (0.0, 20e3)],
+    ids=["ideal", "latency", "long latency", "rate"],
+)
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_on_links_that_lose_nothing_no_value_is_sent_twice(order: str, medium: str, link: Link) -> None:
-    ensemble, radio = chain(reads=8), medium == "radio"
-    timeout = sure_timeout(ensemble, latency=0.003 if link.latency else 0.0, rate=link.rate, radio=radio)
+def test_on_links_that_lose_nothing_no_value_is_sent_twice(
+    order: str, medium: str, delay: float, rate: float | None
+) -> None:
+    ensemble, radio, link = chain(reads=8), medium == "radio", Link(latency=delay, rate=rate)
+    timeout = sure_timeout(ensemble, latency=delay, rate=rate, radio=radio)
     watched = watch(ensemble, order, 6, link, medium=medium, timeout=timeout)
     sent = watched.run.ledger.senders_table().groupby("kind")[["transmissions", "payload_bits"]].sum()
     sharers = {i: list(ensemble.sharers[i]) for i in range(6)}
@@ -314,6 +320,53 @@ def test_on_links_that_lose_nothing_no_value_is_sent_twice(order: str, medium: s
     if order in ("token", "random"):
         assert sent.loc["token", "transmissions"] == 2 * 35
     assert watched.run.ledger.exits[LATE] == 0
+
+
+def test_a_token_lets_one_take_its_turn_at_a_time_even_of_those_that_share_nothing() -> None:
+    rng = np.random.default_rng(1)
+    pairs = [[0, 1], [2, 3], [1, 4], [3, 5]]
+    ensemble = Ensemble(rng.random((6, 2)), rng.random(6), pairs, regularizers=0.5, gram=gaussian)
+    assert not ensemble.sharers.has_edge(0, 1)
+    watched = watch(ensemble, "token", 5, Link(latency=0.01), timeout=1.0)
+    assert [turn.agent for turn in watched.turns] == list(range(4)) * 5
+    times = np.array([turn.time for turn in watched.turns])
+    # Each lasts 0.1 s; then the values, if anybody shares them, and the token are under way.
+    assert (np.diff(times) > 0.1).all()
+    assert (np.diff(times) < 0.2).all()
+
+
+def test_the_token_goes_round_two_agents_that_share_nothing_and_stays_with_one() -> None:
+    for agents, edges in ((1, []), (2, [(0, 1)]), (3, [(0, 1), (0, 2), (1, 2)])):
+        ensemble = Ensemble(np.eye(3), np.ones(3), [[i] for i in range(agents)], regularizers=0.5, gram=linear)
+        assert sorted(network_graph(ensemble, "token").edges) == edges
+        assert [turn.agent for turn in watch(ensemble, "token", 3).turns] == list(range(agents)) * 3
+
+
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+def test_sharers_are_spoken_to_at_once_on_wires_and_in_turn_on_a_radio(medium: str) -> None:
+    # The first agent shares an example with each of three others, who share nothing with each other.
+    star = Ensemble(np.eye(4), np.ones(4), [[0, 1, 2], [0], [1], [2]], regularizers=0.5, gram=linear)
+    watched = watch(star, "coloured", 2, Link(latency=0.2), medium=medium, timeout=5.0)
+    first, *_, last = sorted(turn.time for turn in watched.turns if turn.agent == 0)
+    # A turn of 0.1 s, the values there and answers back; the same of the others, and so on. On a radio each of the
+    # three is asked by itself.
+    asked = 3 if medium == "radio" else 1
+    spoken = [turn.time for turn in watched.turns if turn.agent != 0]
+    assert min(spoken) == pytest.approx(first + 0.2 + 0.1)
+    assert last - first == pytest.approx(0.1 + max(0.4 * asked, 0.2 + 0.1 + 0.2), abs=1e-6)
+
+
+@pytest.mark.parametrize("radio", [False, True])
+def test_a_sure_timeout_is_longer_than_a_message_and_its_answer(radio: bool) -> None:
+    ensemble = chain(reads=8)
+    # There and back.
+    assert 2.0 < sure_timeout(ensemble, latency=1.0, radio=radio) < 2.1
+    assert 0.0 < sure_timeout(ensemble, radio=radio, round_period=10.0) <= 0.1
+    values = 64 * max(
+        len(ensemble.on_air(a)) if radio else len(ensemble.shared(a, b)) for a, b in [*ensemble.sharers.edges]
+    )
+    # A message's values on the way there, and on the way back those that are sent at that time.
+    assert sure_timeout(ensemble, rate=1.0, radio=radio) > (4 if radio else 2) * values
 
 
 def test_a_part_knows_its_own_examples_only() -> None:

@@ -27,28 +27,42 @@ def optimum(gram: Vector, cross: Vector, lam: float) -> Vector:
 
 
 def cta(
-    gram: Vector, cross: Vector, W: Vector, lam_local: float, eta: float, rounds: int
+    gram: Vector,
+    cross: Vector,
+    W: Vector,
+    lam_local: float,
+    eta: float,
+    rounds: int,
+    thresholds: Vector | None = None,
 ) -> tuple[Vector, NDArray[np.bool_]]:
     """Combine then adapt: ψ_i = Σ_n W[i, n] θ_n, then θ_i = ψ_i − η ∇R_i(ψ_i), from θ = 0 (COKE, §5).
+
+    With ``thresholds``, shape (rounds,), i broadcasts where ‖θ_i − θ̂_i‖ is not below the round's; others combine θ̂_i,
+    at first 0.
 
     Returns
     -------
     thetas : ndarray of shape (rounds, N, D)
         The models at the end of each round.
     sent : ndarray of shape (rounds, N)
-        Who broadcast: everyone.
+        Who broadcast.
     """
     agents, size = cross.shape
     # ψ − 2η (gram ψ − cross + lam_local ψ) = step ψ + push
     step = (1.0 - 2.0 * eta * lam_local) * np.eye(size) - 2.0 * eta * gram
     push = 2.0 * eta * cross
-    theta = np.zeros((agents, size))
+    theta, heard = np.zeros((2, agents, size))
+    own = np.diag(W)[:, None]
     thetas = np.empty((rounds, agents, size))
+    sent = np.ones((rounds, agents), dtype=bool)
     for k in range(rounds):
-        mixed = W @ theta
+        mixed = own * theta + (W - np.diag(np.diag(W))) @ heard
         theta = np.matmul(step, mixed[:, :, None])[:, :, 0] + push
+        if thresholds is not None:
+            sent[k] = np.linalg.norm(theta - heard, axis=1) >= thresholds[k]
+        heard = np.where(sent[k][:, None], theta, heard)
         thetas[k] = theta
-    return thetas, np.ones((rounds, agents), dtype=bool)
+    return thetas, sent
 
 
 def coke(

@@ -45,20 +45,29 @@ def gossip(
     eta: float,
     gamma: float,
     quantize: Quantizer | None = None,
+    thresholds: Vector | None = None,
 ) -> Result:
-    """Gossiped OMKL with the mixing matrix W; ``quantize`` codes the change of one kernel at one agent."""
+    """Gossiped OMKL with the mixing matrix W; ``quantize`` codes the change of one kernel at one agent.
+
+    With ``thresholds``, shape (T,), an agent whose change, of all kernels together, is shorter than the round's keeps
+    silent: its hidden states, zero at first, stay as they are.
+    """
     _, agents, kernels, size = features.shape
     learned, hidden = np.zeros((2, agents, kernels, size))
     weights = np.full((agents, kernels), 1.0 / kernels)
     history = []
-    for z, y in zip(features, targets, strict=True):
+    for t, (z, y) in enumerate(zip(features, targets, strict=True)):
         combined, costs = _costs(learned, weights, z, y, lam)
         weights = _reweighted(weights, eta * costs)
         theta = learned + gamma * np.tensordot(W - np.eye(agents), hidden, axes=1)
         change = theta - hidden
+        if thresholds is None:
+            speaks = np.ones(agents, dtype=bool)
+        else:
+            speaks = np.sqrt((change**2).sum(axis=(1, 2))) >= thresholds[t]
         if quantize is not None:
             change = np.array([[quantize(row) for row in rows] for rows in change])
-        hidden = hidden + change
+        hidden = hidden + np.where(speaks[:, None, None], change, 0.0)
         learned = theta - eta * _gradient(theta, z, y, lam)
         history.append((learned, weights, combined, costs))
     return Result(*(np.array(column) for column in zip(*history, strict=True)))

@@ -5,7 +5,7 @@ features[t − 1, i] = φ_i,t and targets[t − 1, i] = y_i,t. The equations are
 (3.29, 3.30) and 4 (4.18, 4.19). This is what the agents on the network are compared with, in results and in time, and
 so shares no code with them.
 
-Every function starts from θ = 0 and returns
+Every function starts from θ = 0 and, unless there is a ``coded_start`` (θ̂ = Q(0)), from θ̂ = 0; it returns
 
 - thetas, ndarray of shape (T, N, D): the models at the end of each round;
 - sent, bool ndarray of shape (T, N): who broadcast;
@@ -60,6 +60,7 @@ def odkla(
     mu: float = 1.0,
     quantize: Quantizer | None = None,
     slope: Slope = squared,
+    coded_start: bool = False,
 ) -> Result:
     """ODKLA, and QC-ODKLA with a threshold v μᵗ and a quantizer, on the graph of adjacency matrix A.
 
@@ -73,7 +74,7 @@ def odkla(
         return theta - shrink * (gradient + rho * (own - others) + dual)
 
     thresholds = v * mu ** np.arange(1.0, len(features) + 1)
-    return _admm(features, targets, A, rho, step, thresholds, quantize)
+    return _admm(features, targets, A, rho, step, thresholds, quantize, coded_start)
 
 
 def dokl(
@@ -85,6 +86,7 @@ def dokl(
     eta: float,
     thresholds: Vector | None = None,
     quantize: Quantizer | None = None,
+    coded_start: bool = False,
 ) -> Result:
     """Online ADMM for the squared loss, with a threshold for each round if there are ``thresholds``, shape (T,).
 
@@ -100,7 +102,7 @@ def dokl(
 
     if thresholds is None:
         thresholds = np.zeros(len(features))
-    return _admm(features, targets, A, rho, step, thresholds, quantize)
+    return _admm(features, targets, A, rho, step, thresholds, quantize, coded_start)
 
 
 def ddkl(
@@ -112,10 +114,11 @@ def ddkl(
     v: float = 0.0,
     mu: float = 0.0,
     quantize: Quantizer | None = None,
+    coded_start: bool = False,
 ) -> Result:
     """DDKL, and CoDDKL, QDDKL and QC-DDKL: `dokl` with η = 0, the threshold v·t^(−μ) and a quantizer."""
     thresholds = v * np.arange(1.0, len(features) + 1) ** -mu
-    return dokl(features, targets, A, lam_local, rho, 0.0, thresholds, quantize)
+    return dokl(features, targets, A, lam_local, rho, 0.0, thresholds, quantize, coded_start)
 
 
 def _admm(
@@ -126,10 +129,15 @@ def _admm(
     step: Step,
     thresholds: Vector,
     quantize: Quantizer | None,
+    coded_start: bool,
 ) -> Result:
     rounds, agents, size = features.shape
     degree = A.sum(axis=1)[:, None]
-    theta, heard, dual, own, others = (np.zeros((agents, size)) for _ in range(5))
+    theta, heard, dual = (np.zeros((agents, size)) for _ in range(3))
+    if coded_start and quantize is not None:
+        # θ̂_i,1 = Q(θ_i,1), algorithms 4 and 5.
+        heard += quantize(np.zeros(size))
+    own, others = degree * heard, A @ heard
     thetas, errors = np.empty((rounds, agents, size)), np.empty((rounds, agents))
     sent = np.empty((rounds, agents), dtype=bool)
     for t in range(rounds):

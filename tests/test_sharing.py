@@ -1,0 +1,172 @@
+"""What neighbours know of one another, whatever the links do to their frames."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import netsim
+from agents import (
+    COKE,
+    CompleteOMKL,
+    Geometric,
+    GossipOMKL,
+    LocalProblem,
+    MultiKernelCost,
+    Sharing,
+    Squared,
+    centralised,
+)
+from netsim import Budget, Link, Network, Run, latency, topology
+from netsim.count.records import DELIVERED, REFUSED
+from netsim.quantize import QSGD, Coder, Float, Uniform
+
+Array = NDArray[np.float64]
+
+SIZE, ROUNDS = 6, 60
+
+CODERS = [None, Float(32), Uniform(5), QSGD(4)]
+coders = pytest.mark.parametrize("coder", CODERS, ids=["none", "float32", "uniform", "qsgd"])
+
+
+def problems(count: int) -> list[LocalProblem]:
+    rng = np.random.default_rng(0)
+    return [
+        LocalProblem(rng.normal(size=(20, SIZE)), rng.normal(size=20), loss=Squared(), regularizer=1e-3 / count)
+        for _ in range(count)
+    ]
+
+
+def coke(graph: Any, **settings: Any) -> dict[int, COKE]:
+    local = problems(len(graph))
+    return {i: COKE(local[i], ROUNDS, rho=0.1, **settings) for i in graph}
+
+
+def models_by_round(agents: Mapping[int, Any], graph: Any, link: Link | None, name: str = "theta") -> tuple[Array, Run]:
+    """Run agents; return an attribute of all of them after each round, shape (rounds, N, …), and the run."""
+    models: list[Array] = []
+
+    def watch(running: Mapping[int, Any]) -> dict[str, float]:
+        models.append(np.stack([getattr(agent, name) for agent in running.values()]))
+        return {}
+
+    run = Network(graph, link, seed=3).run(agents, [watch])
+    return np.array(models), run
+
+
+# --- frames that come twice -------------------------------------------------------------------------------------------
+
+
+@coders
+def test_a_frame_that_comes_twice_counts_once(coder: Coder | None) -> None:
+    graph = topology.ring(5)
+    make = lambda: coke(graph, censor=Geometric(0.3, 0.9), coder=coder)  # noqa: E731
+    expected, _ = models_by_round(make(), graph, None)
+    models, run = models_by_round(make(), graph, Link(duplicate=0.2))
+    assert run.ledger.exits[DELIVERED] > run.ledger.link_messages
+    np.testing.assert_array_equal(models, expected)
+
+
+def test_a_second_copy_that_an_agent_finds_a_round_later_does_not_count_either() -> None:
+    class Share(netsim.Agent):
+        async def run(self) -> None:
+            self.sharing = Sharing(self, 2, coder=Uniform(5))
+            async for k in self.rounds(4):
+                if (self.name, k) == (1, 1):
+                    # Into the second round: of that it finds one copy now, and the other when it collects again.
+                    await asyncio.sleep(1.5)
+                await self.sharing.share(np.array([k, -1.0]), k)
+
+    agents = {0: Share(), 1: Share()}
+    link = Link(duplicate=1.0, latency=latency.trace([0.3, 0.8]))
+    Network(topology.path(2), link).run(agents)
+    np.testing.assert_array_equal(agents[1].sharing.copies[0], agents[0].sharing.own)
+
+
+def test_averages_over_everybody_count_a_frame_that_comes_twice_once() -> None:
+    graph = topology.complete(4)
+    weights = topology.metropolis_weights(graph)
+
+    def cost(i: int) -> MultiKernelCost:
+        rng = np.random.default_rng(i)
+        samples = ((rng.normal(size=2 * SIZE), float(rng.choice([-1.0, 1.0]))) for _ in range(ROUNDS))
+        return MultiKernelCost(samples, 2, SIZE, regularizer=1e-2)
+
+    def gossip(i: int) -> GossipOMKL:
+        row = dict(enumerate(weights[i]))
+        return GossipOMKL(cost(i), ROUNDS, eta=0.1, gamma=0.3, weights=row, coder=QSGD(3, by_row=True))
+
+    def complete(i: int) -> CompleteOMKL:
+        return CompleteOMKL(cost(i), ROUNDS, agents=4, eta=0.1, coder=QSGD(3, by_row=True))
+
+    makers: list[Callable[[int], netsim.Agent]] = [gossip, complete]
+    for make in makers:
+        expected, _ = models_by_round({i: make(i) for i in graph}, graph, None, "model")
+        models, run = models_by_round({i: make(i) for i in graph}, graph, Link(duplicate=0.2), "model")
+        assert run.ledger.exits[DELIVERED] > run.ledger.link_messages
+        np.testing.assert_array_equal(models, expected)
+
+
+# --- broadcasts that no link takes ------------------------------------------------------------------------------------
+
+
+def assert_copies_are_the_truth(running: Mapping[int, Any]) -> dict[str, float]:
+    for agent in running.values():
+        for name, copy in agent.sharing.copies.items():
+            np.testing.assert_array_equal(copy, running[name].sharing.own)
+    return {}
+
+
+@coders
+def test_a_refused_broadcast_changes_what_nobody_knows(coder: Coder | None) -> None:
+    graph, rounds = topology.ring(5), 600
+    local = problems(5)
+    agents = {i: COKE(local[i], rounds, rho=0.1, coder=coder) for i in graph}
+    # Frames have some 190 to 550 bits: a third of them and more are refused.
+    link = Link(budget=Budget(125, per="second", burst=900))
+    run = Network(graph, link).run(agents, [assert_copies_are_the_truth])
+    assert run.ledger.exits[REFUSED] > 0.3 * run.ledger.link_messages
+    assert sum(agent.sharing.spoken for agent in agents.values()) == run.ledger.transmissions < 0.7 * 5 * rounds
+    assert abs(sum(agent.dual for agent in agents.values())).max() < 1e-12
+    best = centralised(local, 1e-3)
+    for agent in agents.values():
+        np.testing.assert_allclose(agent.theta, best, rtol=0, atol=1e-7)
+
+
+def test_an_agent_with_all_links_cut_is_to_itself_what_it_is_to_others() -> None:
+    graph = topology.ring(4)
+    network = Network(graph)
+    agents = coke(graph, coder=Uniform(5))
+    for time, up in ((10.0, False), (30.0, True)):
+        network.at(time, lambda up=up: [network.set_link(0, other, up=up) for other in graph[0]])  # type: ignore[misc]
+    before: list[int] = []
+
+    def watch(running: Mapping[int, Any]) -> dict[str, float]:
+        before.append(running[0].sharing.spoken)
+        return assert_copies_are_the_truth(running)
+
+    network.run(agents, [watch])
+    assert before[9] == before[29] == 10
+    assert before[-1] == ROUNDS - 20
+
+
+def test_where_some_links_take_a_broadcast_it_counts() -> None:
+    graph = topology.star(3)
+    network = Network(graph)
+    agents = coke(graph)
+    network.at(0.0, lambda: network.set_link(0, 1, up=False))
+    network.run(agents)
+    assert agents[0].sharing.spoken == ROUNDS
+    np.testing.assert_array_equal(agents[2].sharing.copies[0], agents[0].theta)
+    np.testing.assert_array_equal(agents[1].sharing.copies[0], np.zeros(SIZE))
+
+
+def test_an_agent_without_neighbours_knows_what_it_said() -> None:
+    for coder in CODERS:
+        agents = coke(topology.path(1), coder=coder)
+        Network(topology.path(1), Link(budget=8)).run(agents)
+        assert agents[0].sharing.spoken == ROUNDS
+        np.testing.assert_allclose(agents[0].sharing.own, agents[0].theta, rtol=1e-6)
