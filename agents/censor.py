@@ -57,7 +57,7 @@ class Geometric:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·μᵏ."""
-        return math.sqrt(change @ change) >= self.v * self.mu**round_number
+        return math.sqrt(change.dot(change)) >= self.v * self.mu**round_number
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class PowerLaw:
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·k^(−μ)."""
-        return math.sqrt(change @ change) >= self.v * math.pow(round_number, -self.mu)
+        return math.sqrt(change.dot(change)) >= self.v * math.pow(round_number, -self.mu)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import netsim
 from agents.censor import Censor
 from agents.sharing import Sharing
 from netsim import check
+from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.quantize import Coder
 
 Vector = NDArray[np.float64]
@@ -125,7 +126,7 @@ class Dual(SharingAgent):
     def after_sharing(self) -> None:
         """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
         self._add_up()
-        self.dual = self.dual + self.rho * (self._own_sum - self._others_sum)
+        self.dual = add_scaled_difference(self.dual, self.rho, self._own_sum, self._others_sum)
 
     def _add_up(self) -> None:
         self._own_sum = self.degree * self.sharing.own
@@ -133,11 +134,11 @@ class Dual(SharingAgent):
 
     def pull_to_sum(self) -> Vector:
         """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step."""
-        return self.dual - self.rho * (self._own_sum + self._others_sum)
+        return add_scaled_sum(self.dual, -self.rho, self._own_sum, self._others_sum)
 
     def pull_to_difference(self) -> Vector:
         """Return γ_i + ρ Σ_n (θ̂_i − θ̂_n), the linear term of a linearised step."""
-        return self.dual + self.rho * (self._own_sum - self._others_sum)
+        return add_scaled_difference(self.dual, self.rho, self._own_sum, self._others_sum)
 
 
 class Diffusion(SharingAgent):

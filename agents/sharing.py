@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import netsim
 from agents.censor import Always, Censor, may_silence
+from netsim import Copies
 from netsim.quantize import Coder, decoded
 
 Vector = NDArray[np.float64]
@@ -44,8 +45,8 @@ class Sharing:
     ----------
     own : ndarray of that shape
         θ̂_i, all zeros at first (or Q(0)). Replaced by a new array whenever it changes.
-    copies : dict
-        The copies of θ̂_n by neighbour; at first as ``own``. Replaced, never changed in place.
+    copies : netsim.Copies
+        The copies of θ̂_n by neighbour; at first as ``own``. Changed in place.
     spoken : int
         How often the agent broadcast, without broadcasts that no link took.
     """
@@ -68,13 +69,11 @@ class Sharing:
             # Not with the agent's own generator: all agents must find the same.
             self._start = decoded(coder.encode(self._start, np.random.default_rng(0)))
         self.own = self._start
-        self.copies: dict[Hashable, Vector] = dict.fromkeys(agent.neighbors, self._start)
+        self.copies = Copies(agent.neighbors, self.own.shape, self._start)
         self.spoken = 0
         # Whether a neighbour may have been silent in every round so far.
         self._silence = may_silence(self._censor, 1)
-        # The round of the last frame that was taken in, by neighbour: a link may deliver a frame twice, and a change
-        # that is added twice would stay in the copy for good.
-        self._taken: dict[Hashable, int] = {}
+        self._adds = coder is not None and not coder.whole
 
     async def share(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
@@ -85,18 +84,7 @@ class Sharing:
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
             await self._speak(state, change)
         self._silence = self._silence and may_silence(self._censor, round_number)
-        copies, taken = self.copies, self._taken
-        for frame in await self._agent.collect():
-            sender = frame.sender
-            if taken.get(sender) == frame.round:
-                continue
-            taken[sender] = frame.round
-            if self._coder is None:
-                copies[sender] = frame.payload
-            elif self._coder.whole:
-                copies[sender] = decoded(frame.payload)
-            else:
-                copies[sender] = copies[sender] + decoded(frame.payload)
+        self.copies.take_in(await self._agent.collect(), add=self._adds)
 
     async def _speak(self, state: Vector, change: Vector) -> None:
         """Broadcast, and keep what the neighbours then know; nothing if no link takes it."""
@@ -113,13 +101,13 @@ class Sharing:
             known = self.own + decoded(coded)
             links = await agent.broadcast("change", coded)
         # Without neighbours there is no link that could refuse it.
-        if links or not self.copies:
+        if links or not len(self.copies):
             self.own = known
             self.spoken += 1
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""
-        return self.copies[neighbor] is not self._start
+        return self.copies.heard(neighbor)
 
     def known(self, neighbor: Hashable) -> bool:
         """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
@@ -133,10 +121,4 @@ class Sharing:
 
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here."""
-        if not self.copies:
-            return np.zeros_like(self.own)
-        first, *others = self.copies.values()
-        total = first.copy()
-        for copy in others:
-            total += copy
-        return total
+        return self.copies.sum()

@@ -25,11 +25,12 @@ import numpy as np
 
 from netsim import draws
 from netsim.count.records import CAUSES, EXIT, SENT, TO_ALL, Transmission, key_shift
-from netsim.errors import NetsimError
+from netsim.errors import AgentError
 from netsim.latency import Constant as ConstantLatency
 from netsim.latency import Uniform as UniformLatency
 from netsim.loss import Bernoulli
 from netsim.quantize import Quantized
+from netsim.transport.copies import as_state
 from netsim.transport.wire import array_bytes, is_mutable, payload_bits, unpack_payload
 
 cnp.import_array()
@@ -608,6 +609,143 @@ cdef tuple as_tuple(Entry* entry):
     found = (entry.time, entry.key, entry.kind, <object>entry.frame)
     Py_DECREF(<object>entry.frame)
     return found
+
+
+# --- copies of the neighbours' states ---------------------------------------------------------------------------------
+
+@cython.final
+cdef class Copies:
+    """One row for each neighbour; see `netsim.transport.copies.Copies`."""
+
+    cdef dict places
+    cdef readonly object table
+    cdef double* data
+    cdef int64_t rows, width
+    cdef int64_t* rounds
+
+    def __init__(self, neighbors, tuple shape, start=None):
+        cdef int64_t i
+        self.places = {neighbor: place for place, neighbor in enumerate(neighbors)}
+        self.rows = len(self.places)
+        self.table = np.zeros((self.rows, *shape))
+        if start is not None:
+            self.table[:] = start
+        self.width = self.table.size // self.rows if self.rows else 0
+        self.data = <double*>cnp.PyArray_DATA(self.table)
+        PyMem_Free(self.rounds)
+        self.rounds = <int64_t*>PyMem_Malloc(max(self.rows, 1) * sizeof(int64_t))
+        if self.rounds == NULL:
+            raise MemoryError
+        for i in range(self.rows):
+            self.rounds[i] = -1
+
+    def __dealloc__(self):
+        PyMem_Free(self.rounds)
+
+    def __len__(self):
+        return self.rows
+
+    def __getitem__(self, neighbor):
+        """Return the copy of one neighbour's state: a row of the table, not to be kept."""
+        return self.table[self.places[neighbor]]
+
+    def items(self):
+        """Return each neighbour with the copy of its state."""
+        return zip(self.places, self.table, strict=True)
+
+    def heard(self, neighbor):
+        """Return whether a frame of this neighbour was ever taken in."""
+        return self.rounds[<int64_t>self.places[neighbor]] >= 0
+
+    def take_in(self, frames, *, bint add=False):
+        """Put what was heard in the place of the copies, or add it to them."""
+        cdef Frame frame
+        cdef int64_t place, i
+        cdef double* row
+        cdef double value
+        cdef const char* said
+        cdef bint is_vector = cnp.PyArray_NDIM(self.table) == 2
+        for frame in frames:
+            found = self.places.get(frame.sender)
+            if found is None:
+                raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
+            place = found
+            if frame.round and frame.round == self.rounds[place]:
+                continue
+            if frame.start and is_vector and frame.length == self.width:
+                row = self.data + place * self.width
+                said = PyBytes_AS_STRING(frame.data) + frame.start
+                if add:
+                    for i in range(self.width):
+                        memcpy(&value, said + 8 * i, 8)
+                        row[i] += value
+                else:
+                    memcpy(row, said, 8 * self.width)
+            else:
+                array = as_state(frame, self.table.shape[1:])
+                if add:
+                    self.table[place] += array
+                else:
+                    self.table[place] = array
+            self.rounds[place] = frame.round
+
+    def sum(self):
+        """Return the sum of all copies, row by row."""
+        cdef int64_t i, place
+        cdef double* row
+        cdef double* to
+        if not self.rows:
+            return np.zeros(self.table.shape[1:])
+        total = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(self.table) - 1, cnp.PyArray_DIMS(self.table) + 1, cnp.NPY_FLOAT64, 0)
+        to = <double*>cnp.PyArray_DATA(total)
+        memcpy(to, self.data, self.width * sizeof(double))
+        for place in range(1, self.rows):
+            row = self.data + place * self.width
+            for i in range(self.width):
+                to[i] += row[i]
+        return total
+
+
+# --- vectors ----------------------------------------------------------------------------------------------------------
+
+cdef inline bint is_plain(array) noexcept:
+    return (
+        type(array) is cnp.ndarray and cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT64 and cnp.PyArray_ISCARRAY_RO(array)
+    )
+
+
+cdef bint alike(y, a, b) except -1:
+    """Return whether three arrays are of float64, in one piece, and of one shape."""
+    return (
+        is_plain(y) and is_plain(a) and is_plain(b)
+        and cnp.PyArray_SAMESHAPE(y, a) and cnp.PyArray_SAMESHAPE(y, b)
+    )
+
+
+def add_scaled_sum(y, double alpha, a, b):
+    """Return y + alpha·(a + b), for arrays of one shape."""
+    if not alike(y, a, b):
+        return y + alpha * (a + b)
+    return combined(y, alpha, a, 1.0, b)
+
+
+def add_scaled_difference(y, double alpha, a, b):
+    """Return y + alpha·(a − b), for arrays of one shape."""
+    if not alike(y, a, b):
+        return y + alpha * (a - b)
+    return combined(y, alpha, a, -1.0, b)
+
+
+cdef object combined(y, double alpha, a, double sign, b):
+    cdef object result = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(y), cnp.PyArray_DIMS(y), cnp.NPY_FLOAT64, 0)
+    cdef double* to = <double*>cnp.PyArray_DATA(result)
+    cdef const double* py = <const double*>cnp.PyArray_DATA(y)
+    cdef const double* pa = <const double*>cnp.PyArray_DATA(a)
+    cdef const double* pb = <const double*>cnp.PyArray_DATA(b)
+    cdef int64_t i, size = cnp.PyArray_SIZE(y)
+    for i in range(size):
+        to[i] = py[i] + alpha * (pa[i] + sign * pb[i])
+    return result
 
 
 # --- broadcasts -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from netsim import check, draws
 from netsim.core import Frame
 from netsim.errors import AgentError
 from netsim.transport.context import Context, Rounds
+from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 
@@ -166,8 +167,10 @@ class Agent:
             frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True
         )
 
-    async def collect(self) -> list[Frame]:
-        """Wait until the round closes; return what arrived since the last collect, in order of arrival.
+    async def collect(self) -> Heard:
+        """Wait until the round closes; return the frames that arrived since the last collect, in order of arrival.
+
+        It is a list; `Heard` gives what they carry as arrays, too.
 
         If the round has closed already, the agent having overrun it, return at once what arrived until now.
         """
@@ -179,14 +182,15 @@ class Agent:
         rounds = context.shared.rounds
         if number <= rounds.closed:
             context.collected = number
-            return context.inbox.take(context.shared.loop.time())
+            return Heard(context.inbox.take(context.shared.loop.time()))
         before, context.collected = context.collected, number
         try:
             await rounds.closing()
         except asyncio.CancelledError:
             context.collected = before
             raise
-        return context.inbox.take(rounds.deadline(number))
+        deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
+        return Heard(context.inbox.take(deadline))
 
     def _must_be_neighbor(self, to: Hashable) -> None:
         if to not in self._netsim.outbox.places:

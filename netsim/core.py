@@ -9,11 +9,23 @@ import os
 from netsim.count.tally import Tally
 from netsim.errors import BadInput
 from netsim.transport.arrivals import Arrivals
+from netsim.transport.copies import Copies
 from netsim.transport.frame import Frame
 from netsim.transport.gate import Gate
 from netsim.transport.spreader import Spreader
+from netsim.vectors import add_scaled_difference, add_scaled_sum
 
-__all__ = ["NAME", "Arrivals", "Frame", "Gate", "Spreader", "Tally"]
+__all__ = [
+    "NAME",
+    "Arrivals",
+    "Copies",
+    "Frame",
+    "Gate",
+    "Spreader",
+    "Tally",
+    "add_scaled_difference",
+    "add_scaled_sum",
+]
 
 NAME = "python"
 """``compiled`` or ``python``."""
@@ -23,7 +35,7 @@ if _wanted not in ("", "python", "compiled"):
     raise BadInput(f"NETSIM_CORE = {_wanted!r}: must be python, compiled or empty")
 if _wanted != "python":
     try:
-        from netsim import _core  # type: ignore[attr-defined]
+        import netsim._core as _core
     except ImportError as error:
         if _wanted == "compiled":
             raise BadInput(
@@ -31,10 +43,12 @@ if _wanted != "python":
             ) from None
     else:
         NAME = "compiled"
-        Arrivals, Frame, Gate, Spreader, Tally = (  # type: ignore[misc]
+        Arrivals, Copies, Frame, Gate, Spreader, Tally = (  # type: ignore[misc]
             _core.Arrivals,
+            _core.Copies,
             _core.Frame,
             _core.Gate,
             _core.Spreader,
             _core.Tally,
         )
+        add_scaled_difference, add_scaled_sum = _core.add_scaled_difference, _core.add_scaled_sum

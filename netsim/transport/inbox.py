@@ -52,7 +52,8 @@ class Inbox:
         self._loop = shared.loop
         self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
-        self._ready: deque[Frame] = deque()
+        # Arrival time, key and frame of what can be read, in order.
+        self._ready: deque[tuple[float, int, Frame]] = deque()
         self._blocked: deque[asyncio.Future[bool]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
@@ -68,15 +69,23 @@ class Inbox:
         self.watchers: list[tuple[dict[int, Inbox], int]] = []
 
     def __len__(self) -> int:
-        """Return the number of frames that can be read without waiting."""
-        self.settle_now()
-        return len(self._ready)
+        """Return the number of frames that can be read without waiting.
+
+        To look changes nothing: what arrives at this very instant is counted, but not settled, for more may come.
+        """
+        now = self._loop.time()
+        self.settle(now)
+        present = self.arrivals.due(math.nextafter(now, math.inf))
+        for entry in present:
+            self.arrivals.push(*entry)
+        readable = len(self._ready) + sum(map(self._is_readable, present))
+        return readable if self._limit == math.inf else min(readable, int(self._limit))
 
     async def get(self) -> Frame:
         """Wait for the next frame and return it."""
-        while not len(self):
+        while not self._settled():
             await self._block()
-        return self._ready.popleft()
+        return self._ready.popleft()[2]
 
     def __aiter__(self) -> "Inbox":
         """Iterate over all frames that will ever come: it ends when none can come any more."""
@@ -85,12 +94,12 @@ class Inbox:
     async def __anext__(self) -> Frame:
         self.iterating += 1
         try:
-            while not len(self):
+            while not self._settled():
                 if not await self._block():
                     raise StopAsyncIteration
         finally:
             self.iterating -= 1
-        return self._ready.popleft()
+        return self._ready.popleft()[2]
 
     def take(self, until: float) -> list[Frame]:
         """Return, and forget, the frames that arrived before ``until`` (seconds) and were not read yet."""
@@ -98,7 +107,7 @@ class Inbox:
         if not (self._ready or arrivals.careful or self.collided) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
-        frames = list(self._ready)
+        frames = [frame for _, _, frame in self._ready]
         self._ready.clear()
         return frames
 
@@ -121,19 +130,16 @@ class Inbox:
         """Make what arrived before ``until`` (seconds) readable, and count it."""
         if not len(self.arrivals):
             return
-        if self._is_special():
-            for entry in self.arrivals.due(until):
-                self._settle_one(entry)
-        else:
-            self._ready.extend(self.arrivals.deliver(until))
+        for entry in self.arrivals.due(until):
+            self._settle_one(entry)
         if self._abandoned:
             self._ready.clear()
 
     def be_strict(self, until: float) -> None:
         """From now on drop frames of rounds up to this one that arrive after their round has closed."""
         if until != self._strict_until:
-            # What has arrived by now did so under the rule that held until now, whether or not somebody looked.
-            self.settle_now()
+            # What has arrived before did so under the rule that held before, whether or not somebody looked.
+            self.settle(self._loop.time())
             self._strict_until = until
 
     def abandon(self) -> None:
@@ -143,21 +149,32 @@ class Inbox:
         self._ready.clear()
         self._want_to_be_told()
 
-    def _is_special(self) -> bool:
-        """Return whether arrivals must be looked at one by one."""
-        return self.arrivals.careful or bool(self.collided) or not self.up or self._limit < math.inf
+    def _settled(self) -> int:
+        self.settle_now()
+        return len(self._ready)
+
+    def _refusal(self, entry: Entry) -> int | None:
+        """Return why a frame does not get in, apart from want of room; None if it does."""
+        time, key, _, frame = entry
+        if key in self.collided:
+            return COLLIDED
+        if not self.up:
+            return RECEIVER_DOWN
+        if 0 < frame.round <= self._strict_until and time >= self._shared.rounds.deadline(frame.round):
+            return LATE
+        return None
+
+    def _is_readable(self, entry: Entry) -> bool:
+        frame = entry[3]
+        answered = frame.is_reply or (frame.request is not None and self._on_request is not None)
+        return not answered and self._refusal(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
         """Put a frame where it belongs, and count it."""
         time, key, kind, frame = entry
-        cause = None
-        if key in self.collided:
+        cause = self._refusal(entry)
+        if cause is not None:
             self.collided.discard(key)
-            cause = COLLIDED
-        elif not self.up:
-            cause = RECEIVER_DOWN
-        elif 0 < frame.round <= self._strict_until and time >= self._shared.rounds.deadline(frame.round):
-            cause = LATE
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
             if waiting is None or waiting.done():
@@ -169,11 +186,20 @@ class Inbox:
         elif len(self._ready) >= self._limit:
             cause = INBOX_FULL
         else:
-            self._ready.append(for_receiver(frame))
+            self._put(time, key, for_receiver(frame))
         if cause is None:
             self._tally.delivered((time,), (key,), (kind,))
         else:
             self._tally.ended(time, key, kind, cause)
+
+    def _put(self, time: float, key: int, frame: Frame) -> None:
+        """Make a frame readable, in its place: some that came at the same time may have been settled before."""
+        ready = self._ready
+        ready.append((time, key, frame))
+        if len(ready) > 1 and ready[-2][:2] > (time, key):
+            ordered = sorted(ready, key=lambda entry: entry[:2])
+            ready.clear()
+            ready.extend(ordered)
 
     # --- waking whoever is blocked ------------------------------------------------------------------------------------
 

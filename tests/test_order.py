@@ -1,0 +1,102 @@
+"""Nothing depends on the order in which agents act at one instant."""
+
+import asyncio
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from netsim import Agent, Budget, Link, Network, Run, latency, loss, topology
+
+LINKS = [
+    Link(),
+    Link(latency=0.05, loss=0.2),
+    Link(latency=latency.uniform(0.0, 0.2), loss=loss.gilbert_elliott(0.2, 3)),
+    Link(latency=0.01, rate=2e4, queue=3, duplicate=0.2, corrupt=0.1),
+    Link(latency=0.02, budget=Budget(2000, per="round"), mtu=40, header_bits=32),
+]
+
+
+class Late(Agent):
+    """Does its turn, in each round, after as many passes of the loop as it is told to."""
+
+    def __init__(self, waits: list[int]) -> None:
+        self.waits = waits
+        self.total = np.zeros(3)
+        self.heard: list[Any] = []
+
+    async def run(self) -> None:
+        async for k in self.rounds(len(self.waits)):
+            for _ in range(self.waits[k - 1]):
+                await asyncio.sleep(0)
+            await self.broadcast("a" if k % 2 else "b", self.rng.normal(size=3))
+            await self.send(self.neighbors[int(self.rng.integers(len(self.neighbors)))], "one", k)
+            self.heard += [(f.sender, f.kind, f.round) for f in await self.collect()]
+
+
+def played(graph: "nx.Graph[int]", waits: np.ndarray[Any, Any], link: Link, **settings: Any) -> tuple[Run, list[Any]]:
+    agents = {i: Late(waits[i].tolist()) for i in graph}
+    run = Network(graph, link, round_period=0.1, seed=4, **settings).run(agents, trace=True)
+    return run, [agent.heard for agent in agents.values()]
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("settings", [{}, {"inbox_limit": 4}, {"medium": "radio"}])
+def test_agents_of_an_instant_in_another_order_give_the_same_run(link: Link, settings: dict[str, Any]) -> None:
+    graph = topology.erdos_renyi(8, p=0.5, seed=1)
+    rng = np.random.default_rng(0)
+    run, heard = played(graph, np.zeros((8, 12), dtype=int), link, **settings)
+    table = run.ledger.table().sort_values(["kind", "sender", "receiver"], ignore_index=True)
+    for _ in range(3):
+        other, also = played(graph, rng.integers(0, 9, (8, 12)), link, **settings)
+        assert other.trace_hash == run.trace_hash
+        assert also == heard
+        assert other.rounds.equals(run.rounds)
+        assert other.ledger.table().sort_values(["kind", "sender", "receiver"], ignore_index=True).equals(table)
+        assert other.trace.table().equals(run.trace.table())
+
+
+def test_the_hash_tells_agents_kinds_and_links_apart() -> None:
+    class Once(Agent):
+        def __init__(self, kind: str) -> None:
+            self.kind = kind
+
+        async def run(self) -> None:
+            if self.name in ("a", 0):
+                await self.send(self.neighbors[0], self.kind, 1)
+
+    def hashed(names: list[Any], kind: str = "x", edges: tuple[tuple[int, int], ...] = ((0, 1), (1, 2))) -> str:
+        graph = nx.Graph()
+        graph.add_nodes_from(names)
+        graph.add_edges_from((names[i], names[j]) for i, j in edges)
+        return Network(graph).run({name: Once(kind) for name in graph}).trace_hash
+
+    assert hashed(["a", "b", "c"]) == hashed(["a", "b", "c"])
+    different = [
+        hashed(["a", "b", "c"]),
+        hashed([0, 1, 2]),
+        hashed(["a", "b", "d"]),
+        hashed(["a", "b", "c"], "y"),
+        hashed(["a", "b", "c"], edges=((0, 2), (2, 1))),
+        hashed(["a", "b", "c"], edges=((0, 1), (0, 2))),
+    ]
+    assert len(set(different)) == len(different)
+
+
+def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
+    class Listener(Agent):
+        async def run(self) -> None:
+            self.order = []
+            async for _ in self.rounds(3):
+                # Later ones by number act first.
+                for _ in range(20 - int(str(self.name))):
+                    await asyncio.sleep(0)
+                await self.broadcast("x", 1)
+                await self.broadcast("x", 2)
+                self.order.append([(f.sender, f.payload) for f in await self.collect()])
+
+    agents = {i: Listener() for i in range(12)}
+    Network(topology.complete(12), Link(latency=0.1), round_period=1.0).run(agents)
+    for me, agent in agents.items():
+        assert agent.order == [[(other, n) for other in range(12) if other != me for n in (1, 2)]] * 3
