@@ -10,6 +10,7 @@ import pytest
 
 from netsim import BadInput, Trace
 from netsim.studies import catalogue, cli, study
+from netsim.studies import folder as folders
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
@@ -175,7 +176,7 @@ def test_an_agent_that_raises_is_named_with_its_round_and_line(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", [*study.FILES, "mse.png"])
+@pytest.mark.parametrize("name", [*folders.FILES, "mse.png"])
 def test_a_folder_cut_short_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -184,10 +185,10 @@ def test_a_folder_cut_short_is_refused(name: str, folder: Path, tmp_path: Path) 
     data = (broken / name).read_bytes()
     (broken / name).write_bytes(data[: len(data) // 2])
     with pytest.raises(BadInput, match=r"^run folder = [^\n]*$"):
-        study.load(broken)
+        folders.load(broken)
     (broken / name).unlink()
     with pytest.raises(BadInput, match=r"^run folder = [^\n]*$"):
-        study.load(broken)
+        folders.load(broken)
 
 
 def test_out_must_be_free_and_is_checked_before_the_run(tmp_path: Path) -> None:

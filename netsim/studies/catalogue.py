@@ -57,18 +57,25 @@ class Scenario:
 
     def execute(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
         """Run it and return the study; raises BadInput for an unknown parameter."""
+        study = self.prepare(trace, reporter, **parameters)
+        self.play(study)
+        return study
+
+    def prepare(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
+        """Return the study that is to be played; raises BadInput for an unknown parameter."""
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
-        settings = known | parameters
-        study = Study(self.name, settings, trace=trace, reporter=reporter)
-        arguments = dict(settings)
+        return Study(self.name, known | parameters, trace=trace, reporter=reporter)
+
+    def play(self, study: Study) -> None:
+        """Run it into a study that `prepare` made."""
+        arguments = dict(study.settings)
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round otherwise on another machine.
         with threadpool_limits(limits=1):
             self.function(study, **arguments)
-        return study
 
 
 def names() -> list[str]:

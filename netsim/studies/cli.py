@@ -9,7 +9,8 @@ import click
 from netsim.errors import NetsimError
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.study import check_free, load
+from netsim.studies.claim import claim, claim_next
+from netsim.studies.folder import Unsaved, load, rescued
 from netsim.studies.terminal import Reporter
 
 
@@ -51,20 +52,19 @@ def _command(scenario: Scenario) -> click.Command:
 
 
 def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:
-    folder = Path(out) if out is not None else _next_folder(Path(scenario.name).stem)
-    check_free(folder)
     reporter = Reporter()
-    study = scenario.execute(trace=trace, reporter=reporter, **parameters)
-    study.save(folder)
-    files = ", ".join(sorted(path.name for path in folder.iterdir()))
-    reporter.line(f"\n{folder}: {files}")
-
-
-def _next_folder(name: str) -> Path:
-    number = 1
-    while (folder := Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return folder
+    # Before the run: what cannot be written should be known before the work, not after it.
+    with claim_next(Path(scenario.name).stem) if out is None else claim(out) as place:
+        study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
+        try:
+            scenario.play(study)
+        except NetsimError as error:
+            if study.runs:
+                raise rescued(study, str(error), "the finished runs") from error
+            raise
+        folder = study.save(place)
+        files = ", ".join(sorted(path.name for path in folder.iterdir()))
+        reporter.line(f"\n{place.shown}: {files}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -121,6 +121,8 @@ def main() -> None:
         click.echo(error.format_message())
     except click.ClickException as error:
         _stop(error.format_message(), 2)
+    except Unsaved as error:
+        _stop(str(error), 1)
     except NetsimError as error:
         _stop(str(error), 2)
     except (KeyboardInterrupt, click.Abort):
