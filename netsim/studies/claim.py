@@ -41,6 +41,8 @@ class Claim:
         The same as the user wrote it.
     parts : Path
         Where its files are written before `publish`.
+    published : bool
+        Whether the run folder is there.
     """
 
     def __init__(self, folder: Path, shown: str, room: Path, stem: str, descriptor: int, made: list[Path]) -> None:
@@ -51,7 +53,7 @@ class Claim:
         self._stem = stem
         self._descriptor = descriptor
         self._made = made
-        self._published = False
+        self.published = False
 
     def publish(self) -> None:
         """Make the parts the run folder: a new one by one rename, an old one file by file, summary.json last.
@@ -71,13 +73,13 @@ class Claim:
             for name in names:
                 os.replace(self.parts / name, self.folder / name)
             self.parts.rmdir()
-        self._published = True
+        self.published = True
 
     def close(self) -> None:
         """Give the place back; what was not published is removed."""
         if self._descriptor < 0:
             return
-        if not self._published:
+        if not self.published:
             _clear(self._room, self._stem)
         _give_back(self._room / (self._stem + LOCK), self._descriptor)
         self._descriptor = -1

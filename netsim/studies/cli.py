@@ -1,17 +1,21 @@
 """The command line: netsim list, run, show."""
 
+import io
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from netsim.errors import NetsimError
-from netsim.studies import catalogue
+from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.claim import claim, claim_next
 from netsim.studies.folder import Unsaved, load, rescued
-from netsim.studies.terminal import Reporter
+from netsim.studies.terminal import Reporter, forget
+
+_INTERRUPTED = "interrupted; no run folder was written"
 
 
 class _Scenarios(click.Group):
@@ -56,15 +60,24 @@ def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[
     # Before the run: what cannot be written should be known before the work, not after it.
     with claim_next(Path(scenario.name).stem) if out is None else claim(out) as place:
         study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
+        _play(scenario, study)
         try:
-            scenario.play(study)
-        except NetsimError as error:
-            if study.runs:
-                raise rescued(study, str(error), "the finished runs") from error
-            raise
-        folder = study.save(place)
-        files = ", ".join(sorted(path.name for path in folder.iterdir()))
-        reporter.line(f"\n{place.shown}: {files}")
+            folder = study.save(place)
+            files = ", ".join(sorted(path.name for path in folder.iterdir()))
+            reporter.line(f"\n{place.shown}: {files}")
+        except KeyboardInterrupt:
+            if not place.published:
+                raise
+
+
+def _play(scenario: Scenario, study: Study) -> None:
+    """Play a study; if it fails, say in one line where, and keep the runs that were finished."""
+    try:
+        scenario.play(study)
+    except (Exception, SystemExit) as error:
+        message = str(error) if isinstance(error, NetsimError) else catalogue.raised(scenario, error)
+        failed = NetsimError(message) if not study.runs or _interrupted(error) else None
+        raise failed or NetsimError(str(rescued(study, message, "the finished runs"))) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -115,23 +128,38 @@ def _flag(name: str, value: Any) -> str:
 
 def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal's encoding does not have is no reason to lose a run.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app(standalone_mode=False)
+        app(standalone_mode=False, prog_name="netsim")
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-    except click.ClickException as error:
-        _stop(error.format_message(), 2)
-    except Unsaved as error:
-        _stop(str(error), 1)
-    except NetsimError as error:
-        _stop(str(error), 2)
-    except (KeyboardInterrupt, click.Abort):
-        _stop("interrupted; no run folder was written", 130)
+    except KeyboardInterrupt:
+        _stop(_INTERRUPTED, 130)
     except BrokenPipeError:
-        # Whoever read the output has gone, as with `netsim show … | head`.
-        sys.stderr.close()
+        # Whoever read the output has gone, as with `netsim list | head`.
+        forget(sys.stdout)
+    except Exception as error:
+        if isinstance(error, click.Abort) or _interrupted(error):
+            _stop(_INTERRUPTED, 130)
+        if isinstance(error, click.ClickException):
+            _stop(error.format_message(), 2)
+        if not isinstance(error, NetsimError):
+            raise
+        _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
 
 
-def _stop(message: str, status: int) -> None:
-    print(f"netsim: {' '.join(message.split())}", file=sys.stderr)
+def _interrupted(error: BaseException | None) -> bool:
+    """Return whether an error comes of a Ctrl-C that a library, say while it was being imported, made into its own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _stop(message: str, status: int) -> NoReturn:
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(f"netsim: {' '.join(message.split())}", file=sys.stderr, flush=True)
     sys.exit(status)
