@@ -1,6 +1,7 @@
 """The command line: netsim list, run, show."""
 
 import io
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,10 +11,11 @@ import click
 
 from netsim.errors import NetsimError
 from netsim.studies import Study, catalogue
+from netsim.studies._about import about, core_name
 from netsim.studies.catalogue import Scenario
 from netsim.studies.claim import claim, claim_next
 from netsim.studies.folder import Unsaved, load, rescued
-from netsim.studies.terminal import Reporter, forget
+from netsim.studies.terminal import Reporter, forget, text
 
 _INTERRUPTED = "interrupted; no run folder was written"
 
@@ -81,7 +83,9 @@ def _play(scenario: Scenario, study: Study) -> None:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="netsim")
+@click.version_option(
+    about()["netsim"], prog_name="netsim", message=f"%(prog)s, version %(version)s (core: {core_name()})"
+)
 def app() -> None:
     """Emulate networks of agents that learn together."""
 
@@ -109,21 +113,25 @@ def show(folder: str) -> None:
     reporter = Reporter()
     given = {key: value for key, value in settings["parameters"].items() if value is not None}
     flags = " ".join(_flag(key, value) for key, value in given.items())
-    reporter.line(f"netsim run {settings['scenario']} {flags}")
+    reporter.line(f"netsim run {shlex.quote(settings['scenario'])} {flags}".rstrip())
     last = rounds.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
     reporter.table("Last round", last.loc[:, (last != 0).any()])
     for name, value in summary["centralised"].items():
-        reporter.line(f"centralised {name}: {value:.4g}")
+        reporter.line(f"centralised {name}: {text(value)}")
     for note in summary["notes"]:
         reporter.line(note)
+    for name, why in summary.get("failed", {}).items():
+        reporter.line(f"{name} could not be made: {why}")
     reporter.line(f"trace hash: {summary['trace_hash']}")
+    # Folders of earlier versions do not tell the core.
+    reporter.line(f"netsim {settings.get('netsim', 'of unknown version')}, core: {settings.get('core', 'python')}")
 
 
 def _flag(name: str, value: Any) -> str:
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} {value}"
+    return f"--{flag} {shlex.quote(str(value))}"
 
 
 def main() -> None:

@@ -183,7 +183,7 @@ def load(folder: str | Path) -> dict[str, Any]:
     try:
         return _read(path)
     except BadInput as error:
-        raise BadInput(f"{wanted}; {error}") from None
+        raise BadInput(f"{wanted}; {str(error)[:300]}") from None
     except Exception as error:
         # A damaged file can make json and pandas raise many things; what they mean here is one.
         reason = f"{type(error).__name__}: {one_line(error)}"
@@ -200,6 +200,9 @@ def _read(path: Path) -> dict[str, Any]:
     _all(summary["centralised"], "summary.json", "centralised", int | float | None)
     _all(dict(enumerate(summary["notes"])), "summary.json", "notes", str)
     _all(summary["bytes"], "summary.json", "bytes", int)
+    summary.setdefault("failed", {})
+    _must_have(summary, "summary.json", failed=dict)
+    _all(summary["failed"], "summary.json", "failed", str)
     for name in FILES[:-1]:
         if name not in summary["bytes"]:
             raise BadInput(f"summary.json must have the size of {name}")
@@ -208,7 +211,9 @@ def _read(path: Path) -> dict[str, Any]:
         if there != size:
             raise BadInput(f"{name} has {there} bytes of {size}: it was cut short or changed")
     settings = _read_json(path / "settings.json")
-    _must_have(settings, "settings.json", scenario=str, parameters=dict)
+    _must_have(
+        {"netsim": "", "core": ""} | settings, "settings.json", scenario=str, parameters=dict, netsim=str, core=str
+    )
     return {"settings": settings, "summary": summary, "rounds": _read_rounds(path / "rounds.csv")}
 
 

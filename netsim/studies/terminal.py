@@ -124,12 +124,12 @@ def text(value: Any) -> str:
         return " ".join(str(value).split())
     if value != value:
         return "–"
-    if isinstance(value, numbers.Integral) and abs(int(value)) < 2**63:
-        return f"{int(value):,}"
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.copysign(math.inf, value)
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        if abs(whole) < 2**63:
+            return f"{whole:,}"
+        value = float(whole) if abs(whole) < 1e308 else math.copysign(math.inf, 1 if whole > 0 else -1)
+    number = float(value)
     if not number.is_integer():
         return f"{number:.4g}"
     return f"{number:,.0f}" if abs(number) < _LARGE else f"{number:.6g}"
