@@ -1,5 +1,6 @@
 """What a run leaves behind: a row for each round, the ledger, the trace."""
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,20 @@ class Run:
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
         return trace
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was measured is kept; what measured it was for the run only, and may be anything.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_probes", "_progress")}
+        try:
+            return kept | {"ledger": pickle.dumps(self.ledger)}
+        except Exception as error:
+            raise NetsimError(
+                f"a Run cannot be pickled or copied, as its ledger cannot ({one_line(error)}): "
+                "keep its rounds, its agents and the ledger's tables"
+            ) from error
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, ledger=pickle.loads(state["ledger"]), _probes=[], _progress=None)
 
     def __repr__(self) -> str:
         totals = dict(zip(TOTALS, self.ledger.totals(), strict=True))
