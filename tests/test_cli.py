@@ -342,7 +342,7 @@ def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("delay", [0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4])
+@pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.35, 0.5, 1.0])
 def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Path) -> None:
     code = "import os, netsim_cli; os.write(1, b'ready\\n'); netsim_cli.main()"
     words = [sys.executable, "-c", code, "run", "averaging", "--agents", "60", "--out", "out"]

@@ -343,14 +343,14 @@ for number in itertools.count():
 def test_whatever_the_moment_of_a_kill_a_folder_is_whole_or_no_run_folder(inside: bool, tmp_path: Path) -> None:
     code = _SAVE.replace("    study.save", "    __import__('os').mkdir(f'{sys.argv[1]}/{number}')\n    study.save")
     swept = whole = 0
-    for delay in range(12):
+    for delay in range(6):
         room = tmp_path / str(delay)
         room.mkdir()
         words = [sys.executable, "-c", code if inside else _SAVE, str(room)]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert process.stdout
         process.stdout.readline()
-        time.sleep(0.0237 * delay)
+        time.sleep(0.0437 * delay)
         process.kill()
         process.communicate()
         swept += any(room.rglob(f"*{LOCK}"))

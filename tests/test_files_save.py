@@ -182,6 +182,16 @@ def test_numpys_numbers_and_whatever_else_can_be_settings(tmp_path: Path) -> Non
     assert found["summary"]["centralised"] == {"train_mse": 0.5, "test_mse": None}
 
 
+def test_notes_and_references_of_any_kind_can_be_read_again(tmp_path: Path) -> None:
+    study: Any = Study("x", {})
+    study.note(3)
+    study.note(np.float64(0.5))
+    study.centralised = {"a": "text", 1: None, "b": np.int64(3), "c": [1.0]}
+    summary = load(study.save(tmp_path / "out"))["summary"]
+    assert summary["notes"] == ["3", "0.5"]
+    assert summary["centralised"] == {"a": "text", "1": None, "b": 3, "c": [1.0]}
+
+
 def test_agents_with_any_name_are_in_the_ledger(tmp_path: Path) -> None:
     import networkx as nx
 

@@ -133,6 +133,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         ("study, *, out: str = 'x'", "'out' another name"),
         ("study, *, trace: bool = False", "'trace' another name"),
         ("study, *, help: bool = False", "'help' another name"),
+        ("study, *, reporter: int = 0", "'reporter' another name"),
         ("study, **more: int", "'more' a default"),
     ],
 )
@@ -140,3 +141,9 @@ def test_a_parameter_that_can_be_no_flag_is_refused(signature: str, says: str, t
     path = written(tmp_path, f"def mine({signature}) -> None:\n    pass\n")
     with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must (have|give its parameter) {says}"):
         catalogue.find(path)
+
+
+def test_a_parameter_and_a_field_of_one_name_are_refused(tmp_path: Path) -> None:
+    text = MODERN.replace("NAME", "mine").replace("loss: float | None = None", "agents: int = 3")
+    with pytest.raises(BadInput, match="must have one parameter 'agents', not 2"):
+        catalogue.find(written(tmp_path, text))

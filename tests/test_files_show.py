@@ -202,11 +202,7 @@ def test_an_edited_folder_is_shown_or_refused_in_one_line(
         ("settings.json", lambda tree: tree.update(core=3), "settings.json: 'core' must be str, not int"),
         ("summary.json", lambda tree: tree.update(notes="x"), "summary.json: 'notes' must be list, not str"),
         ("summary.json", lambda tree: tree.update(notes=[1]), "summary.json: notes[0] must not be int"),
-        (
-            "summary.json",
-            lambda tree: tree["centralised"].update(x="y"),
-            "summary.json: centralised['x'] must not be str",
-        ),
+        ("summary.json", lambda tree: tree.update(centralised=1), "summary.json: 'centralised' must be dict, not int"),
         ("summary.json", lambda tree: tree["bytes"].pop("rounds.csv"), "summary.json must have the size of rounds.csv"),
         ("summary.json", lambda tree: tree["bytes"].update({"../x": 3}), "../x has 0 bytes of 3: it was cut short"),
     ],

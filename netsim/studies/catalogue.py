@@ -25,8 +25,8 @@ from netsim.studies.terminal import Reporter
 
 _PACKAGE = "scenarios"
 
-# What every scenario's command has besides its parameters.
-_FLAGS = ("out", "trace", "help")
+# What every run of a scenario is given besides its parameters.
+_TAKEN = ("out", "trace", "help", "reporter")
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,9 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     parameters = [each for each in _parameters(name, function) if each.name not in groups]
     for group in groups.values():
         parameters += _parameters(name, group)
+    names = [parameter.name for parameter in parameters]
+    for twice in sorted({each for each in names if names.count(each) > 1}):
+        raise BadInput(f"scenario = {name!r}: must have one parameter {twice!r}, not {names.count(twice)}")
     title = (inspect.getdoc(function) or "").partition("\n")[0]
     return Scenario(name, function, title, tuple(parameters), tuple(groups.items()))
 
@@ -195,10 +198,8 @@ def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
             continue
         if parameter.default is inspect.Parameter.empty:
             raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} a default")
-        if key in _FLAGS:
-            raise BadInput(
-                f"scenario = {name!r}: must give its parameter {key!r} another name; every run has that flag"
-            )
+        if key in _TAKEN:
+            raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} another name; every run has its own")
         words = " ".join(described.get(key, "").split())
         if dataclasses.is_dataclass(hints.get(key)):
             found.append(Parameter(key, object, False, parameter.default, words))

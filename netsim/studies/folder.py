@@ -197,7 +197,6 @@ def _read(path: Path) -> dict[str, Any]:
     summary = _read_json(path / "summary.json")
     _must_have(summary, "summary.json", algorithms=dict, centralised=dict, trace_hash=str, notes=list, bytes=dict)
     _all(summary["algorithms"], "summary.json", "algorithms", dict)
-    _all(summary["centralised"], "summary.json", "centralised", int | float | None)
     _all(dict(enumerate(summary["notes"])), "summary.json", "notes", str)
     _all(summary["bytes"], "summary.json", "bytes", int)
     summary.setdefault("failed", {})

@@ -93,8 +93,8 @@ class Study:
 
     def note(self, text: str) -> None:
         """Say something that a reader of the results should know."""
-        self.notes.append(text)
-        self._reporter.line(text)
+        self.notes.append(str(text))
+        self._reporter.line(str(text))
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Show a table, and keep it as ``<name>.csv``."""
@@ -148,7 +148,7 @@ class Study:
         return {
             "scenario": self.scenario,
             "algorithms": algorithms,
-            "centralised": plain(self.centralised),
+            "centralised": {str(name): _last(value) for name, value in self.centralised.items()},
             "trace_hash": self.trace_hash,
             "notes": self.notes,
         }
