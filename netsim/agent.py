@@ -41,6 +41,13 @@ class Agent:
                 raise AgentError(f"{type(self).__qualname__} is in no network yet: use this inside run()")
             raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
 
+    def __getstate__(self) -> Any:
+        # Its place in a network is left out: a copy is in none, and the network's loop and tasks cannot be copied.
+        state: Any = super().__getstate__()
+        fields, slots = state if isinstance(state, tuple) else (state, None)
+        fields = {key: value for key, value in (fields or {}).items() if key != "_netsim"}
+        return fields if slots is None else (fields, slots)
+
     async def run(self) -> None:
         """Do what the agent does; when it returns, the agent is finished."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def run(self)")

@@ -1,13 +1,16 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from netsim.errors import BadInput
+
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
@@ -17,20 +20,30 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
     Raises
     ------
     BadInput
-        If the folder does not exist.
+        If the folder does not exist or must not be written, or if ``path`` is a folder.
+    OSError
+        If writing fails, as on a full disk; then there is no new file, and an old one is as it was.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    if path.is_dir():
+        raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
+    # A part of the name: the whole one may be as long as a name can be.
+    part = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        file = part.open("xb")
+    except OSError as error:
+        if error.errno in _FORBIDDEN:
+            raise BadInput(
+                f"file = {str(path)!r}: must be in a folder that can be written ({error.strerror})"
+            ) from None
+        raise
+    try:
+        with file:
             yield file
-        # mkstemp makes private files; give this one what open() would have given it.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
+        os.replace(part, path)
     except BaseException:
-        os.unlink(name)
+        with suppress(OSError):
+            part.unlink()
         raise

@@ -1,8 +1,11 @@
 """What a run leaves behind: a row for each round, the ledger, the trace."""
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from netsim import check
 from netsim.agent import Agent
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 Probe = Callable[[Mapping[Any, Any]], float | Mapping[str, float]]
 Progress = Callable[[int], None]
+
+# The last two are names of a study's tables and summaries, where a run's columns go.
+_TAKEN = frozenset({"round", "time_s", *TOTALS, "algorithm", "trace_hash"})
 
 
 class Run:
@@ -41,11 +47,11 @@ class Run:
         self._measured: list[dict[str, float]] = []
 
     def add_row(self, number: int, time: float, totals: tuple[int, ...]) -> None:
-        """Write a round's row; raises NetsimError if a probe fails or its column has the name of another."""
+        """Write a round's row; raises NetsimError if a probe fails, returns no number, or has another's column."""
         measured: dict[str, float] = {}
         for probe in self._probes:
             columns = self._measure(probe, number)
-            clash = columns.keys() & {"round", "time_s", *TOTALS, *measured}
+            clash = columns.keys() & {*_TAKEN, *measured}
             if clash:
                 raise BadInput(f"probe column {min(clash)!r}: must not be a column that is there already")
             measured |= columns
@@ -61,12 +67,22 @@ class Run:
             raise NetsimError(
                 f"probe {_name(probe)} raised {type(error).__name__} after round {number}: {one_line(error)}"
             ) from error
-        if isinstance(value, Real):
-            return {_name(probe): float(value)}
+        name, after = _name(probe), f"after round {number}"
         if not isinstance(value, Mapping):
-            allowed = "a function that returns a number or a mapping of numbers"
-            raise check.refuse(f"probe {_name(probe)}", value, allowed)
-        return value
+            found = _number(value)
+            if found is None:
+                allowed = f"a function that returns a number or a mapping of numbers, {after}"
+                raise check.refuse(f"probe {name}", value, allowed)
+            return {name: found}
+        columns = {}
+        for column, each in value.items():
+            if not isinstance(column, str) or not column.isprintable() or not column.strip():
+                raise check.refuse(f"probe {name}, column", column, f"printable text, {after}")
+            found = _number(each)
+            if found is None:
+                raise check.refuse(f"probe {name}, column {column!r}", each, f"a number (NaN for none), {after}")
+            columns[str(column)] = found
+        return columns
 
     @property
     def rounds(self) -> "pd.DataFrame":
@@ -93,6 +109,20 @@ class Run:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
         return trace
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was measured is kept; what measured it was for the run only, and may be anything.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_probes", "_progress")}
+        try:
+            return kept | {"ledger": pickle.dumps(self.ledger)}
+        except Exception as error:
+            raise NetsimError(
+                f"a Run cannot be pickled or copied, as its ledger cannot ({one_line(error)}): "
+                "keep its rounds, its agents and the ledger's tables"
+            ) from error
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, ledger=pickle.loads(state["ledger"]), _probes=[], _progress=None)
+
     def __repr__(self) -> str:
         totals = dict(zip(TOTALS, self.ledger.totals(), strict=True))
         return (
@@ -100,6 +130,19 @@ class Run:
             f"{totals['transmissions']} transmissions, "
             f"{totals['delivered']} of {totals['link_messages']} link messages delivered>"
         )
+
+
+def _number(value: Any) -> float | None:
+    """Return what a probe measured as a number, whole ones as int, or None if it is none; true is 1."""
+    if isinstance(value, np.ndarray | np.generic) and value.size == 1:
+        value = value.item()
+    # Larger ones have no place in a table's columns of 64 bits.
+    if isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
+        return int(value)
+    try:
+        return float(value) if isinstance(value, Real) else None
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 def _name(probe: Probe) -> str:

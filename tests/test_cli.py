@@ -1,15 +1,18 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from netsim import BadInput, Trace
-from netsim.studies import catalogue, cli, study
+from netsim.studies import catalogue, study
+from netsim.studies import folder as folders
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
@@ -175,7 +178,7 @@ def test_an_agent_that_raises_is_named_with_its_round_and_line(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", [*study.FILES, "mse.png"])
+@pytest.mark.parametrize("name", [*folders.FILES, "mse.png"])
 def test_a_folder_cut_short_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -184,10 +187,10 @@ def test_a_folder_cut_short_is_refused(name: str, folder: Path, tmp_path: Path) 
     data = (broken / name).read_bytes()
     (broken / name).write_bytes(data[: len(data) // 2])
     with pytest.raises(BadInput, match=r"^run folder = [^\n]*$"):
-        study.load(broken)
+        folders.load(broken)
     (broken / name).unlink()
     with pytest.raises(BadInput, match=r"^run folder = [^\n]*$"):
-        study.load(broken)
+        folders.load(broken)
 
 
 def test_out_must_be_free_and_is_checked_before_the_run(tmp_path: Path) -> None:
@@ -241,5 +244,119 @@ def test_execute_refuses_an_unknown_parameter() -> None:
 def test_main_is_the_console_script() -> None:
     from importlib.metadata import entry_points
 
+    from netsim.__main__ import main
+
     (script,) = entry_points(group="console_scripts", name="netsim")
-    assert script.load() is cli.main
+    assert script.load() is main
+
+
+# --- results that must not be lost, whatever happens ------------------------------------------------------------------
+
+TWO_RUNS = """\
+from netsim import Agent, Network, topology
+class Idle(Agent):
+    async def run(self):
+        async for _ in self.rounds(3):
+            await self.collect()
+def mine(study, *, agents: int = 2, fail: str = "") -> None:
+    graph = topology.path(agents)
+    def play(name, probe):
+        study.run(name, Network(graph), {i: Idle() for i in graph}, [probe], 3)
+    def count(agents):
+        return len(agents)
+    def text(agents):
+        return "text"
+    if fail == "first":
+        1 / 0
+    play("first", count)
+    if fail == "probe":
+        play("second", text)
+    if fail == "report":
+        1 / 0
+    if fail == "exit":
+        raise SystemExit
+    study.note("größe \\udce4")
+"""
+
+
+@pytest.mark.parametrize(
+    ("fail", "line"),
+    [
+        (
+            "probe",
+            "netsim: probe text = 'text': must be a function that returns a number or a mapping of numbers, after",
+        ),
+        ("report", "netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 20): division by zero; the fin"),
+        ("exit", "netsim: scenario 'mine.py' raised SystemExit (mine.py, line 22): no message; the finished runs are"),
+    ],
+)
+def test_finished_runs_are_kept_when_what_follows_fails(fail: str, line: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TWO_RUNS)
+    (tmp_path / "temporary").mkdir()
+    done = call("run", "mine.py", "--fail", fail, cwd=tmp_path, TMPDIR=str(tmp_path / "temporary"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(line)
+    (kept,) = (tmp_path / "temporary").iterdir()
+    assert done.stderr.endswith(f"; the finished runs are in {kept}\n")
+    assert list(folders.load(kept)["summary"]["algorithms"]) == ["first"]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_scenario_that_raises_before_anything_was_run_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TWO_RUNS)
+    done = call("run", "mine.py", "--fail", "first", cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == ("netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 15): division by zero\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
+def test_a_file_with_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import no_such_module\n")
+    done = call("run", "mine.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "netsim: scenario = 'mine.py': must be a Python file that runs; "
+        "ModuleNotFoundError (mine.py, line 1): No module named 'no_such_module'\n"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "| true", "| head -1"])
+def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TWO_RUNS)
+    command = f"{sys.executable} -m netsim run mine.py --out out {redirection}"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    folders.load(tmp_path / "out")
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TWO_RUNS)
+    done = call("run", "mine.py", "--out", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "gr\\xf6\\xdfe \\udce4" in done.stdout
+    shown = call("show", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert shown.returncode == 0, shown.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.35, 0.5, 1.0])
+def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Path) -> None:
+    code = "import os; from netsim.__main__ import main; os.write(1, b'ready\\n'); main()"
+    words = [sys.executable, "-c", code, "run", "averaging", "--agents", "60", "--out", "out"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    process.stdout.readline()
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    if process.returncode == 0:
+        folders.load(tmp_path / "out")
+        return
+    assert process.returncode == 130
+    assert [line for line in stderr.splitlines() if line and "round" not in line] == [
+        "netsim: interrupted; no run folder was written"
+    ]
+    assert list(tmp_path.iterdir()) == []

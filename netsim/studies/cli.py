@@ -1,16 +1,23 @@
 """The command line: netsim list, run, show."""
 
+import io
+import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from netsim.errors import NetsimError
-from netsim.studies import catalogue
+from netsim.studies import Study, catalogue
+from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
-from netsim.studies.study import check_free, load
-from netsim.studies.terminal import Reporter
+from netsim.studies.claim import claim, claim_next
+from netsim.studies.folder import Unsaved, load, rescued
+from netsim.studies.terminal import Reporter, forget, text
+
+_INTERRUPTED = "interrupted; no run folder was written"
 
 
 class _Scenarios(click.Group):
@@ -51,24 +58,34 @@ def _command(scenario: Scenario) -> click.Command:
 
 
 def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:
-    folder = Path(out) if out is not None else _next_folder(Path(scenario.name).stem)
-    check_free(folder)
     reporter = Reporter()
-    study = scenario.execute(trace=trace, reporter=reporter, **parameters)
-    study.save(folder)
-    files = ", ".join(sorted(path.name for path in folder.iterdir()))
-    reporter.line(f"\n{folder}: {files}")
+    # Before the run: what cannot be written should be known before the work, not after it.
+    with claim_next(Path(scenario.name).stem) if out is None else claim(out) as place:
+        study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
+        _play(scenario, study)
+        try:
+            folder = study.save(place)
+            files = ", ".join(sorted(path.name for path in folder.iterdir()))
+            reporter.line(f"\n{place.shown}: {files}")
+        except KeyboardInterrupt:
+            if not place.published:
+                raise
 
 
-def _next_folder(name: str) -> Path:
-    number = 1
-    while (folder := Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return folder
+def _play(scenario: Scenario, study: Study) -> None:
+    """Play a study; if it fails, say in one line where, and keep the runs that were finished."""
+    try:
+        scenario.play(study)
+    except (Exception, SystemExit) as error:
+        message = str(error) if isinstance(error, NetsimError) else catalogue.raised(scenario, error)
+        failed = NetsimError(message) if not study.runs or _interrupted(error) else None
+        raise failed or NetsimError(str(rescued(study, message, "the finished runs"))) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="netsim")
+@click.version_option(
+    about()["netsim"], prog_name="netsim", message=f"%(prog)s, version %(version)s (core: {about()['core']})"
+)
 def app() -> None:
     """Emulate networks of agents that learn together."""
 
@@ -96,40 +113,61 @@ def show(folder: str) -> None:
     reporter = Reporter()
     given = {key: value for key, value in settings["parameters"].items() if value is not None}
     flags = " ".join(_flag(key, value) for key, value in given.items())
-    reporter.line(f"netsim run {settings['scenario']} {flags}")
+    reporter.line(f"netsim run {shlex.quote(settings['scenario'])} {flags}".rstrip())
     last = rounds.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
     reporter.table("Last round", last.loc[:, (last != 0).any()])
     for name, value in summary["centralised"].items():
-        reporter.line(f"centralised {name}: {value:.4g}")
+        reporter.line(f"centralised {name}: {text(value)}")
     for note in summary["notes"]:
         reporter.line(note)
+    for name, why in summary.get("failed", {}).items():
+        reporter.line(f"{name} could not be made: {why}")
     reporter.line(f"trace hash: {summary['trace_hash']}")
+    # Folders of earlier versions do not tell the core.
+    reporter.line(f"netsim {settings.get('netsim', 'of unknown version')}, core: {settings.get('core', 'python')}")
 
 
 def _flag(name: str, value: Any) -> str:
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} {value}"
+    return f"--{flag} {shlex.quote(str(value))}"
 
 
 def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal's encoding does not have is no reason to lose a run.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app(standalone_mode=False)
+        app(standalone_mode=False, prog_name="netsim")
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-    except click.ClickException as error:
-        _stop(error.format_message(), 2)
-    except NetsimError as error:
-        _stop(str(error), 2)
-    except (KeyboardInterrupt, click.Abort):
-        _stop("interrupted; no run folder was written", 130)
+    except KeyboardInterrupt:
+        _stop(_INTERRUPTED, 130)
     except BrokenPipeError:
-        # Whoever read the output has gone, as with `netsim show … | head`.
-        sys.stderr.close()
+        # Whoever read the output has gone, as with `netsim list | head`.
+        forget(sys.stdout)
+    except Exception as error:
+        if isinstance(error, click.Abort) or _interrupted(error):
+            _stop(_INTERRUPTED, 130)
+        if isinstance(error, click.ClickException):
+            _stop(error.format_message(), 2)
+        if not isinstance(error, NetsimError):
+            raise
+        _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
 
 
-def _stop(message: str, status: int) -> None:
-    print(f"netsim: {' '.join(message.split())}", file=sys.stderr)
+def _interrupted(error: BaseException | None) -> bool:
+    """Return whether an error comes of a Ctrl-C that a library, say while it was being imported, made into its own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _stop(message: str, status: int) -> NoReturn:
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(f"netsim: {' '.join(message.split())}", file=sys.stderr, flush=True)
     sys.exit(status)

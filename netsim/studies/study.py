@@ -5,20 +5,17 @@ leaves tables, notes and figures with the study; the command line saves them all
 """
 
 import hashlib
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import check
-from netsim.errors import BadInput
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
+from netsim.studies.claim import Claim, claim
+from netsim.studies.folder import check_algorithm, check_file_name, plain
+from netsim.studies.folder import save as write_folder
 from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:
@@ -39,9 +36,6 @@ COLUMNS = (
     "dual_residual",
 )
 """The columns that every rounds.csv begins with; others follow."""
-
-FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
-"""What every run folder holds."""
 
 
 class Study:
@@ -85,6 +79,7 @@ class Study:
 
     def run(self, algorithm: str, network: Network, agents: Agents, probes: Sequence[Probe], rounds: int) -> Run:
         """Run a network of agents under the name of an algorithm, showing progress over so many rounds."""
+        check_algorithm(algorithm)
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
         with self._reporter.progress(algorithm, rounds, "round ") as progress:
@@ -98,16 +93,20 @@ class Study:
 
     def note(self, text: str) -> None:
         """Say something that a reader of the results should know."""
-        self.notes.append(text)
-        self._reporter.line(text)
+        self.notes.append(str(text))
+        self._reporter.line(str(text))
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Show a table, and keep it as ``<name>.csv``."""
+        check_file_name("table", name)
+        _must_be(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
         self.tables[name] = frame
         self._reporter.table(title, frame)
 
     def figure(self, name: str, figure: "Figure") -> None:
         """Keep a figure as ``<name>.png``."""
+        check_file_name("figure", name)
+        _must_be(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
         self.figures[name] = figure
 
     # --- what was measured --------------------------------------------------------------------------------------------
@@ -143,108 +142,53 @@ class Study:
         for name, run in self.runs.items():
             rows = rounds[rounds["algorithm"] == name]
             last = (
-                {} if rows.empty else {key: _plain(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
+                {} if rows.empty else {key: _last(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
             )
             algorithms[name] = last | {"trace_hash": run.trace_hash}
         return {
             "scenario": self.scenario,
             "algorithms": algorithms,
-            "centralised": self.centralised,
+            "centralised": {str(name): _last(value) for name, value in self.centralised.items()},
             "trace_hash": self.trace_hash,
             "notes": self.notes,
         }
 
     # --- the run folder -----------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the run folder, which must be new or empty; it appears only once it is whole.
+    @property
+    def keeps_trace(self) -> bool:
+        """Whether the event logs of its runs are kept."""
+        return self._trace
+
+    def save(self, folder: str | Path | Claim) -> Path:
+        """Write the run folder, which must be new or empty, and return it.
+
+        A new folder appears by one rename, once it is whole; one that exists is filled file by file, summary.json last.
+
+        Parameters
+        ----------
+        folder : str, Path or Claim
+            Where to; a `Claim` was made before the run, and stays the caller's to close.
 
         Raises
         ------
         BadInput
-            If the folder holds something, or cannot be made.
+            If the folder holds something, or cannot be written.
+        Unsaved
+            If writing fails half-way or a file cannot be made: the message says what was kept, and where.
         """
-        target = Path(folder)
-        check_free(target)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        except OSError as error:
-            raise BadInput(f"out = {str(folder)!r}: must be a folder that can be written ({error.strerror})") from None
-        try:
-            self._write(work)
-            work.chmod(0o777 & ~_umask())
-            if target.exists():
-                target.rmdir()
-            work.rename(target)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
-        return target
-
-    def _write(self, folder: Path) -> None:
-        settings = {"scenario": self.scenario, "parameters": self.settings, "netsim": version("netsim")}
-        (folder / "settings.json").write_text(json.dumps(settings, indent=2) + "\n")
-        self.rounds.to_csv(folder / "rounds.csv", index=False)
-        self.ledger.to_csv(folder / "ledger.csv", index=False)
-        for name, table in self.tables.items():
-            table.to_csv(folder / f"{name}.csv", index=False)
-        for name, figure in self.figures.items():
-            figure.savefig(folder / f"{name}.png", dpi=150)
-        if self._trace:
-            for name, run in self.runs.items():
-                run.trace.save(folder / f"trace-{name}.npz")
-        summary = self.summary()
-        # The sizes let a reader notice a file that was cut short later on.
-        summary["bytes"] = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        if isinstance(folder, Claim):
+            return write_folder(self, folder)
+        with claim(folder) as place:
+            return write_folder(self, place)
 
 
-def check_free(folder: str | Path) -> None:
-    """Raise BadInput unless ``folder`` does not exist yet or is empty."""
-    path = Path(folder)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise BadInput(f"out = {str(folder)!r}: must be a new or an empty folder")
+def _last(value: Any) -> Any:
+    """Return a measure as a summary has it: counts as whole numbers, None for what is missing or not finite."""
+    number = plain(value)
+    return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
 
 
-def load(folder: str | Path) -> dict[str, Any]:
-    """Return a run folder's settings, summary and rounds (a DataFrame), after checking that it is whole.
-
-    Raises
-    ------
-    BadInput
-        If it is no run folder, or a file is missing, cut short or unreadable.
-    """
-    import pandas as pd
-
-    path = Path(folder)
-    wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
-    missing = [name for name in FILES if not (path / name).is_file()]
-    if missing:
-        raise BadInput(f"{wanted}; {'there is no such folder' if not path.is_dir() else 'it has no ' + missing[0]}")
-    try:
-        summary = json.loads((path / "summary.json").read_text())
-        for name, size in summary["bytes"].items():
-            there = (path / name).stat().st_size if (path / name).is_file() else 0
-            if there != size:
-                raise BadInput(f"{wanted}; {name} has {there} bytes of {size}: it was cut short or changed")
-        settings = json.loads((path / "settings.json").read_text())
-        return {"settings": settings, "summary": summary, "rounds": pd.read_csv(path / "rounds.csv")}
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise BadInput(f"{wanted}; it cannot be read ({type(error).__name__}: {error})") from None
-
-
-def _plain(value: Any) -> Any:
-    """Return a number as JSON has it: None for what is missing or not finite."""
-    import pandas as pd
-
-    if pd.isna(value):
-        return None
-    number = float(value)
-    return int(number) if number.is_integer() else number if abs(number) < float("inf") else None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _must_be(what: str, value: object, method: str, allowed: str) -> None:
+    if not hasattr(value, method):
+        raise check.refuse(what, value, allowed)

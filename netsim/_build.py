@@ -42,7 +42,7 @@ def compile_core(root: Path) -> str:
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=options,
     )
-    extensions = cythonize([core], build_dir=str(work), quiet=True)
+    extensions = cythonize([core], build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
     command = build_ext(Distribution({"name": "netsim", "ext_modules": extensions}))
     command.inplace = True
     command.build_temp = str(work)

@@ -1,0 +1,33 @@
+"""The command ``netsim``: answers Ctrl-C in one line also while the packages that it needs are still being imported."""
+
+import os
+import signal
+from typing import Any
+
+
+def main() -> None:
+    """Run the command line."""
+    # Imports take half a second, in which a KeyboardInterrupt would be a traceback or, inside a library written in C,
+    # an ImportError. Nothing is written yet, so nothing needs to be put in order. An ignored signal stays ignored.
+    interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        if interrupts:
+            signal.signal(signal.SIGINT, _quit)
+        from netsim.studies import cli
+
+        if interrupts:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        cli.main()
+    except KeyboardInterrupt:
+        _quit()
+
+
+def _quit(*_: Any) -> None:
+    try:
+        os.write(2, b"netsim: interrupted; no run folder was written\n")
+    finally:
+        os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

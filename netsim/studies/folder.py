@@ -1,0 +1,279 @@
+"""Run folders: their files written, and read again."""
+
+import json
+import math
+import numbers
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.studies._about import about
+from netsim.studies.claim import Claim, claim
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from netsim.studies.study import Study
+
+FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
+"""What every run folder holds."""
+
+
+class Unsaved(NetsimError):  # noqa: N818  names that say what happened
+    """Results that could not be saved, or not all of them, where they should be. The message says where they are."""
+
+
+def save(study: "Study", place: Claim) -> Path:
+    """Write a study's run folder to a claimed place, or to the temporary directory if that fails; return where it is.
+
+    Raises
+    ------
+    Unsaved
+        If it is not where it should be, or a file could not be made; the message says what was kept, and where.
+    """
+    try:
+        failed = write(study, place.parts)
+        place.publish()
+    except OSError as error:
+        # A full disk must be given its space back first: the temporary directory may be on it.
+        place.close()
+        raise rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
+    if failed:
+        raise Unsaved(f"{_and(failed)}; the rest is in {place.shown}")
+    return place.folder
+
+
+def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
+    """Write a run folder into the temporary directory; return the error that says why, and where it is."""
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.scenario).stem[:40]}-"))
+        with claim(folder) as place:
+            failed = write(study, place.parts)
+            place.publish()
+    except (OSError, BadInput) as error:
+        if folder is not None:
+            with suppress(OSError):
+                folder.rmdir()
+        return Unsaved(f"{why}; nor could it in {_temporary()} ({_reason(error)}): {what} are lost")
+    return Unsaved(f"{why}; {what} are in {folder}{'; ' if failed else ''}{_and(failed)}")
+
+
+def write(study: "Study", folder: Path) -> dict[str, str]:
+    """Write a study's files into an empty folder, summary.json last.
+
+    Returns
+    -------
+    dict
+        Why, by file, for those that could not be made; the others were written.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written: the disk is full, or the folder has gone.
+    """
+    failed: dict[str, str] = {}
+
+    def put(name: str, make: Callable[[Path], Any]) -> None:
+        try:
+            make(folder / name)
+        except OSError:
+            raise
+        except Exception as error:
+            # Hours of work must not be lost for one figure that cannot be drawn.
+            failed[name] = f"{type(error).__name__}: {one_line(error)}"
+            (folder / name).unlink(missing_ok=True)
+
+    put("settings.json", lambda path: _write_json(path, _settings(study)))
+    put("rounds.csv", lambda path: _write_csv(path, study.rounds))
+    put("ledger.csv", lambda path: _write_csv(path, study.ledger))
+    for name, run in study.runs.items() if study.keeps_trace else ():
+        put(f"trace-{_as_file_name(name)}.npz", run.trace.save)
+    for name, table in study.tables.items():
+        put(f"{name}.csv", partial(_write_csv, table=table))
+    for name, figure in study.figures.items():
+        put(f"{name}.png", partial(figure.savefig, dpi=150))
+
+    def summary(path: Path) -> None:
+        # The sizes let a reader notice a file that was cut short later on.
+        sizes = {each.name: each.stat().st_size for each in sorted(folder.iterdir())}
+        _write_json(path, study.summary() | {"failed": failed, "bytes": sizes})
+
+    put("summary.json", summary)
+    return failed
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: numpy's as Python's, None for what is not finite, text for what has no form."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def _settings(study: "Study") -> dict[str, Any]:
+    parameters = {
+        # A flag can be infinite; JSON's numbers cannot.
+        name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else plain(value)
+        for name, value in study.settings.items()
+    }
+    return {"scenario": study.scenario, "parameters": parameters, **about()}
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(plain(content), indent=2) + "\n", encoding="utf-8")
+
+
+def _write_csv(path: Path, table: "pd.DataFrame") -> None:
+    # Names of agents may be any text, also what UTF-8 has no bytes for.
+    table.to_csv(path, index=False, errors="backslashreplace")
+
+
+def _as_file_name(algorithm: str) -> str:
+    """Return an algorithm's name with what a file's name cannot hold as %XX."""
+    return re.sub(r'[%/\\:*?"<>|]', lambda found: f"%{ord(found[0]):02X}", algorithm)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or one_line(error) or type(error).__name__
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return "a temporary directory"
+
+
+def _and(failed: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def load(folder: str | Path) -> dict[str, Any]:
+    """Return a run folder's settings, summary and rounds (a DataFrame), after checking that it is whole.
+
+    Raises
+    ------
+    BadInput
+        If it is no run folder, or a file is missing, cut short, unreadable, or holds what no run writes.
+    """
+    path = Path(folder)
+    wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
+    try:
+        return _read(path)
+    except BadInput as error:
+        raise BadInput(f"{wanted}; {str(error)[:300]}") from None
+    except Exception as error:
+        # A damaged file can make json and pandas raise many things; what they mean here is one.
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    missing = [name for name in FILES if not (path / name).is_file()]
+    if missing:
+        raise BadInput("there is no such folder" if not path.is_dir() else f"it has no {missing[0]}")
+    summary = _read_json(path / "summary.json")
+    _must_have(summary, "summary.json", algorithms=dict, centralised=dict, trace_hash=str, notes=list, bytes=dict)
+    _all(summary["algorithms"], "summary.json", "algorithms", dict)
+    _all(dict(enumerate(summary["notes"])), "summary.json", "notes", str)
+    _all(summary["bytes"], "summary.json", "bytes", int)
+    summary.setdefault("failed", {})
+    _must_have(summary, "summary.json", failed=dict)
+    _all(summary["failed"], "summary.json", "failed", str)
+    for name in FILES[:-1]:
+        if name not in summary["bytes"]:
+            raise BadInput(f"summary.json must have the size of {name}")
+    for name, size in summary["bytes"].items():
+        there = (path / name).stat().st_size if (path / name).is_file() else 0
+        if there != size:
+            raise BadInput(f"{name} has {there} bytes of {size}: it was cut short or changed")
+    settings = _read_json(path / "settings.json")
+    _must_have(
+        {"netsim": "", "core": ""} | settings, "settings.json", scenario=str, parameters=dict, netsim=str, core=str
+    )
+    return {"settings": settings, "summary": summary, "rounds": _read_rounds(path / "rounds.csv")}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise BadInput(f"{path.name} must hold an object, not {type(content).__name__}")
+    return content
+
+
+def _must_have(content: dict[str, Any], file: str, **kinds: type) -> None:
+    for key, kind in kinds.items():
+        if key not in content:
+            raise BadInput(f"{file} must have {key!r}")
+        if not isinstance(content[key], kind):
+            raise BadInput(f"{file}: {key!r} must be {kind.__name__}, not {type(content[key]).__name__}")
+
+
+def _all(values: Mapping[Any, Any], file: str, key: str, kind: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise BadInput(f"{file}: {key}[{name!r}] must not be {type(value).__name__}")
+
+
+def _read_rounds(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        # What pandas warns of here, such as a row with too many fields, no run writes.
+        warnings.simplefilter("error")
+        # An algorithm may be called NA, or 1.
+        rounds = pd.read_csv(path, index_col=False, converters={"algorithm": str}, encoding="utf-8")
+    if "algorithm" not in rounds.columns:
+        raise BadInput("rounds.csv must have a column 'algorithm'")
+    for name in rounds.columns:
+        if name != "algorithm" and not pd.api.types.is_numeric_dtype(rounds[name]) and not rounds[name].isna().all():
+            raise BadInput(f"rounds.csv: column {name!r} must hold numbers")
+    return rounds
+
+
+def check_text(name: str, value: Any, most: int = 200) -> str:
+    """Return ``value`` if it is text to be shown and written: some, printable, of at most ``most`` bytes of UTF-8."""
+    from netsim import check
+
+    if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value.encode()) > most:
+        raise check.refuse(name, value, f"printable text of at most {most} bytes")
+    return str(value)
+
+
+def check_algorithm(value: Any) -> str:
+    """Return ``value`` if it can be an algorithm's name, and so a part of its trace file's."""
+    check_text("algorithm", value)
+    check_text("algorithm", _as_file_name(value))
+    return str(value)
+
+
+def check_file_name(name: str, value: Any) -> str:
+    """Return ``value`` if it can be a file's name without its ending, and is none that every run folder has."""
+    from netsim import check
+
+    check_text(name, value, 100)
+    if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in {"rounds", "ledger"}:
+        raise check.refuse(name, value, "a file's name without its ending, and neither rounds nor ledger")
+    return str(value)

@@ -1,0 +1,372 @@
+"""The place of a run folder: claimed before the run, held against other runs, swept after killed ones."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from netsim import BadInput
+from netsim.studies.claim import LOCK, PARTS, claim, claim_next
+from netsim.studies.folder import load
+from netsim.studies.study import Study
+
+ROOT = os.name == "posix" and os.geteuid() == 0
+
+
+def empty_study() -> Study:
+    return Study("nothing", {})
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A mount point with room for 64 KiB."""
+    point = tmp_path / "disk"
+    point.mkdir()
+    if not ROOT or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", point], check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield point
+    finally:
+        subprocess.run(["umount", "-l", point], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "big").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- what is claimed --------------------------------------------------------------------------------------------------
+
+
+def test_a_new_folder_appears_whole_and_nothing_else_stays(tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    with claim(out) as place:
+        assert not out.exists()
+        (place.parts / "x").write_text("x")
+        place.publish()
+    assert left(tmp_path / "a") == ["b"]
+    assert left(out) == ["x"]
+
+
+def test_what_is_not_published_leaves_nothing_not_even_the_folders_above(tmp_path: Path) -> None:
+    with claim(tmp_path / "a" / "b" / "c") as place:
+        (place.parts / "x").write_text("x")
+    assert left(tmp_path) == []
+
+
+def test_an_empty_folder_is_filled_and_stays_the_one_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir(mode=0o750)
+    before = out.stat()
+    assert empty_study().save(out) == out
+    assert (out.stat().st_ino, out.stat().st_mode) == (before.st_ino, before.st_mode)
+    assert left(out) == ["ledger.csv", "rounds.csv", "settings.json", "summary.json"]
+    load(out)
+
+
+def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    empty_study().save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    load(tmp_path / "real")
+
+
+def test_a_mount_point_is_filled(disk: Path) -> None:
+    empty_study().save(disk)
+    load(disk)
+
+
+def test_the_current_folder_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    empty_study().save(".")
+    load(tmp_path)
+    load(".")
+
+
+@pytest.mark.parametrize("folder", ["empty", "new"])
+def test_an_umask_counts(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    before = os.umask(0o027)
+    try:
+        empty_study().save(tmp_path / folder)
+    finally:
+        os.umask(before)
+    assert (tmp_path / folder / "rounds.csv").stat().st_mode & 0o777 == 0o640
+    if folder == "new":
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o750
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def refusal(out: str | Path) -> str:
+    with pytest.raises(BadInput) as caught:
+        claim(out)
+    message = str(caught.value)
+    assert message.startswith(f"out = {str(out)!r}: must be ")
+    assert "\n" not in message
+    return message
+
+
+def test_what_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("mine")
+    (tmp_path / "nowhere").symlink_to("missing")
+    (tmp_path / "round").symlink_to("round")
+    for name in ("file", "full"):
+        assert refusal(tmp_path / name).endswith("a new or an empty folder")
+    for name in ("nowhere", "round"):
+        assert "a link that leads nowhere" in refusal(tmp_path / name)
+    assert "written" in refusal(tmp_path / "file" / "below")
+    assert "written" in refusal(tmp_path / ("x" * 300))
+    assert "written" in refusal("a\0b")
+    assert "folder's name" in refusal("")
+    assert left(tmp_path) == ["file", "full", "nowhere", "round"]
+    assert left(tmp_path / "full") == ["x"]
+
+
+def test_what_cannot_be_written_is_refused_before_the_run(disk: Path) -> None:
+    (disk / "empty").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    for out in (disk / "new", disk / "empty"):
+        assert "Read-only file system" in refusal(out)
+
+
+def test_a_full_disk_is_refused_before_the_run(disk: Path) -> None:
+    fill(disk)
+    assert "No space left on device" in refusal(disk / "new")
+    assert left(disk) == ["big"]
+
+
+@pytest.mark.skipif(not ROOT, reason="needs the right to become another user")
+@pytest.mark.parametrize("umask", [0o022, 0o777])
+def test_missing_rights_are_refused_before_the_run(umask: int, tmp_path: Path) -> None:
+    for folder in (*reversed(tmp_path.parents), tmp_path):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "ours").mkdir()
+    os.chown(tmp_path / "ours", 65534, 65534)
+    before = os.umask(umask)
+    os.seteuid(65534)
+    try:
+        assert "Permission denied" in refusal(tmp_path / "theirs" / "new")
+        assert "Permission denied" in refusal(tmp_path / "theirs")
+        if umask == 0o777:
+            assert "Permission denied" in refusal(tmp_path / "ours" / "new")
+    finally:
+        os.seteuid(0)
+        os.umask(before)
+    assert left(tmp_path / "ours") == []
+
+
+def test_a_folder_that_has_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "written" in refusal("out")
+    with pytest.raises(BadInput, match=r"^out = 'runs/x-1': must be a folder that can be written"):
+        claim_next("x")
+    with claim(tmp_path / "out"):
+        pass
+
+
+def test_a_fresh_disk_counts_as_empty(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    empty_study().save(tmp_path)
+    load(tmp_path)
+
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["empty", "new"])
+def test_a_claimed_folder_is_refused_to_others(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with claim(tmp_path / folder) as place:
+        assert "no other run writes" in refusal(tmp_path / folder)
+        (place.parts / "x").write_text("x")
+        place.publish()
+    assert "a new or an empty folder" in refusal(tmp_path / folder)
+
+
+def test_default_names_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with claim_next("x") as first, claim_next("x") as second, claim_next("y") as third:
+        assert [each.shown for each in (first, second, third)] == ["runs/x-1", "runs/x-2", "runs/y-1"]
+        second.publish()
+    with claim_next("x") as again:
+        assert again.shown == "runs/x-1"
+    assert left(tmp_path / "runs") == ["x-2"]
+
+
+def _claims(folder: str, count: int) -> None:
+    os.chdir(folder)
+    for _ in range(count):
+        with claim_next("x") as place:
+            (place.parts / "who").write_text(str(os.getpid()))
+            place.publish()
+
+
+def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_claims, args=(str(tmp_path), 20)) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    assert sorted(left(tmp_path / "runs")) == sorted(f"x-{number}" for number in range(1, 121))
+    written = [path.read_text() for path in (tmp_path / "runs").glob("x-*/who")]
+    assert sorted(written.count(pid) for pid in set(written)) == [20] * 6
+
+
+def test_a_folder_that_came_meanwhile_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        with claim(tmp_path / name) as place:
+            (place.parts / "x").write_text("ours")
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / "x").write_text("theirs")
+            with pytest.raises(OSError):
+                place.publish()
+        assert left(tmp_path / name) == ["x"]
+        assert (tmp_path / name / "x").read_text() == "theirs"
+
+
+# --- killed runs ------------------------------------------------------------------------------------------------------
+
+_HOLD = """
+import sys, time
+from netsim.studies.claim import claim
+with claim(sys.argv[1]) as place:
+    (place.parts / "x").write_text("x")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def hold(out: Path) -> "subprocess.Popen[str]":
+    process = subprocess.Popen([sys.executable, "-c", _HOLD, str(out)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_killed_run_is_swept_by_the_next_and_a_living_one_is_not(inside: bool, tmp_path: Path) -> None:
+    living = hold(tmp_path / "living")
+    if inside:
+        (tmp_path / "killed").mkdir()
+    killed = hold(tmp_path / "killed")
+    killed.kill()
+    killed.communicate()
+    room, stem = (tmp_path / "killed", "") if inside else (tmp_path, ".killed")
+    assert {stem + LOCK, stem + PARTS} <= set(left(room))
+    with claim(tmp_path / "killed") if inside else claim(tmp_path / "another"):
+        assert (tmp_path / f".living{PARTS}" / "x").is_file()
+        if not inside:
+            assert not (room / (stem + LOCK)).exists()
+            assert not (room / (stem + PARTS)).exists()
+    living.send_signal(signal.SIGINT)
+    living.communicate()
+    assert left(tmp_path) == (["killed"] if inside else [])
+    assert not inside or left(room) == []
+
+
+def test_what_looks_abandoned_but_is_of_another_host_stays(tmp_path: Path) -> None:
+    (tmp_path / f".x{LOCK}").write_text("another-host")
+    (tmp_path / f".x{PARTS}").mkdir()
+    with claim(tmp_path / "y"):
+        pass
+    assert f".x{LOCK}" in refusal(tmp_path / "x")
+    assert left(tmp_path) == [f".x{LOCK}", f".x{PARTS}"]
+
+
+def test_a_lock_that_is_none_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x").write_text("mine")
+    os.mkfifo(tmp_path / f".a{LOCK}")
+    (tmp_path / f".b{LOCK}").symlink_to("mine")
+    (tmp_path / f".c{LOCK}").mkdir()
+    (tmp_path / f".d{LOCK}").write_text("")
+    (tmp_path / f".d{PARTS}").symlink_to("mine")
+    with claim(tmp_path / "out") as place:
+        place.publish()
+    assert (tmp_path / "mine" / "x").read_text() == "mine"
+    assert not (tmp_path / f".d{LOCK}").exists()
+
+
+def test_a_run_killed_while_it_moves_its_files_is_swept(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    killed = hold(out)
+    empty_study().save(tmp_path / "model")
+    for name in left(tmp_path / "model"):
+        # All but the summary have been moved.
+        os.replace(tmp_path / "model" / name, (out / PARTS if name == "summary.json" else out) / name)
+    killed.kill()
+    killed.communicate()
+    with pytest.raises(BadInput):
+        load(out)
+    empty_study().save(out)
+    load(out)
+    assert left(out) == ["ledger.csv", "rounds.csv", "settings.json", "summary.json"]
+
+
+_SAVE = """
+import sys, itertools
+from netsim.studies.study import Study
+for number in itertools.count():
+    study = Study("x", {})
+    study.notes = ["y" * 100_000] * 5
+    study.save(f"{sys.argv[1]}/{number}")
+    print("saved", flush=True)
+"""
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_whatever_the_moment_of_a_kill_a_folder_is_whole_or_no_run_folder(inside: bool, tmp_path: Path) -> None:
+    code = _SAVE.replace("    study.save", "    __import__('os').mkdir(f'{sys.argv[1]}/{number}')\n    study.save")
+    swept = whole = 0
+    for delay in range(6):
+        room = tmp_path / str(delay)
+        room.mkdir()
+        words = [sys.executable, "-c", code if inside else _SAVE, str(room)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert process.stdout
+        process.stdout.readline()
+        time.sleep(0.0437 * delay)
+        process.kill()
+        process.communicate()
+        swept += any(room.rglob(f"*{LOCK}"))
+        for path in room.iterdir():
+            if path.name.startswith("."):
+                continue
+            try:
+                found = load(path)
+            except BadInput:
+                # Then it is as good as empty.
+                assert inside
+                empty_study().save(path)
+            else:
+                assert len(found["summary"]["notes"]) == 5
+                whole += 1
+        empty_study().save(room / "after")
+        assert not [path for path in room.iterdir() if path.name.startswith(".")]
+    assert whole
+    assert swept
