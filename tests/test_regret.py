@@ -51,7 +51,8 @@ def test_static_regret_equals_brute_force_after_every_round(agents: int, size: i
         regret.add(x[t], y[t], thetas=thetas[t])
         best, model = least(x[: t + 1].reshape(-1, size), y[: t + 1].ravel(), share)
         assert regret.loss == pytest.approx(paid[: t + 1].sum(), rel=1e-12)
-        assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-6 * share**0.5 + 1e-12)
+        # Where the samples are met exactly what is left is the rounding of Σy², more on some machines than on others.
+        assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-6 * share**0.5 + 1e-11)
         assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
         if share > 1e-6 or agents * (t + 1) > size + 2:
             np.testing.assert_allclose(regret.best(), model, rtol=0, atol=1e-6)
