@@ -198,10 +198,10 @@ class Float:
     whole = True
 
     def __init__(self, bits: int) -> None:
-        if bits not in (16, 32, 64):
+        if not isinstance(bits, int | np.integer) or bits not in (16, 32, 64):
             raise check.refuse("bits", bits, "16, 32 or 64")
-        self.bits = bits
-        self._dtype = np.dtype(f"<f{bits // 8}")
+        self.bits = int(bits)
+        self._dtype = np.dtype(f"<f{self.bits // 8}")
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.floating[Any]]:
         """Return the rounded array; ``rng`` is not used."""
@@ -264,7 +264,7 @@ class Uniform:
 
     def __init__(self, bits: int, low: float | None = None, high: float | None = None, *, by_row: bool = False) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
-        self.by_row = by_row
+        self.by_row = check.flag("by_row", by_row)
         if by_row and low is not None:
             raise BadInput(f"by_row = True, low = {low!r}: must go without a fixed range, which is that of every row")
         self.fixed: tuple[float, float] | None = None
@@ -314,7 +314,7 @@ class QSGD:
 
     def __init__(self, bits: int, *, by_row: bool = False) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
-        self.by_row = by_row
+        self.by_row = check.flag("by_row", by_row)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
         """Return the coded array; rounding draws a number for each element from ``rng``."""

@@ -240,10 +240,23 @@ def test_numbers_too_large_for_so_few_bits_are_refused(bits: int, size: float, m
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("bits", [0, 8, 33, 128, "64", None])
+@pytest.mark.parametrize("bits", [0, 8, 33, 128, "64", None, 16.0, 64.0, np.float32(32)])
 def test_floats_of_other_sizes_are_refused(bits: Any) -> None:
     with pytest.raises(BadInput, match=r"^bits = [^\n]+: must be 16, 32 or 64$"):
         Float(bits)
+
+
+def test_settings_are_kept_as_pythons_own() -> None:
+    coders = [Float(np.int8(16)), Uniform(np.uint8(3), np.float32(-1), np.int8(1)), QSGD(np.uint8(3), by_row=np.True_)]
+    assert [coder.bits for coder in coders] == [16, 3, 3]
+    assert {type(coder.bits) for coder in coders} == {int}
+    assert [type(end) for end in coders[1].fixed] == [float, float]
+    assert coders[2].by_row is True
+    for make in (lambda: Uniform(3, by_row="no"), lambda: QSGD(3, by_row=1)):
+        with pytest.raises(BadInput, match=r"^by_row = \S+: must be True or False$"):
+            make()
+    rng = np.random.default_rng(0)
+    assert decode(encode(coders[1].encode(rng.uniform(-1, 1, 9)))).bits == 3
 
 
 def test_floats_refuse_what_is_no_vector() -> None:
