@@ -33,10 +33,13 @@ class Budget:
     burst: float | None = None
 
     def __post_init__(self) -> None:
-        check.finite("budget", self.bits, above=0)
-        check.one_of("per", self.per, ("round", "second"))
-        check.one_of("over", self.over, ("refuse", "wait"))
+        self._set("bits", check.positive("budget", self.bits))
+        self._set("per", check.one_of("per", self.per, ("round", "second")))
+        self._set("over", check.one_of("over", self.over, ("refuse", "wait")))
         if self.burst is not None:
-            check.finite("burst", self.burst, above=0)
+            self._set("burst", check.positive("burst", self.burst))
             if self.per == "round":
                 raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
+
+    def _set(self, name: str, value: float | str) -> None:
+        object.__setattr__(self, name, value)

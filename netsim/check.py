@@ -1,4 +1,8 @@
-"""Checks of arguments: each returns the value it was given, or raises BadInput in one line."""
+"""Checks of arguments: each returns the value as a Python object, or raises BadInput in one line.
+
+What they return is what to keep: numpy's own numbers are as good as Python's to a check, but they overflow, stay
+single precision or slow down what is computed with them.
+"""
 
 import difflib
 import math
@@ -11,6 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
+
+ROUNDING = 1e-12
+"""Relative error that arithmetic before an argument may have made: 3 * 0.1 is no more than 0.3."""
+
+# What sums and differences of probabilities may miss 0 and 1 by.
+_ULPS = 4 * 2.0**-52
 
 
 def refuse(name: str, value: object, allowed: str) -> BadInput:
@@ -54,11 +64,29 @@ def finite(name: str, value: Any, *, low: float = -math.inf, above: float | None
     return result
 
 
+def positive(name: str, value: Any) -> float:
+    """Return ``value`` > 0 as `finite` does, but a whole number as an int: those are exact however large."""
+    result = finite(name, value, above=0)
+    return int(value) if isinstance(value, numbers.Integral) else result
+
+
+def at_least(name: str, value: Any, low: float) -> float:
+    """Return ``value`` as a finite float of at least ``low``; what is below it by a rounding error is ``low``."""
+    return max(finite(name, value, low=low - abs(low) * ROUNDING), low)
+
+
 def probability(name: str, value: Any) -> float:
-    """Return ``value`` as a float in [0, 1]."""
-    if not _is(value, numbers.Real) or not 0 <= value <= 1:
+    """Return ``value`` as a float in [0, 1]; what is outside by a rounding error is 0 or 1."""
+    if not _is(value, numbers.Real) or not -_ULPS <= value <= 1 + _ULPS:
         raise refuse(name, value, "a probability in [0, 1]")
-    return float(value)
+    return min(max(float(value), 0.0), 1.0)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` as True or False, if it is one."""
+    if not isinstance(value, bool | np.bool_):
+        raise refuse(name, value, "True or False")
+    return bool(value)
 
 
 def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
@@ -66,9 +94,10 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     allowed = f"a whole number >= {low}" if high is None else f"a whole number from {low} to {high}"
     if not _is(value, numbers.Integral):
         raise refuse(name, value, allowed)
-    if value < low or (high is not None and value > high):
+    result = int(value)
+    if result < low or (high is not None and result > high):
         raise refuse(name, value, allowed)
-    return int(value)
+    return result
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ from scipy.special import ndtri
 from netsim import check
 from netsim.errors import BadInput
 
+__all__ = ["Latency", "constant", "exponential", "normal", "of", "pareto", "trace", "uniform"]
+
 Delays = NDArray[np.float64]
 
 
@@ -106,6 +108,15 @@ class Trace(_Random):
         return np.repeat(rows[:, None], u.shape[1], axis=1)
 
 
+def _bounded(model: Latency, name: str, value: float) -> Latency:
+    """Return the model, unless its largest draw would be infinite."""
+    with np.errstate(over="ignore"):
+        most = model.delays(np.full((1, 1), 1 - 2.0**-53), 0)
+    if not np.isfinite(most).all():
+        raise check.refuse(name, value, "so small that every delay is finite")
+    return model
+
+
 def constant(seconds: float) -> Latency:
     """Every frame takes ``seconds``."""
     return Constant(check.finite("latency", seconds, low=0))
@@ -113,7 +124,8 @@ def constant(seconds: float) -> Latency:
 
 def uniform(low: float, high: float) -> Latency:
     """Uniform between ``low`` and ``high`` seconds."""
-    return Uniform(check.finite("low", low, low=0), check.finite("high", high, low=low))
+    low = check.finite("low", low, low=0)
+    return Uniform(low, check.at_least("high", high, low))
 
 
 def normal(mean: float, deviation: float) -> Latency:
@@ -122,26 +134,29 @@ def normal(mean: float, deviation: float) -> Latency:
     The mean must be at least 3 deviations, so that cutting off negative delays leaves the mean as configured.
     """
     mean, deviation = check.finite("mean", mean, low=0), check.finite("deviation", deviation, low=0)
-    if mean < 3 * deviation:
+    if mean < 3 * deviation * (1 - check.ROUNDING):
         allowed = f"at most a third of mean = {mean:g}, or delays would be negative"
         raise BadInput(f"deviation = {deviation:g}: must be {allowed}")
-    return Normal(mean, deviation)
+    return _bounded(Normal(mean, deviation), "mean", mean)
 
 
 def exponential(mean: float, minimum: float = 0.0) -> Latency:
     """``minimum`` seconds and an exponential part, ``mean`` seconds in all."""
     minimum = check.finite("minimum", minimum, low=0)
-    return Exponential(check.finite("mean", mean, low=minimum), minimum)
+    mean = check.at_least("mean", mean, minimum)
+    return _bounded(Exponential(mean, minimum), "mean", mean)
 
 
 def pareto(minimum: float, shape: float) -> Latency:
     """Heavy tail: at least ``minimum`` seconds, tail exponent ``shape`` > 1; the mean is minimum·shape/(shape − 1)."""
-    return Pareto(check.finite("minimum", minimum, above=0), check.finite("shape", shape, above=1))
+    minimum = check.finite("minimum", minimum, above=0)
+    return _bounded(Pareto(minimum, check.finite("shape", shape, above=1)), "minimum", minimum)
 
 
 def trace(seconds: ArrayLike) -> Latency:
     """Measured delays in ``seconds``, shape (n,), used in their order and again from the start."""
-    values = check.finite_array("seconds", seconds).ravel()
+    # A copy: what the caller does to the array afterwards is not the link's business.
+    values = check.finite_array("seconds", seconds).flatten()
     if not len(values) or values.min() < 0:
         raise check.refuse("seconds", seconds, "at least one delay, none of them negative")
     return Trace(values)

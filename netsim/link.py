@@ -12,6 +12,9 @@ from netsim.errors import BadInput
 from netsim.latency import Latency
 from netsim.loss import Bernoulli, Loss
 
+# What crosses a link is counted in integers of 64 bits.
+_MOST_HEADER_BITS = 2**31 - 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
@@ -68,22 +71,23 @@ class Link:
         self._set("latency", latencies.of(self.latency))
         self._set("loss", losses.of(self.loss))
         if self.rate is not None:
-            check.finite("rate", self.rate, above=0)
+            self._set("rate", check.positive("rate", self.rate))
         for name in ("queue", "queue_bits", "mtu"):
             if getattr(self, name) is not None:
-                check.integer(name, getattr(self, name), low=1)
+                self._set(name, check.integer(name, getattr(self, name), low=1))
         for name in ("queue", "queue_bits"):
             if getattr(self, name) is not None and self.rate is None and self.budget is None:
                 given = f"{name} = {getattr(self, name)}"
                 raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
         if self.budget is not None and not isinstance(self.budget, Budget):
             self._set("budget", Budget(self.budget))
-        check.integer("header_bits", self.header_bits, low=0)
-        check.probability("duplicate", self.duplicate)
-        check.probability("corrupt", self.corrupt)
+        self._set("header_bits", check.integer("header_bits", self.header_bits, low=0))
+        if self.header_bits > _MOST_HEADER_BITS:
+            raise check.refuse("header_bits", self.header_bits, f"at most {_MOST_HEADER_BITS}")
+        for name in ("duplicate", "corrupt"):
+            self._set(name, check.probability(name, getattr(self, name)))
         for name in ("crc", "fifo"):
-            if not isinstance(getattr(self, name), bool):
-                raise check.refuse(name, getattr(self, name), "True or False")
+            self._set(name, check.flag(name, getattr(self, name)))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from netsim import check
 from netsim.errors import BadInput
 
+__all__ = ["Loss", "bernoulli", "gilbert_elliott", "of", "trace"]
+
 Decide = Callable[[float], bool]
 
 
@@ -41,7 +43,7 @@ class Bernoulli:
 
     def on_link(self, u: float) -> Decide:
         """Return the memoryless decision u < p."""
-        return self.mean.__gt__
+        return float(self.mean).__gt__
 
 
 @dataclass(frozen=True)
@@ -102,21 +104,31 @@ def bernoulli(probability: float) -> Loss:
     return Bernoulli(check.probability("loss", probability))
 
 
-def gilbert_elliott(mean: float, burst: float) -> Loss:
+def gilbert_elliott(mean: float, burst: float, *, names: tuple[str, str] = ("mean", "burst")) -> Loss:
     """Lose frames in bursts: ``mean`` loss in [0, 1) and ``burst`` ≥ 1 frames in a row on average.
+
+    Parameters
+    ----------
+    mean : float
+        The share of frames that are lost.
+    burst : float
+        The mean number of frames lost in a row.
+    names : (str, str)
+        What the user calls the two, for the error's message.
 
     Raises
     ------
     BadInput
-        If the two cannot go together: ``burst`` must be at least mean/(1 − mean), or the good state would last less
-        than a frame and the mean would be lower than asked.
+        If one is outside its range, or the two cannot go together: ``burst`` must be at least mean/(1 − mean), or the
+        good state would last less than a frame and the mean would be lower than asked.
     """
-    mean = check.probability("mean", mean)
-    burst = check.finite("burst", burst, low=1)
+    name, burst_name = names
+    mean = check.probability(name, mean)
+    burst = check.at_least(burst_name, burst, 1)
     # Up to rounding: 0.8 and 4 go together, though 0.8/(1 − 0.8) is a little more than 4 in floating point.
-    if mean == 1 or mean > burst / (1 + burst) * (1 + 1e-12):
-        most = f"burst/(1 + burst) = {burst / (1 + burst):g} for burst = {burst:g}"
-        raise BadInput(f"mean = {mean:g}: must be at most {most}")
+    if mean == 1 or mean > burst / (1 + burst) * (1 + check.ROUNDING):
+        most = f"{burst_name}/(1 + {burst_name}) = {burst / (1 + burst):g} for {burst_name} = {burst:g}"
+        raise BadInput(f"{name} = {mean:g}: must be at most {most}")
     r = 1 / burst
     return GilbertElliott(min(1.0, mean * r / (1 - mean)), r)
 

@@ -23,6 +23,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 MOST_BITS = 16
 """The widest integer a coder may use for an element."""
 
+METHODS = ("fixed", "range", "qsgd")
+"""How integers become values; the number of each is its name on the wire."""
+
 
 def pack(integers: NDArray[np.integer], bits: int) -> bytes:
     """Return ⌈n·bits/8⌉ bytes that hold n integers of ``bits`` bits each, most significant bit first.
@@ -77,6 +80,36 @@ class Quantized:
     scale: tuple[float, ...]
     data: bytes
     saturated: int = field(default=0, compare=False)
+
+    def check(self) -> None:
+        """Raise WireError unless the attributes fit each other, so that the values can be told and travel exactly."""
+        if self.method not in METHODS or type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
+            raise WireError(f"no quantized vector has method {self.method!r} and {self.bits!r} bits")
+        shape, scale = self.shape, self.scale
+        if not (type(shape) is tuple and type(scale) is tuple and type(self.data) is bytes and len(shape) in (1, 2)):
+            raise WireError("no quantized vector is made of such parts")
+        room = 1
+        for length in shape:
+            if type(length) is not int or length < 0:
+                raise WireError(f"no quantized vector has shape {shape!r}")
+            room *= length or 1
+        if room >= 1 << 48:
+            # numpy cannot hold every shape with a zero in it.
+            raise WireError(f"no quantized vector has shape {shape!r}")
+        for number in scale:
+            if type(number) is not float or (self.method != "fixed" and not 0.0 <= number <= _LARGEST):
+                raise WireError(f"no {self.method} quantized vector has scale {number!r}")
+        if self.method == "fixed":
+            fits = len(scale) == 2 and 0.0 <= scale[1] - scale[0] < math.inf
+        else:
+            fits = len(scale) == 1 or (len(shape) == 2 and len(scale) == shape[0])
+        if not fits:
+            raise WireError(f"no {self.method} quantized vector of shape {shape} has {len(scale)} such scales")
+        if self.method == "qsgd" and self.bits == MOST_BITS:
+            # The packed signs come after the packed levels.
+            check_packed(self.data[2 * self.count :], 1, self.count)
+        else:
+            check_packed(self.data, self.element_bits, self.count)
 
     @property
     def count(self) -> int:
@@ -165,10 +198,10 @@ class Float:
     whole = True
 
     def __init__(self, bits: int) -> None:
-        if bits not in (16, 32, 64):
+        if not isinstance(bits, int | np.integer) or bits not in (16, 32, 64):
             raise check.refuse("bits", bits, "16, 32 or 64")
-        self.bits = bits
-        self._dtype = np.dtype(f"<f{bits // 8}")
+        self.bits = int(bits)
+        self._dtype = np.dtype(f"<f{self.bits // 8}")
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.floating[Any]]:
         """Return the rounded array; ``rng`` is not used."""
@@ -231,7 +264,7 @@ class Uniform:
 
     def __init__(self, bits: int, low: float | None = None, high: float | None = None, *, by_row: bool = False) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
-        self.by_row = by_row
+        self.by_row = check.flag("by_row", by_row)
         if by_row and low is not None:
             raise BadInput(f"by_row = True, low = {low!r}: must go without a fixed range, which is that of every row")
         self.fixed: tuple[float, float] | None = None
@@ -281,7 +314,7 @@ class QSGD:
 
     def __init__(self, bits: int, *, by_row: bool = False) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
-        self.by_row = by_row
+        self.by_row = check.flag("by_row", by_row)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator) -> Quantized:
         """Return the coded array; rounding draws a number for each element from ``rng``."""

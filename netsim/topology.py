@@ -45,7 +45,7 @@ def _agents(count: int) -> int:
 
 def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None, seed: int = 0) -> "nx.Graph[int]":
     """Each pair is linked with probability ``p``, or ``edges`` pairs at random are, drawn until connected."""
-    _agents(agents)
+    agents = _agents(agents)
     if (p is None) == (edges is None):
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
     if p is not None:
@@ -81,9 +81,7 @@ def star(agents: int) -> "nx.Graph[int]":
 
 def grid(rows: int, columns: int) -> "nx.Graph[int]":
     """A rectangular grid, numbered row by row; the nodes have positions ``pos`` = (column, row)."""
-    check.integer("rows", rows, low=1)
-    check.integer("columns", columns, low=1)
-    cells = nx.grid_2d_graph(rows, columns)
+    cells = nx.grid_2d_graph(check.integer("rows", rows, low=1), check.integer("columns", columns, low=1))
     graph = nx.convert_node_labels_to_integers(cells, ordering="sorted", label_attribute="cell")
     for _, data in graph.nodes(data=True):
         row, column = data.pop("cell")
@@ -93,7 +91,7 @@ def grid(rows: int, columns: int) -> "nx.Graph[int]":
 
 def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int]":
     """Agents at random in the unit square, linked within ``radius``, drawn until connected; nodes have ``pos``."""
-    _agents(agents)
+    agents = _agents(agents)
     reach = check.finite("radius", radius, above=0)
     what = f"radius = {radius:g}"
     return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, what)

@@ -2,6 +2,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -599,6 +600,7 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
         (lambda: Link(queue_bits=9), "queue_bits = 9: must come with a rate or a budget, or nothing ever waits"),
         (lambda: Link(mtu=0), "mtu = 0: must be a whole number >= 1"),
         (lambda: Link(header_bits=-1), "header_bits = -1: must be a whole number >= 0"),
+        (lambda: Link(header_bits=2**31), "header_bits = 2147483648: must be at most 2147483647"),
         (lambda: Link(duplicate=1.1), "duplicate = 1.1: must be a probability in [0, 1]"),
         (lambda: Link(corrupt=math.nan), "corrupt = nan: must be a probability in [0, 1]"),
         (lambda: Link(crc="yes"), "crc = 'yes': must be True or False"),
@@ -617,6 +619,113 @@ def test_bad_links_are_refused_in_one_line(make: Any, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         make()
     assert str(caught.value) == message
+
+
+NUMBERS = [np.float32, np.float64, np.uint8, np.int64, Fraction, int, float]
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_every_setting_is_kept_as_a_number_of_pythons_own(kind: Any) -> None:
+    number = kind(100)
+    link = Link(latency=number, rate=number, budget=number, loss=kind(1), duplicate=kind(0), corrupt=kind(1))
+    bucket = Budget(number, per="second", burst=number)
+    found = [link.latency_model.fixed, link.rate, link.loss_model.mean, link.duplicate, link.corrupt]
+    found += [link.budget_model.bits, bucket.bits, bucket.burst]
+    assert found == [100, 100, 1, 0, 1, 100, 100, 100]
+    assert {type(value) for value in found} <= {int, float}
+    # Whole numbers are exact, as integers: they stay that.
+    assert (
+        type(link.rate) is type(bucket.bits) is type(bucket.burst) is (int if kind(1) == 1 and kind in WHOLE else float)
+    )
+    if kind in WHOLE:
+        link = Link(rate=1, queue=number, queue_bits=number, mtu=number, header_bits=number)
+        sizes = [link.queue, link.queue_bits, link.mtu, link.header_bits]
+        assert sizes == [100] * 4
+        assert {type(value) for value in sizes} == {int}
+
+
+WHOLE = (int, np.uint8, np.int64)
+
+
+def test_flags_are_kept_as_true_or_false() -> None:
+    link = Link(crc=np.False_, fifo=np.True_)
+    assert link.crc is False
+    assert link.fifo is True
+
+
+@pytest.mark.parametrize(
+    ("numpys", "pythons"),
+    [
+        (Link(rate=np.float32(8000)), Link(rate=8000)),
+        (Link(mtu=np.uint8(102), header_bits=np.uint8(200)), Link(mtu=102, header_bits=200)),
+        (Link(budget=np.uint16(24_000)), Link(budget=24_000)),
+        (Link(latency=np.float32(0.25), loss=np.float64(0.3)), Link(latency=0.25, loss=0.3)),
+        (Link(loss=0.5, duplicate=np.float32(0.5)), Link(loss=0.5, duplicate=0.5)),
+    ],
+)
+def test_numpys_numbers_and_pythons_make_the_same_run(numpys: Link, pythons: Link) -> None:
+    plan = [(n / 4, 1000) for n in range(12)]
+    found, expected = (talk(plan, link, trace=True) for link in (numpys, pythons))
+    assert found.agents[1].times == expected.agents[1].times
+    assert found.ledger.wire_bits == expected.ledger.wire_bits > 0
+    assert found.trace.hash == expected.trace.hash
+
+
+@pytest.mark.parametrize("value", [Decimal(1), np.array(1.0), np.array([1.0]), True, np.True_, "1", None, 1j, []])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: Link(latency=value),
+        lambda value: Link(loss=value),
+        lambda value: Link(rate=value) if value is not None else Budget(value),
+        lambda value: Link(rate=1, queue=value) if value is not None else Budget(value),
+        lambda value: Link(rate=1, queue_bits=value) if value is not None else Budget(value),
+        lambda value: Link(mtu=value) if value is not None else Budget(value),
+        lambda value: Link(header_bits=value),
+        lambda value: Link(duplicate=value),
+        lambda value: Link(corrupt=value),
+        lambda value: Link(budget=value) if value is not None else Budget(value),
+        lambda value: Budget(1, per="second", burst=value) if value is not None else Budget(value),
+        lambda value: latency.uniform(0, value),
+        lambda value: latency.normal(value, 0),
+        lambda value: latency.pareto(1, value),
+        lambda value: latency.exponential(value),
+        lambda value: loss.gilbert_elliott(0.1, value),
+    ],
+)
+def test_what_is_no_number_is_refused_at_once(make: Any, value: Any) -> None:
+    with pytest.raises(BadInput, match=r"^\w+ = [^\n]+: must be [^\n]+$"):
+        make(value)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        Link(rate=1e-300),
+        Link(rate=5e-324),
+        Link(rate=1e300),
+        Link(rate=np.float32(1e-38)),
+        Link(latency=1e308),
+        Link(latency=5e-324),
+        Link(latency=latency.uniform(0, 1e308)),
+        Link(latency=latency.pareto(1e-300, 1e300)),
+        Link(budget=5e-324),
+        Link(budget=Budget(5e-324, "second", "wait")),
+        Link(budget=Budget(5e-324, "second", "wait", burst=1e300)),
+        Link(budget=Budget(1e-300, "second", "wait", burst=1000)),
+        Link(budget=1e308),
+        Link(rate=8e3, queue=10**30, queue_bits=10**30, mtu=10**30),
+        Link(header_bits=2**31 - 1, mtu=1),
+        Link(loss=5e-324, duplicate=5e-324, corrupt=5e-324),
+        Link(loss=loss.gilbert_elliott(1e-300, 1e300)),
+    ],
+)
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+def test_a_run_at_the_ends_of_the_ranges_ends(link: Link, medium: Any) -> None:
+    network = Network(nx.path_graph(3), link, medium=medium)
+    run = network.run({0: Rounder(4), 1: Rounder(4, keep_late=True), 2: Talker([(0, 100)] * 3, None)})
+    assert counts(run)
+    assert network.run({0: Talker([(0, 100)] * 9, 1), 1: Listener(), 2: Listener()}).ledger.link_messages == 9
 
 
 def test_models_and_numbers_mean_the_same() -> None:

@@ -346,6 +346,87 @@ def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        # Each is refused by exact arithmetic on what floating point makes of these numbers.
+        (lambda: latency.normal(0.3, 0.1), latency.Normal(0.3, 0.1)),
+        (lambda: latency.normal(3e-3, 1e-3 * (1 + 1e-15)), latency.Normal(3e-3, 1e-3 * (1 + 1e-15))),
+        (lambda: latency.uniform(0.1 + 0.2, 0.3), latency.Uniform(0.1 + 0.2, 0.1 + 0.2)),
+        (lambda: latency.exponential(0.3, minimum=0.1 + 0.2), latency.Exponential(0.1 + 0.2, 0.1 + 0.2)),
+        (lambda: loss.bernoulli(1 - 0.9 - 0.1), loss.Bernoulli(0.0)),
+        (lambda: loss.bernoulli(0.7 + 0.2 + 0.1 + 2**-52), loss.Bernoulli(1.0)),
+        (lambda: loss.gilbert_elliott(0.5, 0.1 * 3 / 0.3 - 2**-52), loss.GilbertElliott(1.0, 1.0)),
+        (lambda: loss.gilbert_elliott(0.8, 4), loss.GilbertElliott(1.0, 0.25)),
+    ],
+)
+def test_rounding_is_no_reason_to_refuse(make: Any, expected: Any) -> None:
+    assert make() == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: latency.normal(0.3, 0.1 + 1e-9),
+        lambda: latency.uniform(0.3, 0.3 - 1e-9),
+        lambda: latency.uniform(0, -1e-15),
+        lambda: latency.exponential(0.3, 0.3 + 1e-9),
+        lambda: loss.bernoulli(-1e-14),
+        lambda: loss.bernoulli(1 + 1e-14),
+        lambda: loss.gilbert_elliott(0.5, 1 - 1e-9),
+        lambda: loss.gilbert_elliott(0.8 + 1e-9, 4),
+    ],
+)
+def test_what_is_more_than_rounding_is_refused(make: Any) -> None:
+    with pytest.raises(BadInput):
+        make()
+
+
+def test_gilbert_elliotts_errors_have_the_names_that_the_user_gave() -> None:
+    def message(mean: Any, burst: Any) -> str:
+        with pytest.raises(BadInput) as caught:
+            loss.gilbert_elliott(mean, burst, names=("loss", "length"))
+        return str(caught.value)
+
+    assert message(0.9, 1.2) == "loss = 0.9: must be at most length/(1 + length) = 0.545455 for length = 1.2"
+    assert message(2, 3) == "loss = 2: must be a probability in [0, 1]"
+    assert message(0.1, 0.5) == "length = 0.5: must be a number >= 1"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: latency.exponential(1e308), "mean = 1e+308: must be so small that every delay is finite"),
+        (lambda: latency.normal(1.7e308, 5e307), "mean = 1.7e+308: must be so small that every delay is finite"),
+        (lambda: latency.pareto(1e300, 1.01), "minimum = 1e+300: must be so small that every delay is finite"),
+    ],
+)
+def test_delays_are_finite(make: Any, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+def test_a_trace_of_delays_is_the_models_own() -> None:
+    measured = np.array([1.0, 2.0])
+    model = latency.trace(measured)
+    measured[:] = 99.0
+    assert model.delays(np.zeros((2, 1)), 0).tolist() == [[1.0], [2.0]]
+
+
+def test_models_keep_numbers_of_pythons_own() -> None:
+    third = np.float32(1 / 3)
+    models = [
+        latency.uniform(third, np.int8(1)),
+        latency.normal(third, np.float16(0)),
+        latency.pareto(third, np.int8(2)),
+    ]
+    models += [latency.exponential(np.uint8(2), third), loss.gilbert_elliott(third, np.uint8(2)), loss.bernoulli(third)]
+    models += [latency.constant(third), loss.Bernoulli(1)]
+    assert {type(value) for model in models[:-1] for value in vars(model).values()} == {float}
+    assert models[-1].on_link(0.5)(0.5) is True
+
+
 def test_numbers_of_every_kind_are_taken() -> None:
     for value in (Fraction(1, 2), np.float32(0.5), 0.5):
         assert loss.bernoulli(value).mean == latency.constant(value).fixed == 0.5

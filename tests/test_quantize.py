@@ -1,3 +1,5 @@
+import itertools
+import math
 from typing import Any
 
 import msgpack
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.errors import BadInput, WireError
-from netsim.quantize import MOST_BITS, QSGD, Float, Uniform, decoded, pack, unpack
+from netsim.quantize import MOST_BITS, QSGD, Float, Quantized, Uniform, decoded, pack, unpack
 from netsim.transport.wire import decode, encode, payload_bits
 
 BITS = range(1, MOST_BITS + 1)
@@ -238,10 +240,23 @@ def test_numbers_too_large_for_so_few_bits_are_refused(bits: int, size: float, m
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("bits", [0, 8, 33, 128, "64", None])
+@pytest.mark.parametrize("bits", [0, 8, 33, 128, "64", None, 16.0, 64.0, np.float32(32)])
 def test_floats_of_other_sizes_are_refused(bits: Any) -> None:
     with pytest.raises(BadInput, match=r"^bits = [^\n]+: must be 16, 32 or 64$"):
         Float(bits)
+
+
+def test_settings_are_kept_as_pythons_own() -> None:
+    coders = [Float(np.int8(16)), Uniform(np.uint8(3), np.float32(-1), np.int8(1)), QSGD(np.uint8(3), by_row=np.True_)]
+    assert [coder.bits for coder in coders] == [16, 3, 3]
+    assert {type(coder.bits) for coder in coders} == {int}
+    assert [type(end) for end in coders[1].fixed] == [float, float]
+    assert coders[2].by_row is True
+    for make in (lambda: Uniform(3, by_row="no"), lambda: QSGD(3, by_row=1)):
+        with pytest.raises(BadInput, match=r"^by_row = \S+: must be True or False$"):
+            make()
+    rng = np.random.default_rng(0)
+    assert decode(encode(coders[1].encode(rng.uniform(-1, 1, 9)))).bits == 3
 
 
 def test_floats_refuse_what_is_no_vector() -> None:
@@ -320,6 +335,60 @@ def test_hostile_rows_are_refused(shape: Any, scales: int) -> None:
         head = bytes([1 << 7 | method << 5 | 1]) + msgpack.packb(shape)
         with pytest.raises(WireError):
             decode(msgpack.packb(msgpack.ExtType(5, head + np.ones(scales, "<f4").tobytes() + b"\0")))
+
+
+@pytest.mark.parametrize("by_row", [0, 1])
+@pytest.mark.parametrize("method", [0, 1, 2, 3])
+def test_what_is_decoded_has_values_whatever_its_parts(method: int, by_row: int) -> None:
+    """Every method, width, shape and scale, with as many bytes of data as they need: refused, or good for use."""
+    shapes: list[Any] = [
+        0,
+        1,
+        3,
+        [0],
+        [3],
+        [5, 0],
+        [0, 5],
+        [0, 0],
+        [1, 0],
+        [0, 1],
+        [2, 3],
+        [1, 3],
+        [1 << 40, 0],
+        [-1, 0],
+    ]
+    inf, nan = np.inf, np.nan
+    scales = [[], [1.0], [0.0], [-1.0], [nan], [inf], [1.0, 2.0], [2.0, 1.0], [-inf, inf], [1.0, nan], [0.0] * 5]
+    accepted = 0
+    for bits, shape, scale in itertools.product((0, 1, 3, 15, 16, 17, 31), shapes, scales):
+        lengths = shape if isinstance(shape, list) else [shape]
+        count = max(math.prod(lengths), 0)
+        sizes = [2 * count + -(-count // 8)] if bits == 16 and method == 2 else []
+        for size in [*sizes, -(-count * bits // 8), -(-count * (bits + 1) // 8)]:
+            head = bytes([by_row << 7 | method << 5 | bits]) + msgpack.packb(shape)
+            side = np.array(scale, "<f4" if method else "<f8").tobytes()
+            try:
+                coded = decode(msgpack.packb(msgpack.ExtType(5, head + side + b"\x5a" * size)))
+            except WireError:
+                continue
+            accepted += 1
+            assert coded.values.shape == coded.shape == tuple(lengths)
+            assert np.isfinite(coded.values).all()
+            assert coded.payload_bits >= 0
+            assert decode(encode(coded)) == coded
+    assert (accepted > 0) == (method < 3 and not (method == 0 and by_row))
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (0, 5), (0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("scales", range(7))
+def test_a_scale_for_the_array_or_one_for_each_row(shape: tuple[int, int], scales: int) -> None:
+    for method in ("range", "qsgd"):
+        coded = Quantized(method, 1, shape, (1.0,) * scales, b"\0" * math.prod(shape))
+        if scales in (1, shape[0]):
+            assert decode(encode(coded)).values.shape == shape
+        else:
+            with pytest.raises(WireError, match="such scales"):
+                encode(coded)
 
 
 @pytest.mark.parametrize("shape", [[1, 2, 3], [1.0, 2], [-1, 2], [True, 1], [0, 1 << 62], []])

@@ -82,6 +82,17 @@ def test_random_graphs_come_from_the_seed_alone(build: Callable[[int], Graph]) -
     assert all(nx.is_connected(build(seed)) for seed in range(20))
 
 
+def test_numpys_numbers_are_taken_as_they_are_meant() -> None:
+    count = np.uint8(200)
+    assert topology.erdos_renyi(count, edges=np.uint16(500), seed=np.uint8(1)).number_of_edges() == 500
+    assert edges_of(topology.erdos_renyi(count, p=np.float32(0.5))) == edges_of(topology.erdos_renyi(200, p=0.5))
+    assert len(topology.grid(np.uint8(20), np.uint8(20))) == 400
+    graphs = [topology.random_geometric(np.uint8(20), np.float64(0.5)), topology.grid(np.uint8(2), np.uint8(3))]
+    graphs += [topology.ring(count), topology.path(count), topology.star(count), topology.complete(np.uint8(9))]
+    graphs.append(topology.erdos_renyi(count, edges=500))
+    assert {type(node) for graph in graphs for node in graph} == {int}
+
+
 def test_the_share_of_pairs_is_p() -> None:
     graphs = [topology.erdos_renyi(40, p=0.3, seed=seed) for seed in range(10)]
     assert np.mean([nx.density(graph) for graph in graphs]) == pytest.approx(0.3, abs=0.02)

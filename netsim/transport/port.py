@@ -9,18 +9,34 @@ from collections import deque
 from collections.abc import Callable
 
 from netsim.budget import Budget
+from netsim.check import ROUNDING
 from netsim.link import Link
 
-# Times are rounded, and timers may run this much early (asyncio's clock resolution).
+# Times are rounded, and timers may run this much early (seconds).
 _EARLY = 1e-9
+
+
+def _early(now: float) -> float:
+    """Return by how much (s) sums of times may miss the present; far from 0 they are rounded more coarsely."""
+    return max(_EARLY, 4 * math.ulp(now))
+
 
 Release = Callable[[float, int], float]
 """From (now, bits) the time from which the frame may be sent, or infinity if it is refused."""
 
 
+def _most(bits: float) -> float:
+    """Return up to how many bits a budget lets through; a product that was rounded down is meant as it would be exact.
+
+    A frame is a whole number of bits: a budget of 0.29 * 800 carries one of 232.
+    """
+    return bits if isinstance(bits, int) else bits * (1 + ROUNDING)
+
+
 def _bucket(budget: Budget) -> Release:
     """Return a token bucket: ``tokens`` were there at time ``then``."""
     size = budget.bits if budget.burst is None else budget.burst
+    most = _most(size)
     tokens, then = size, 0.0
 
     def release(now: float, bits: int) -> float:
@@ -28,7 +44,7 @@ def _bucket(budget: Budget) -> Release:
         start = max(now, then)
         held = min(size, tokens + (start - then) * budget.bits)
         wait = max(0.0, (bits - held) / budget.bits)
-        if bits > size or (budget.over == "refuse" and wait > _EARLY):
+        if bits > most or start + wait == math.inf or (budget.over == "refuse" and wait > _early(now)):
             return math.inf
         if budget.over == "refuse":
             wait = 0.0
@@ -41,16 +57,17 @@ def _bucket(budget: Budget) -> Release:
 def _per_round(budget: Budget, period: float) -> Release:
     """Return a budget that is whole again at each multiple of ``period``."""
     window, used = -1, 0
+    most = _most(budget.bits)
 
     def release(now: float, bits: int) -> float:
         nonlocal window, used
-        if bits > budget.bits:
+        if bits > most:
             return math.inf
         # A round opens within rounding error of its multiple of the period, before or after.
-        present = math.floor(now / period + 1e-9)
+        present = math.floor(max(now / period + 1e-9, (now + 4 * math.ulp(now)) / period))
         if present > window:
             window, used = present, 0
-        if used + bits > budget.bits:
+        if used + bits > most:
             if budget.over == "refuse":
                 return math.inf
             # What waits may have used up the round after this one, and more.
@@ -110,7 +127,8 @@ class Port:
         """Take a frame: return why not ("" if taken), and when (s) sending starts and each fragment has left."""
         bits = sum(fragments)
         held = self._held
-        while held and held[0][0] <= now + _EARLY:
+        present = now + _early(now)
+        while held and held[0][0] <= present:
             self._held_bits -= held.popleft()[1]
         if len(held) >= self._queue or self._held_bits + bits > self._queue_bits:
             return "queue_full", now, []

@@ -2,27 +2,46 @@
 
 agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox. numpy arrays, numpy scalars,
 tuples, complex numbers and quantized vectors are msgpack extension types, so decode(encode(x)) is x bit for bit, type
-included.
+included, or encode refuses x: subclasses (of str, dict, numpy.ndarray, …) do not travel. Only a bytearray or a
+memoryview of bytes, which are bytes that can be changed or shared, arrives as bytes.
 """
 
 import math
 import warnings
+from collections import Counter
+from collections.abc import Collection
+from itertools import chain
 from typing import Any
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.errors import WireError
-from netsim.quantize import MOST_BITS, Quantized, check_packed
+from netsim.errors import WireError, one_line
+from netsim.quantize import METHODS, Quantized
+
+MOST_NESTED = 32
+"""How deep lists, tuples and dicts may be nested in a payload: [[1.0]] is 2 deep.
+
+Each level costs the one who decodes it some 50 kB of stack and, for tuples, a copy of what is in it.
+"""
 
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _QUANTIZED = 1, 2, 3, 4, 5
-_METHODS = ("fixed", "range", "qsgd")
 
 _IMMUTABLE = frozenset({np.ndarray, Quantized, float, int, str, bytes, bool, type(None), complex})
 
+# What has parts, and what msgpack would write without asking though it does not arrive as what it was.
+_TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.Timestamp})
+
+# A payload is in the list that a frame is.
+_ROOM = MOST_NESTED + 1
+
+# Keys of a dict that may have the same hash: without a limit few bytes could keep their receiver busy for hours.
+_MOST_COLLISIONS = 256
+
 # Descriptions of arrays, written and read, are few and repeat: building one costs more than all else in a frame.
-_trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], bytes] = {}
+# With an array's description, whether it has fields.
+_trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
 
@@ -42,17 +61,33 @@ def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         raise WireError(f"cannot encode an array of dtype {dtype}: its fields overlap or are out of order") from None
     if len(head) > 255:
         raise WireError(f"cannot encode an array of dtype {dtype}: its description is longer than 255 bytes")
+    if not _arrives(head, dtype, shape):
+        raise WireError(f"cannot encode an array of dtype {dtype}: it would not arrive as it is")
     return head + bytes([len(head)])
+
+
+def _arrives(head: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Return whether who reads this description gets the array that it describes."""
+    try:
+        return _read_trailer(head, math.prod(shape) * dtype.itemsize)[:2] == (dtype, shape)
+    except (WireError, TypeError, ValueError, OverflowError):
+        return False
 
 
 def array_bytes(array: NDArray[Any]) -> bytes:
     """Return an array's raw bytes and what describes them: the content of an extension of type `ARRAY`."""
     key = (array.dtype, array.shape)
-    trailer = _trailers.get(key)
-    if trailer is None:
+    known = _trailers.get(key)
+    if known is None:
         if len(_trailers) > 1000:
             _trailers.clear()
-        trailer = _trailers[key] = _trailer(*key)
+        known = _trailers[key] = _trailer(*key), array.dtype.fields is not None
+    trailer, has_fields = known
+    if has_fields and array.nbytes:
+        # Between the fields may be whatever was in memory, and the same run is to send the same bytes.
+        packed = np.zeros(array.shape, array.dtype)
+        packed[...] = array
+        array = packed
     return array.tobytes() + trailer
 
 
@@ -67,12 +102,24 @@ def _descr(value: Any) -> Any:
     return value
 
 
+def _has_units(dtype: np.dtype[Any]) -> bool:
+    """Return whether times in it have a unit: numpy takes "0 seconds" for one and then cannot compute with it."""
+    if dtype.subdtype is not None:
+        return _has_units(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return all(_has_units(part[0]) for part in dtype.fields.values())
+    return dtype.kind not in "mM" or np.datetime_data(dtype)[1] > 0
+
+
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     """Return dtype, shape and element count of an array of ``raw`` bytes, checked against each other."""
     descr, *shape = msgpack.unpackb(trailer)
-    dtype = np.lib.format.descr_to_dtype(_descr(descr))
+    with warnings.catch_warnings():
+        # What numpy thinks of an old name for a dtype is not for whoever receives it.
+        warnings.simplefilter("ignore")
+        dtype = np.lib.format.descr_to_dtype(_descr(descr))
     count = math.prod(shape)
-    if dtype.hasobject or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
+    if dtype.hasobject or not _has_units(dtype) or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
         raise WireError(f"array of {raw} bytes cannot have dtype {dtype} and shape {tuple(shape)}")
     return dtype, tuple(shape), count
 
@@ -95,40 +142,31 @@ def _read_array(data: bytes) -> NDArray[Any]:
 
 
 def _quantized_bytes(vector: Quantized) -> bytes:
+    vector.check()
     side = np.array(vector.scale, dtype="<f8" if vector.method == "fixed" else "<f4")
+    if tuple(side.tolist()) != vector.scale:
+        raise WireError(f"cannot encode a quantized vector of scale {vector.scale}: it is no number of 32 bits")
     # A vector's length is a number, any other shape a list.
     shape: bytes = msgpack.packb(vector.shape[0] if len(vector.shape) == 1 else vector.shape)
     by_row = vector.method != "fixed" and len(vector.scale) != 1
-    return (
-        bytes([_METHODS.index(vector.method) << 5 | vector.bits | by_row << 7]) + shape + side.tobytes() + vector.data
-    )
+    return bytes([METHODS.index(vector.method) << 5 | vector.bits | by_row << 7]) + shape + side.tobytes() + vector.data
 
 
 def _read_quantized(data: bytes) -> Quantized:
-    method, bits, by_row = _METHODS[data[0] >> 5 & 3], data[0] & 31, data[0] >> 7
-    unpacker = msgpack.Unpacker()
+    method, bits, by_row = METHODS[data[0] >> 5 & 3], data[0] & 31, data[0] >> 7
+    # Two numbers of 9 bytes at most, and a list's first byte; what a longer list claims is not to be allocated.
+    unpacker = msgpack.Unpacker(max_buffer_size=20)
     unpacker.feed(data[1:20])
     read = unpacker.unpack()
     shape = tuple(read) if type(read) is list else (read,)
-    if len(shape) not in (1, 2) or not all(type(n) is int and n >= 0 for n in shape):
-        raise WireError("not a quantized vector")
-    if math.prod(max(n, 1) for n in shape) >= 1 << 48:
-        # numpy cannot hold every shape with a zero in it.
-        raise WireError("not a quantized vector")
     start = 1 + unpacker.tell()
-    side = 16 if method == "fixed" else 4 * shape[0] if by_row else 4
-    scale = tuple(np.frombuffer(data[start : start + side], "<f8" if method == "fixed" else "<f4").tolist())
-    vector = Quantized(method, bits, shape, scale, data[start + side :])
-    widths = (scale[1] - scale[0],) if method == "fixed" else scale
+    scales = 2 if method == "fixed" else shape[0] if by_row else 1
+    end = start + scales * (8 if method == "fixed" else 4)
+    scale = tuple(np.frombuffer(data[start:end], "<f8" if method == "fixed" else "<f4").tolist())
     if by_row and (method == "fixed" or len(shape) != 2 or len(scale) != shape[0]):
         raise WireError("not a quantized vector")
-    if not (1 <= bits <= MOST_BITS and all(0 <= width < math.inf for width in widths)):
-        raise WireError("not a quantized vector")
-    count = vector.count
-    if vector.method == "qsgd" and bits == MOST_BITS:
-        check_packed(vector.data[2 * count :], 1, count)
-    else:
-        check_packed(vector.data, vector.element_bits, count)
+    vector = Quantized(method, bits, shape, scale, data[end:])
+    vector.check()
     return vector
 
 
@@ -137,23 +175,42 @@ def _pack_other(value: Any) -> msgpack.ExtType:
     kind = type(value)
     if kind is Quantized:
         return msgpack.ExtType(_QUANTIZED, _quantized_bytes(value))
+    if kind is np.ndarray:
+        return msgpack.ExtType(ARRAY, array_bytes(value))
     if isinstance(value, np.ma.MaskedArray):
         raise WireError("cannot encode a masked array: fill it first")
     if isinstance(value, np.ndarray):
-        return msgpack.ExtType(ARRAY, array_bytes(np.asarray(value)))
+        raise WireError(f"cannot encode a {_name_of(kind)}: it would arrive as a plain array; use numpy.asarray")
     if isinstance(value, np.generic):
-        array = np.asarray(value)
-        if array.dtype.kind in "SU" and array[()] != value:
-            # numpy keeps no trailing zeros of a text.
-            raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
-        return msgpack.ExtType(_SCALAR, array_bytes(array))
+        return msgpack.ExtType(_SCALAR, _scalar_bytes(value))
     if kind is tuple:
-        return msgpack.ExtType(_TUPLE, encode(list(value)))
+        return msgpack.ExtType(_TUPLE, _pack(list(value)))
     if kind is complex:
         return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
-    raise WireError(
-        f"cannot encode a {kind.__module__}.{kind.__qualname__}: payloads are numbers, text, bytes, None, lists, "
-        "tuples, dicts, numpy arrays and quantized vectors"
+    raise _unknown(kind)
+
+
+def _scalar_bytes(value: np.generic) -> bytes:
+    kind = type(value)
+    array = np.asarray(value)
+    if array.dtype.kind in "SU" and array[()] != value:
+        # numpy keeps no trailing zeros of a text.
+        raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
+    content = array_bytes(array)
+    arrives = np.dtype(array.dtype.str).type
+    if arrives is not kind:
+        raise WireError(f"cannot encode a {_name_of(kind)}: it would arrive as a {_name_of(arrives)}")
+    return content
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _unknown(kind: type) -> WireError:
+    return WireError(
+        f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, numpy "
+        "arrays and quantized vectors"
     )
 
 
@@ -164,17 +221,60 @@ def _read_other(code: int, data: bytes) -> Any:
     if code == _QUANTIZED:
         return _read_quantized(data)
     if code == _SCALAR:
-        return _read_array(data)[()]
+        return _read_scalar(data)
     if code == _TUPLE:
         return tuple(unpack_payload(data))
     if code == _COMPLEX:
-        return complex(np.frombuffer(data, np.complex128)[0])
+        return _read_complex(data)
     raise WireError(f"unknown extension type {code}")
 
 
+def _read_scalar(data: bytes) -> Any:
+    array = _read_array(data)
+    if array.ndim:
+        raise WireError(f"an array of shape {array.shape} is no scalar")
+    return array[()]
+
+
+def _read_complex(data: bytes) -> complex:
+    real, imag = np.frombuffer(data, np.float64).tolist()
+    return complex(real, imag)
+
+
+def _pack(value: Any) -> bytes:
+    return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True))
+
+
 def unpack_payload(data: bytes) -> Any:
-    """Return what these bytes are, which `encode` wrote; others may raise anything (see `decode`)."""
+    """Return what these bytes are, which `encode` wrote; for others use `decode`."""
     return msgpack.unpackb(data, ext_hook=_read_other, strict_map_key=False)
+
+
+def _check_parts(value: Any, room: int, action: str) -> None:
+    """Raise WireError if lists, tuples and dicts are more than ``room`` deep, or hold what must not travel."""
+    kind = type(value)
+    if kind not in _TO_CHECK:
+        return
+    if kind is memoryview and value.format == "B" and value.ndim == 1:
+        return
+    if kind not in (list, tuple, dict):
+        raise _unknown(kind)
+    if not room:
+        raise WireError(f"cannot {action} the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
+    parts = value
+    if kind is dict:
+        _check_keys(value, action)
+        parts = list(chain(value, value.values()))
+    if not _TO_CHECK.isdisjoint(map(type, parts)):
+        for part in parts:
+            _check_parts(part, room - 1, action)
+
+
+def _check_keys(keys: Collection[Any], action: str) -> None:
+    """Raise WireError if so many keys of a dict have the same hash that looking one up takes long."""
+    hashes = list(map(hash, keys))
+    if len(keys) - len(set(hashes)) >= _MOST_COLLISIONS and max(Counter(hashes).values()) > _MOST_COLLISIONS:
+        raise WireError(f"cannot {action} the payload: more than {_MOST_COLLISIONS} keys of a dict have the same hash")
 
 
 def encode(value: Any) -> bytes:
@@ -183,29 +283,68 @@ def encode(value: Any) -> bytes:
     Raises
     ------
     WireError
-        If a value cannot travel: an unknown type, an array of Python objects, an integer of more than 64 bits.
+        If a value cannot travel: an unknown type or a subclass of a known one, an array of Python objects, an integer
+        of more than 64 bits, lists, tuples and dicts nested more than `MOST_NESTED` deep.
     """
     try:
-        return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True))
-    except (OverflowError, ValueError, UnicodeEncodeError, RecursionError) as error:
-        raise WireError(f"cannot encode the payload: {error}") from None
+        _check_parts(value, _ROOM, "encode")
+        return _pack(value)
+    except WireError:
+        raise
+    except Exception as error:
+        raise WireError(f"cannot encode the payload: {one_line(error)}") from None
 
 
 def decode(data: bytes) -> Any:
     """Return the payload that `encode` gave these bytes; arrays are read-only, for receivers share them.
 
+    Hostile bytes are safe to decode: it takes a time proportional to their number and at most some 100 times as much
+    memory.
+
     Raises
     ------
     WireError
-        If the bytes are anything else; never another exception.
+        If the bytes are no payload; never another exception.
     """
     try:
-        return unpack_payload(data)
+        value = _decode(data, _ROOM)
+        _check_parts(value, _ROOM, "decode")
     except WireError:
         raise
     except Exception as error:
         # Hostile bytes can make msgpack and numpy raise many things; what they mean here is one.
         raise WireError(f"cannot decode {len(data)} bytes: {type(error).__name__}") from error
+    return value
+
+
+def _decode(data: bytes, room: int) -> Any:
+    """Return what these bytes, whoever wrote them, are; tuples may be ``room`` deep."""
+    _check_whole(data)
+
+    def read_other(code: int, body: bytes) -> Any:
+        if code != _TUPLE:
+            return _read_other(code, body)
+        if not room:
+            raise WireError(f"cannot decode the payload: tuples are nested deeper than {MOST_NESTED}")
+        items = _decode(body, room - 1)
+        if isinstance(items, np.ndarray):
+            # Elements of no size may claim to be very many.
+            raise WireError("an array is no tuple")
+        return tuple(items)
+
+    return msgpack.unpackb(data, ext_hook=read_other, object_pairs_hook=_dict, strict_map_key=False)
+
+
+def _check_whole(data: bytes) -> None:
+    """Raise an error if these bytes claim more items than they hold, before any list of such a length is made."""
+    unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
+    unpacker.feed(data)
+    unpacker.skip()
+
+
+def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    _check_keys([key for key, _ in pairs], "decode")
+    return dict(pairs)
 
 
 def is_mutable(payload: Any) -> bool:

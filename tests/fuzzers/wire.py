@@ -1,0 +1,382 @@
+"""Random payloads and hostile bytes for the wire, and what docs/links.md promises of each.
+
+Every function draws from a `random.Random`, so a seed repeats what it found:
+``check_one(random.Random(seed))``.
+"""
+
+import random
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from netsim.errors import WireError
+from netsim.quantize import QSGD, Quantized, Uniform
+from netsim.transport.frame import FrameEncoder
+from netsim.transport.framing import decode_frame
+from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
+
+Rng = random.Random
+
+NAMES = ("a", "b", "c")
+
+DTYPES = ("<f8", "<f4", ">f8", "<f2", "<i8", "|u1", "|b1", "<c16", "|S3", "<U2", "<M8[7D]", "<m8[ns]", "|V5", "<f16")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two payloads agree in type and in every bit."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.longdouble | np.clongdouble):
+        # Some of its bytes are not used, and whatever was in memory.
+        return repr(a) == repr(b)
+    if isinstance(a, np.ndarray | np.void) and a.dtype.fields:
+        # What is between the fields is nobody's.
+        return a.dtype == b.dtype and a.shape == b.shape and all(same(a[name], b[name]) for name in a.dtype.names)
+    if isinstance(a, np.ndarray | np.generic):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, float):
+        return struct.pack("<d", a) == struct.pack("<d", b)
+    if isinstance(a, complex):
+        return same(a.real, b.real) and same(a.imag, b.imag)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return same(list(a), list(b)) and same(list(a.values()), list(b.values()))
+    return bool(a == b)
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+def any_float(rng: Rng) -> float:
+    """Any bit pattern of a double, or a number that is likely to matter."""
+    if rng.random() < 0.5:
+        return float(struct.unpack("<d", rng.randbytes(8))[0])
+    return rng.choice((0.0, -0.0, 1.0, 5e-324, 1.7e308, float("inf"), float("-inf"), float("nan"), 2.0**53))
+
+
+def any_int(rng: Rng) -> int:
+    """An integer of up to 64 bits, near the ends of msgpack's sizes as often as not."""
+    near = rng.choice((0, 32, 127, 128, 255, 2**15, 2**16, 2**31, 2**32, 2**63)) + rng.randint(-2, 2)
+    number = rng.choice((near, -near, rng.getrandbits(rng.randint(1, 64))))
+    return min(max(number, -(2**63)), 2**64 - 1)
+
+
+def any_text(rng: Rng) -> str:
+    """A text of up to 40 characters from all over Unicode."""
+    return "".join(chr(rng.choice((rng.randint(0, 0x7F), rng.randint(0, 0xD7FF), rng.randint(0xE000, 0x10FFFF))))
+                   for _ in range(rng.choice((0, 1, 3, 31, 32, 40))))  # fmt: skip
+
+
+def any_bytes(rng: Rng) -> bytes:
+    """Up to 300 bytes."""
+    return rng.randbytes(rng.choice((0, 1, 5, 255, 256, 300)))
+
+
+def any_dtype(rng: Rng) -> np.dtype[Any]:
+    """A dtype of plain data: simple, or a structure of two fields, one of them an array."""
+    if rng.random() < 0.85:
+        return np.dtype(rng.choice(DTYPES))
+    inner = (
+        np.dtype([("x", rng.choice(DTYPES))], align=rng.random() < 0.5) if rng.random() < 0.3 else rng.choice(DTYPES)
+    )
+    shape = tuple(rng.randint(0, 2) for _ in range(rng.randint(0, 2)))
+    return np.dtype([("a", rng.choice(DTYPES)), ("é b", inner, shape)], align=rng.random() < 0.5)
+
+
+def any_array(rng: Rng) -> np.ndarray[Any, Any]:
+    """An array of any bits, of up to three dimensions, lengths of 0 included, sometimes not contiguous."""
+    dtype, shape = any_dtype(rng), tuple(rng.choice((0, 1, 2, 3, 5)) for _ in range(rng.randint(0, 3)))
+    count = int(np.prod(shape, dtype=int))
+    array = np.ndarray(shape, dtype, rng.randbytes(count * dtype.itemsize))
+    return array.T[::-1] if array.ndim and rng.random() < 0.2 else array
+
+
+def any_scalar(rng: Rng) -> Any:
+    """A numpy scalar; not a text, which numpy cuts at trailing zeros, and no long double, which has unused bits."""
+    if rng.random() < 0.1:
+        return np.frombuffer(rng.randbytes(5), rng.choice(("V5", [("a", "<i2"), ("b", "S3")])))[0]
+    return any_number(rng)
+
+
+def any_number(rng: Rng) -> Any:
+    """A numpy scalar that may be a key of a dict."""
+    dtype = rng.choice([name for name in DTYPES if name[1:] not in ("S3", "U2", "V5", "f16")])
+    return np.frombuffer(rng.randbytes(np.dtype(dtype).itemsize), dtype)[0]
+
+
+def any_quantized(rng: Rng) -> Quantized:
+    """A coded vector or matrix, empty ones included."""
+    bits, by_row = rng.randint(1, 16), rng.random() < 0.4
+    lengths = (0, 1, 2, 7, 20)
+    shape = (rng.choice(lengths), rng.choice(lengths)) if by_row or rng.random() < 0.3 else (rng.choice(lengths),)
+    draws = np.random.default_rng(rng.getrandbits(32))
+    array = draws.normal(size=shape) * 10.0 ** rng.randint(-30, 30) * (rng.random() < 0.9)
+    if rng.random() < 0.4:
+        return QSGD(bits, by_row=by_row).encode(array, draws)
+    return Uniform(bits, -1.0, 2.0).encode(array) if not by_row else Uniform(bits, by_row=True).encode(array)
+
+
+def any_key(rng: Rng) -> Any:
+    """What may be a key of a dict."""
+    make = rng.choice((any_int, any_text, any_bytes, any_float, any_number, lambda rng: None, lambda rng: True))
+    return make(rng) if rng.random() < 0.8 else (make(rng), (any_key(rng),))
+
+
+LEAVES: tuple[Callable[[Rng], Any], ...] = (
+    any_float,
+    any_int,
+    any_text,
+    any_bytes,
+    any_array,
+    any_array,
+    any_scalar,
+    any_quantized,
+    lambda rng: rng.choice((None, True, False)),
+    lambda rng: complex(any_float(rng), any_float(rng)),
+)
+
+
+def payload(rng: Rng, room: int = MOST_NESTED) -> Any:
+    """Anything that may travel: what the documentation lists, at most ``room`` lists, tuples and dicts deep."""
+    if room <= 0 or rng.random() < 0.6:
+        return rng.choice(LEAVES)(rng)
+    if rng.random() < 0.02:
+        value = payload(rng, 0)
+        for _ in range(rng.randint(1, room)):
+            value = rng.choice(([value], (value,), {1: value}))
+        return value
+    # Keys may be tuples in tuples.
+    inner = min(room - 1, 4)
+    items = [payload(rng, inner) for _ in range(rng.choice((0, 1, 2, 3, 17)))]
+    kind = rng.choice("ltd" if room > 3 else "lt")
+    return items if kind == "l" else tuple(items) if kind == "t" else {any_key(rng): item for item in items}
+
+
+# --- hostile bytes ----------------------------------------------------------------------------------------------------
+
+
+def claim(rng: Rng, code8: int | None, code16: int, code32: int, length: int) -> bytes:
+    """A msgpack header that claims a length, in one of its sizes; often a lie."""
+    if rng.random() < 0.3:
+        length = rng.choice((0, 1, 2, 255, 256, 65535, 10**6, 10**8, 2**31, 2**32 - 1))
+    if code8 is not None and length < 256 and rng.random() < 0.6:
+        return bytes((code8, length))
+    if length < 65536 and rng.random() < 0.6:
+        return struct.pack(">BH", code16, length)
+    return struct.pack(">BI", code32, length)
+
+
+def token(rng: Rng, room: int = 3) -> bytes:
+    """A piece of msgpack that may be well-formed or a lie about its length."""
+    kind = rng.randint(0, 9)
+    if kind == 0:
+        return rng.randbytes(rng.randint(0, 12))
+    if kind == 1:
+        return rng.choice((0xCA, 0xCB, 0xCC, 0xCD, 0xCE, 0xCF, 0xD0, 0xD1, 0xD2, 0xD3)).to_bytes() + rng.randbytes(8)
+    if kind == 2:
+        text = rng.randbytes(rng.randint(0, 5))
+        return rng.choice((claim(rng, 0xD9, 0xDA, 0xDB, len(text)), claim(rng, 0xC4, 0xC5, 0xC6, len(text)))) + text
+    if kind == 3:
+        return bytes((rng.choice((0xC0, 0xC1, 0xC2, 0xC3, rng.randint(0, 0x7F), rng.randint(0xE0, 0xFF))),))
+    if kind <= 6 or not room:
+        return extension(rng, room)
+    items = [token(rng, room - 1) for _ in range(rng.randint(0, 4))]
+    if kind <= 8:
+        return claim(rng, None, 0xDC, 0xDD, len(items)) + b"".join(items)
+    return claim(rng, None, 0xDE, 0xDF, len(items) // 2) + b"".join(items)
+
+
+def extension(rng: Rng, room: int = 0) -> bytes:
+    """An extension type with a body that nearly is what it should be."""
+    code, body = rng.choice(((1, trailed), (2, trailed), (3, token), (4, any_bytes), (5, coded), (None, any_bytes)))
+    content = body(rng, room - 1) if body is token and room else body(rng)  # type: ignore[operator]
+    number = rng.randint(0, 255) if code is None else code
+    if len(content) in (1, 2, 4, 8, 16) and rng.random() < 0.5:
+        return bytes((0xD4 + (1, 2, 4, 8, 16).index(len(content)), number)) + content
+    return claim(rng, 0xC7, 0xC8, 0xC9, len(content)) + bytes((number,)) + content
+
+
+ODD_DTYPES = (
+    "O", "|O8", "T", "V0", "S0", "U0", "U", "f8,f8", "(3,)f8", "3f8", "a5", "float", "M8", "M8[0s]", "M8[25s/5]",
+    "<c17", "V2147483647", "m8[2147483647Y]", ">U1", "=f8", "|f8", "b1", "?", "g", "p", "", "\0", ",f8",
+    "é", "9" * 90 + "f8",
+)  # fmt: skip
+
+
+def described(rng: Rng, room: int = 3) -> Any:
+    """What may stand for a dtype: a name, a list of fields, or neither."""
+    if not room or rng.random() < 0.6:
+        return rng.choice((*DTYPES, *ODD_DTYPES, None, 5, b"f8", [], {}, [[]], [["a"]]))
+    fields = []
+    for _ in range(rng.randint(0, 3)):
+        name = rng.choice(("a", "b", "", "é", None, 3, ["title", "c"], ["x"], ["a", "a"]))
+        shape = [rng.choice((0, 1, 2, -1, 2**31, 2**62, True, 2.0, None)) for _ in range(rng.randint(0, 2))]
+        fields.append([name, described(rng, room - 1), *([shape] if rng.random() < 0.4 else [])])
+    return fields
+
+
+def trailed(rng: Rng) -> bytes:
+    """Raw bytes and a description of an array that may not fit them."""
+    shape = [rng.choice((0, 1, 2, 3, -1, 2**31, 2**62, 2**63, True, 1.0, None)) for _ in range(rng.randint(0, 3))]
+    if rng.random() < 0.3:
+        shape = [1] * rng.choice((30, 63, 64, 65, 120))
+    head = msgpack.packb([described(rng), *shape])
+    head = head if rng.random() < 0.9 else mutated(rng, head)
+    length = rng.choice((len(head) % 256, len(head) % 256, len(head) % 256, rng.randint(0, 255)))
+    raw = rng.randbytes(rng.choice((0, 0, 1, 2, 4, 5, 8, 16, 24)))
+    return raw + head + bytes((length,))
+
+
+def coded(rng: Rng) -> bytes:
+    """A quantized vector or matrix whose parts may not fit each other."""
+    length = (0, 0, 1, 2, 3, 5, 2**20, 2**40, 2**47, 2**62)
+    shape = rng.choice((rng.choice(length), [rng.choice(length), rng.choice(length)], [rng.choice(length)], [1, 2, 3],
+                        -1, [0, -1], 2.0, [True, 1], None, [], "a", b"\xdd\x05\xf5\xe1\x00"))  # fmt: skip
+    sizes = [rng.choice((0.0, 1.0, -0.0, 5e-324, 3e38, -1.0, float("nan"), float("inf"), any_float(rng)))
+             for _ in range(rng.randint(0, 5))]  # fmt: skip
+    with np.errstate(over="ignore", invalid="ignore"):
+        side = np.array(sizes, rng.choice(("<f4", "<f8"))).tobytes()
+    packed = shape if isinstance(shape, bytes) else msgpack.packb(shape)
+    data = rng.randbytes(rng.choice((0, 0, 1, 2, 3, 4, 6, rng.randint(0, 20))))
+    return bytes((rng.getrandbits(8),)) + packed + side + data
+
+
+def mutated(rng: Rng, data: bytes) -> bytes:
+    """The bytes with one to four bits flipped, or cut, repeated or joined somewhere."""
+    damaged = bytearray(data)
+    way = rng.random()
+    if way < 0.7 and damaged:
+        for _ in range(rng.randint(1, 4)):
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        return bytes(damaged)
+    first, second = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
+    if way < 0.8:
+        return data[:first]
+    if way < 0.9:
+        return data[:first] + data[second:]
+    return data[:second] + rng.choice((data[first:], rng.randbytes(3), token(rng))) + data[second:]
+
+
+def nested(rng: Rng) -> bytes:
+    """Lists, dicts and tuples within each other, around the allowed depth or far beyond it."""
+    depth = rng.choice((MOST_NESTED - 1, MOST_NESTED, MOST_NESTED + 1, MOST_NESTED + 2, 100, 1100, 3000))
+    mix = rng.choice(("l", "d", "t", "ldt")) if depth < 1100 else rng.choice("ld")
+    body = b"\xc0"
+    for _ in range(depth):
+        kind = rng.choice(mix)
+        body = b"\x91" + body if kind == "l" else b"\x81\x01" + body if kind == "d" else b"\xc9" + struct.pack(
+            ">IB", len(body) + 1, 3) + b"\x91" + body  # fmt: skip
+    return body
+
+
+def crowded(rng: Rng) -> bytes:
+    """A dict whose keys all have the same hash, or are all the same."""
+    count = rng.choice((2, 250, 255, 256, 257, 400))
+    keys = [complex(10**15 - 1000003 * i, i) for i in range(count)] if rng.random() < 0.7 else [1j] * count
+    pairs = b"".join(b"\xd8\x04" + struct.pack("<dd", key.real, key.imag) + b"\x00" for key in keys)
+    return b"\xde" + struct.pack(">H", count) + pairs
+
+
+def frame(rng: Rng) -> bytes:
+    """A frame as an agent sends it."""
+    request = (rng.randint(1, 2**40), rng.random() < 0.5) if rng.random() < 0.2 else ()
+    return FrameEncoder().encode(any_text(rng), rng.randrange(3), rng.randint(0, 2**33), payload(rng, 3), *request)
+
+
+def hostile(rng: Rng) -> bytes:
+    """Bytes that somebody might send: noise, msgpack with lies in it, or a valid frame with some bits flipped."""
+    way = rng.random()
+    if way < 0.1:
+        return rng.randbytes(rng.randint(0, 60))
+    if way < 0.45:
+        return mutated(rng, frame(rng))
+    if way < 0.47:
+        return nested(rng)
+    if way < 0.472:
+        return crowded(rng)
+    content = extension(rng, 3) if way < 0.8 else token(rng)
+    if rng.random() < 0.3:
+        # As the payload of a frame.
+        content = b"\x94\xa1m\x01\x07" + content
+    return content
+
+
+# --- what must hold ---------------------------------------------------------------------------------------------------
+
+
+def use(value: Any) -> None:
+    """Do with a received payload what agents do with it: every part of it can be read."""
+    if isinstance(value, Quantized):
+        values = value.values
+        assert values.shape == value.shape
+        assert np.isfinite(values).all()
+        assert value.payload_bits >= 0
+    elif isinstance(value, list | tuple):
+        for part in value:
+            use(part)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            use(key)
+            use(part)
+    elif isinstance(value, np.ndarray):
+        assert not value.flags.writeable
+    if not (isinstance(value, np.ndarray | np.generic) and _is_unprintable(value.dtype)):
+        repr(value)
+
+
+def _is_unprintable(dtype: np.dtype[Any]) -> bool:
+    """Whether numpy cannot print what it holds.
+
+    Elements of no size may be very many, dates without a unit have no name, characters may be beyond Unicode.
+    """
+    parts = [part[0] for part in (dtype.fields or {}).values()] + ([dtype.subdtype[0]] if dtype.subdtype else [])
+    return not dtype.itemsize or dtype.str[1:] == "M8" or dtype.kind == "U" or any(map(_is_unprintable, parts))
+
+
+def check_hostile(data: bytes) -> bool:
+    """Decode hostile bytes: either a WireError, or a payload that can be read and travels on; return whether it was."""
+    try:
+        value = decode(data)
+    except WireError:
+        return False
+    use(value)
+    payload_bits(value)
+    is_mutable(value)
+    try:
+        again = decode(encode(value))
+    except WireError as error:
+        # numpy reads short names of structures that it writes in full, such as "f8,f8".
+        if "longer than 255 bytes" not in str(error):
+            raise
+    else:
+        assert same(again, value)
+    try:
+        received = decode_frame(data, 0.0, NAMES)
+    except WireError:
+        return True
+    assert same(received.payload, value[3])
+    return True
+
+
+def check_payload(value: Any) -> None:
+    """Send a payload: it arrives as it is, bare and in a frame."""
+    data = encode(value)
+    assert same(decode(data), value)
+    sent = FrameEncoder().encode("m", 1, 7, value)
+    assert data in sent
+    received = decode_frame(sent, 0.0, NAMES)
+    assert (received.kind, received.sender, received.round) == ("m", "b", 7)
+    assert same(received.payload, value)
+    assert payload_bits(received.payload) == payload_bits(value)
+
+
+def check_one(rng: Rng) -> None:
+    """Check one random input: hostile bytes mostly, else a payload."""
+    if rng.random() < 0.8:
+        check_hostile(hostile(rng))
+    else:
+        check_payload(payload(rng))
