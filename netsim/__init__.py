@@ -4,7 +4,7 @@ from netsim import latency, loss, quantize, topology
 from netsim.agent import Agent
 from netsim.budget import Budget
 from netsim.count.trace import Trace
-from netsim.errors import AgentError, BadInput, NetsimError, Stalled, WireError
+from netsim.errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
 from netsim.link import Link
 from netsim.network import Network
 from netsim.run import Run
@@ -21,6 +21,7 @@ __all__ = [
     "NetsimError",
     "Network",
     "Run",
+    "RunOver",
     "Stalled",
     "Trace",
     "WireError",

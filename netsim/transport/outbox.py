@@ -8,7 +8,7 @@ from zlib import crc32
 
 from netsim.count.ledger import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, STEP
 from netsim.draws import Keys
-from netsim.errors import AgentError, WireError
+from netsim.errors import RunOver, WireError
 from netsim.link import Link
 from netsim.quantize import Quantized
 from netsim.transport.air import Air
@@ -197,8 +197,8 @@ class Outbox:
         """Cut the link to a neighbour, or mend it."""
         (self._down.discard if up else self._down.add)(self.places[to])
 
-    def _too_late(self, kind: str) -> AgentError:
-        return AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
+    def _too_late(self, kind: str) -> RunOver:
+        return RunOver(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
 
     def _new_key(self, kind: str, place: int, count: int) -> int:
         """Number ``count`` link messages; return the key of the first, the one on link ``place``."""
