@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from netsim.budget import Budget
     from netsim.core import Copies, Frame
     from netsim.count.trace import Trace
-    from netsim.errors import AgentError, BadInput, NetsimError, Stalled, WireError
+    from netsim.errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
     from netsim.link import Link
     from netsim.network import Network
     from netsim.run import Run
@@ -28,6 +28,7 @@ __all__ = [
     "NetsimError",
     "Network",
     "Run",
+    "RunOver",
     "Stalled",
     "Trace",
     "WireError",
@@ -44,7 +45,7 @@ _HOMES = {
     "budget": ("Budget",),
     "core": ("Copies", "Frame"),
     "count.trace": ("Trace",),
-    "errors": ("AgentError", "BadInput", "NetsimError", "Stalled", "WireError"),
+    "errors": ("AgentError", "BadInput", "NetsimError", "RunOver", "Stalled", "WireError"),
     "link": ("Link",),
     "network": ("Network",),
     "run": ("Run",),

@@ -595,6 +595,14 @@ cdef class Arrivals:
         self.shrink()
         return found
 
+    def clear(self):
+        """Forget all of it."""
+        cdef int64_t i
+        for i in range(self.size):
+            Py_DECREF(<object>self.entries[i].frame)
+        self.size = 0
+        self.shrink()
+
     def under_way(self):
         """Return key and kind of all that it holds."""
         return [(self.entries[i].key, self.entries[i].kind) for i in range(self.size)]

@@ -1,4 +1,4 @@
-"""What went wrong in a run, said in one line: which agent raised where, who waits for what."""
+"""What went wrong in a run, said in one line: which agent raised where, who waits for what, who never ends."""
 
 import asyncio
 import inspect
@@ -6,37 +6,65 @@ import os
 import sysconfig
 import traceback
 from collections.abc import Hashable, Mapping
+from types import TracebackType
 from typing import Any
 
-from netsim.errors import AgentError, NetsimError, Stalled, one_line
+from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.context import Context
+from netsim.transport.inbox import Inbox
 
-__all__ = ["agent_error", "failure", "standstill"]
+__all__ = ["agent_error", "cancelled_error", "endless", "failure", "is_goodbye", "standstill", "stubborn", "when"]
+
+Tasks = Mapping["asyncio.Task[Any]", Hashable]
+"""Tasks, and the names of the agents whose they are."""
 
 _FOLDERS = [os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
 _LIBRARIES = tuple(folder + os.sep for folder in _FOLDERS)
+_INBOX = Inbox.get.__code__.co_filename
 
 
-def agent_error(name: Hashable, error: BaseException, context: Context) -> AgentError:
-    """Return the error for an agent that raised: its name, its round, its own line."""
+def agent_error(
+    name: Hashable, error: BaseException, context: Context, how: str = "", at: str | None = None
+) -> AgentError:
+    """Return the error for an agent that raised: its name, its own line, how and when (if not now, see `when`)."""
     first, more = error, ""
     while isinstance(first, BaseExceptionGroup):
         more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
         first = first.exceptions[0]
-    now = context.shared.loop.time()
-    # An exception has left the round that it comes from.
-    number = context.round or context.left[0] * (context.left[1] == now)
-    where = f" in round {number}" if number else f" at {now:g} s"
-    # The agent's own line, not the line in netsim, numpy or asyncio that raised.
-    frames = traceback.extract_tb(first.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames
-    line = f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
-    found = AgentError(f"agent {name!r} raised {type(first).__name__}{where}{line}: {one_line(first)}{more}")
+    place = (when(context) if at is None else at) + _line(first.__traceback__)
+    found = AgentError(f"agent {name!r} raised {type(first).__name__}{how}{place}: {one_line(first)}{more}")
     found.__cause__ = error if more else first
     return found
 
 
-def failure(what: str, error: Exception) -> NetsimError:
+def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
+    """Return the error for an agent that ended cancelled though the run goes on."""
+    try:
+        task.result()
+    except asyncio.CancelledError as error:
+        place = when(context) + _line(error.__traceback__)
+        why = "catch asyncio.CancelledError where it awaits what it cancels, or it ends there"
+        found = AgentError(f"agent {name!r} was cancelled{place} though the run goes on: {why}")
+        found.__cause__ = error
+        return found
+    raise AssertionError("only for a task that was cancelled")
+
+
+def when(context: Context) -> str:
+    """Say in which round an agent is, or if in none, what time it is."""
+    now = context.shared.loop.time()
+    # An exception has left the round that it comes from.
+    number = context.round or context.left[0] * (context.left[1] == now)
+    return f" in round {number}" if number else f" at {now:g} s"
+
+
+def _line(trace: TracebackType | None) -> str:
+    # The agent's own line, not the line in netsim, numpy or asyncio that raised.
+    own = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(_LIBRARIES)]
+    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
+
+
+def failure(what: str, error: BaseException) -> NetsimError:
     """Return the error to end a run with when something other than an agent raised."""
     if isinstance(error, NetsimError):
         return error
@@ -45,7 +73,14 @@ def failure(what: str, error: Exception) -> NetsimError:
     return found
 
 
-def standstill(unfinished: Mapping["asyncio.Task[None]", Hashable], contexts: Mapping[Hashable, Context]) -> Stalled:
+def is_goodbye(error: BaseException) -> bool:
+    """Return whether an agent only raised because it was told to end, or sent something after the end."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_goodbye, error.exceptions))
+    return isinstance(error, RunOver | asyncio.CancelledError)
+
+
+def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
     """Return the error for a run in which every task waits for what can never come: who waits for what."""
     waiting = [
         f"agent {name!r} waits for {_waits_for(task, contexts[name])}" for task, name in list(unfinished.items())[:5]
@@ -55,12 +90,30 @@ def standstill(unfinished: Mapping["asyncio.Task[None]", Hashable], contexts: Ma
     return Stalled(f"at {now:g} s every task waits for what can never come: {'; '.join([*waiting, *more])}")
 
 
-def _waits_for(task: "asyncio.Task[None]", context: Context) -> str:
+def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
+    """Return the error for an agent that never lets time pass, by a task or else by callbacks."""
+    does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
+    now = context.shared.loop.time()
+    why = f"after {passes:,} passes of the event loop time has not moved"
+    return AgentError(f"agent {name!r} never lets time pass: at {now:g} s {does} again and again; {why}")
+
+
+def stubborn(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
+    """Return the error for an agent that does not end when it is cancelled."""
+    where = f"it waits for {_waits_for(task, context)}"
+    return AgentError(f"agent {name!r} does not end when it is cancelled: {where}; let asyncio.CancelledError out")
+
+
+def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
     own: Any = task.get_coro()
-    inner = own
-    while inspect.iscoroutine(inner.cr_await):
+    inner, in_inbox = own, False
+    while inspect.iscoroutine(getattr(inner, "cr_await", None)):
         inner = inner.cr_await
+        in_inbox = in_inbox or inner.cr_code.co_filename == _INBOX
         if inner.cr_frame is not None and not inner.cr_code.co_filename.startswith(_LIBRARIES):
             own = inner
-    what = context.inbox.awaited or (f"{inner.__qualname__}()" if inner is not own else "a future")
-    return f"{what} ({os.path.basename(own.cr_code.co_filename)}, line {own.cr_frame.f_lineno})"
+    what = f"{inner.__qualname__}()" if inner is not own else "a future"
+    if in_inbox:
+        what = context.inbox.awaited or what
+    frame = getattr(own, "cr_frame", None)
+    return what if frame is None else f"{what} ({os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno})"

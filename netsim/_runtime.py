@@ -1,26 +1,39 @@
 """One run of a network: run the agents to their end, write the rounds' rows, say what went wrong."""
 
 import asyncio
-import gc
 import inspect
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
-from netsim._diagnosis import agent_error, failure, standstill
+from netsim._collector import unhurried_collector
+from netsim._diagnosis import agent_error, endless, failure, standstill, stubborn
+from netsim._stop import stop
+from netsim._tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles
 from netsim._wiring import Parts, Settings, build
 from netsim.agent import Agent
 from netsim.core import Frame
-from netsim.errors import AgentError, NetsimError
+from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.run import Run
 from netsim.transport.clock import Loop
 from netsim.transport.framing import for_receiver
+from netsim.transport.task import OWNER
 
 __all__ = ["Runtime"]
 
 Action = tuple[float, Callable[[], None]]
 """A time (s) and what to call then."""
+
+# Passes of the loop that one agent more may take at one instant.
+_PASSES_PER_AGENT = 100
+# A standstill that ends iterations over inboxes counts as so many passes: it looks at each inbox.
+_PASSES_PER_STANDSTILL = 100
+# Passes over which is counted who could run, to name who never lets time pass.
+_SAMPLES = 8
 
 
 class Runtime:
@@ -57,12 +70,18 @@ class Runtime:
         self.result = result
         self.agents = result.agents
         self.until = until
-        self.scheduled = scheduled
+        self.scheduled = list(scheduled)
+        self.started = False
         self.loop = loop
-        self.tasks: dict[asyncio.Task[None], Hashable] = {}
         self.timers: list[asyncio.TimerHandle] = []
         self.ended: asyncio.Future[None] = loop.create_future()
+        self.error: NetsimError | None = None
         self.parts: Parts = build(settings, self.agents, loop, keep_trace=keep_trace, on_round_end=self._round_ended)
+        self.tasks = AgentTasks(loop, self.parts.contexts, self._fail, self._finish)
+        self.samples: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
+        self.sampled = 0
+        # Actions are not their agents': what they make belongs to whoever runs the network.
+        self.outside = copy_context()
         self.ledger = result.ledger = self.parts.ledger
         self.ledger.in_flight = self._in_flight
         for name, agent in self.agents.items():
@@ -71,18 +90,31 @@ class Runtime:
 
     async def run(self) -> Run:
         """Run all agents; return the result."""
-        with _unhurried_collector():
-            # What was built stays to the end: the collector need not look at it again and again.
-            gc.freeze()
-            await self._run()
-        self._settle(math.nextafter(self.loop.time(), math.inf))
-        self.result.ended_at = self.loop.time()
+        with unhurried_collector(), self._watched():
+            try:
+                self._start()
+                await self.ended
+            finally:
+                self._close()
+                await self._stop()
+        if self.error is not None:
+            raise self.error
         return self.result
 
     def interrupt(self) -> None:
         """End the run, from another thread."""
         with suppress(RuntimeError):  # the loop is closed: the run is over
             self.loop.call_soon_threadsafe(self.ended.cancel)
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        """Call ``action`` at a time (s) of this run, which must not be past."""
+        if not self.started:
+            self.scheduled.append((time, action))
+            return
+        if time < self.loop.time():
+            raise BadInput(f"time = {time:g}: must be >= {self.loop.time():g}, the time that the run has come to")
+        call = partial(self._act, time, action)
+        self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Cut or mend a link."""
@@ -96,111 +128,166 @@ class Runtime:
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        self.loop.instants.on_standstill.append(self._standstill)
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Hear of what the loop would only log or never notice."""
+        instants = self.loop.instants
+        more = _PASSES_PER_AGENT * len(self.agents)
+        instants.limit += more
+        instants.on_endless.append(self._endless)
+        self.loop.on_error.append(self._handle)
         try:
-            with self._fail_on_callback_errors():
-                self._start()
-                await self.ended
+            yield
         finally:
-            self.loop.instants.on_standstill.remove(self._standstill)
-            await self._stop()
+            instants.limit -= more
+            instants.on_endless.remove(self._endless)
+            self.loop.on_error.remove(self._handle)
 
     def _start(self) -> None:
+        self.loop.instants.on_standstill.append(self._standstill)
+        # What is planned for the beginning comes before the agents; an action may plan more.
+        for time, action in self.scheduled:
+            if time <= self.loop.time():
+                self._act(time, action)
+        self.started = True
+        for time, action in self.scheduled:
+            if time > self.loop.time():
+                self.at(time, action)
         if self.until is not None:
             # At the end of the instant, so that a round that closes then is whole.
             self.timers.append(
                 self.loop.call_at(self.parts.rounds.snap(self.until), self.loop.instants.at_instant_end, self._end)
             )
-        for time, action in self.scheduled:
-            self.timers.append(self.loop.call_at(time, self._act, time, action))
-        self.unfinished = len(self.agents)
-        for name, agent in self.agents.items():
-            coroutine = agent.run()
-            if not inspect.iscoroutine(coroutine):
-                run = f"{type(agent).__qualname__}.run"
-                raise AgentError(f"agent {name!r}: {run} must be `async def run(self)`, without yield")
-            task = self.loop.create_task(coroutine)
-            self.tasks[task] = name
-            task.add_done_callback(self._agent_done)
+        for name, agent in self.agents.items() if not self.ended.done() else ():
+            self.tasks.start(name, self._coroutine_of(name, agent))
 
-    async def _stop(self) -> None:
-        """Leave nothing behind on the loop."""
+    def _coroutine_of(self, name: Hashable, agent: Agent) -> Coroutine[Any, Any, None]:
+        try:
+            coroutine = agent.run()
+        except Exception as error:
+            raise agent_error(name, error, self.parts.contexts[name]) from error
+        if not inspect.iscoroutine(coroutine):
+            run = f"{type(agent).__qualname__}.run"
+            raise AgentError(f"agent {name!r}: {run} must be `async def run(self)`, without yield")
+        return coroutine
+
+    def _close(self) -> None:
+        """Close the books: what happens from here on is not counted."""
         for timer in self.timers:
             timer.cancel()
         self.parts.rounds.stop()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
         for inbox in self.parts.inboxes.values():
             inbox.stop()
+        self._settle(math.nextafter(self.loop.time(), math.inf))
+        under_way = list(self._in_flight())
+        self.ledger.in_flight = lambda: iter(under_way)
+        for inbox in self.parts.inboxes.values():
+            inbox.drop()
+        self.result.ended_at = self.loop.time()
+        self.parts.shared.over = self.tasks.over = True
+
+    async def _stop(self) -> None:
+        """Leave nothing behind on the loop."""
+        self.loop.instants.on_standstill.remove(self._standstill)
+        left = await stop(self.loop, self.tasks, self._end_iterations)
+        for task in left:
+            name = self.tasks.name_of(task)
+            self._fail(stubborn(name, task, self.parts.contexts[name]))
+            abandon(task)
+        error = self.tasks.raised_first()
+        if error is not None:
+            self._fail(error)
+        self.tasks.forget_raised()
+
+    def _finish(self) -> None:
+        # At the end of the instant, so that the last round's row is written.
+        self.loop.instants.at_instant_end(self._end)
 
     def _end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _fail(self, error: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(error)
-
-    def _agent_done(self, task: "asyncio.Task[None]") -> None:
-        self.unfinished -= 1
-        self.parts.inboxes[self.tasks[task]].abandon()
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._fail_agent(self.tasks[task], error)
-        elif self.unfinished == 0:
-            # At the end of the instant, so that the last round's row is written.
-            self.loop.instants.at_instant_end(self._end)
+    def _fail(self, error: NetsimError) -> None:
+        """End the run; the first error is the one to raise."""
+        if self.error is None:
+            self.error = error
+        self._end()
 
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
-    def _fail_agent(self, name: Hashable, error: BaseException) -> None:
-        self._fail(agent_error(name, error, self.parts.contexts[name]))
-
-    @contextmanager
-    def _fail_on_callback_errors(self) -> Iterator[None]:
+    def _handle(self, context: dict[str, Any]) -> bool:
         """Let an exception that asyncio would only log, of a callback or of a task that nobody awaits, end the run."""
-        before = self.loop.get_exception_handler()
-
-        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            error = context.get("exception")
-            if isinstance(error, Exception):
-                self._fail(failure("a task that nobody awaits" if "future" in context else "a callback", error))
-            else:
-                loop.default_exception_handler(context)
-
-        self.loop.set_exception_handler(handle)
-        try:
-            yield
-        finally:
-            self.loop.set_exception_handler(before)
+        error, owner = context.get("exception"), owner_of(context)
+        how = UNAWAITED if "future" in context else " in a callback"
+        if error is not None and self.tasks.owns(owner):
+            self.tasks.failed(owner.name, error, how)
+        elif owner is None and isinstance(error, Exception):
+            self._fail(failure(how.removeprefix(" in "), error))
+        else:
+            return False
+        return True
 
     def _standstill(self) -> None:
         """Nothing can happen any more: end iterations over inboxes; if there are none, say who waits for what."""
-        if [inbox for inbox in self.parts.inboxes.values() if inbox.end_iteration()]:
+        if self._end_iterations():
+            self._sample()
             return
-        unfinished = {task: name for task, name in self.tasks.items() if not task.done()}
-        self._fail(standstill(unfinished, self.parts.contexts))
+        unfinished = {task: name for task, name in self.tasks.mains.items() if not task.done()}
+        self._fail(self.tasks.raised_first() or standstill(unfinished, self.parts.contexts))
+
+    def _end_iterations(self) -> bool:
+        self.loop.instants.passes += _PASSES_PER_STANDSTILL
+        return bool([inbox for inbox in self.parts.inboxes.values() if inbox.end_iteration()])
+
+    def _sample(self) -> None:
+        """Count whose turn it is, if time has long not moved."""
+        if self.loop.instants.passes <= self.loop.instants.limit:
+            return
+        for handle in ready_handles(self.loop):
+            owner = handle._context.get(OWNER)
+            if self.tasks.owns(owner):
+                task = getattr(handle._callback, "__self__", None)
+                self.samples[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
+
+    def _endless(self) -> None:
+        """After a few passes more, end the run with whose turn it was most often while time did not move."""
+        self._sample()
+        self.sampled += 1
+        # Another run on the same loop, whose agent it may be, comes first.
+        if self.sampled < (_SAMPLES if self.samples else 2 * _SAMPLES):
+            return
+        passes = self.loop.instants.passes
+        if self.samples:
+            [((name, task), _)] = self.samples.most_common(1)
+            self._fail(endless(name, task, self.parts.contexts[name], passes))
+        else:
+            where = f"at {self.loop.time():g} s after {passes:,} passes of the event loop"
+            self._fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
+        self.sampled = self.loop.instants.passes = 0
 
     # --- what happens meanwhile ---------------------------------------------------------------------------------------
 
     def _answering(self, name: Hashable) -> Callable[[Frame], None]:
         agent, outbox, context = self.agents[name], self.parts.outboxes[name], self.parts.contexts[name]
+        member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
+            # Whoever looks into the inbox has this called: what is made here is still the agent's own.
+            token = OWNER.set(member)
             try:
                 reply = agent.answer(for_receiver(frame))
                 outbox.send(frame.sender, frame.kind, reply, context.round, False, frame.request, is_reply=True)
             except Exception as error:
-                self._fail_agent(name, error)
+                self.tasks.failed(name, error)
+            finally:
+                OWNER.reset(token)
 
         return answer
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._fail(failure(f"the action of Network.at({time:g}, …)", error))
 
     def _settle(self, until: float) -> None:
@@ -209,6 +296,9 @@ class Runtime:
             inbox.settle(until)
 
     def _round_ended(self, number: int) -> None:
+        if self.parts.shared.over:
+            # An agent that takes part in rounds while it cleans up.
+            return
         time = self.parts.rounds.close_time(number)
         self._settle(self.parts.rounds.deadline(number))
         try:
@@ -219,15 +309,3 @@ class Runtime:
     def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.parts.inboxes.values():
             yield from inbox.arrivals.under_way()
-
-
-@contextmanager
-def _unhurried_collector() -> Iterator[None]:
-    """Let the garbage collector look less often at a run's many short-lived objects, and never at what was frozen."""
-    threshold = gc.get_threshold()
-    gc.set_threshold(max(threshold[0], 50_000), *threshold[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*threshold)
-        gc.unfreeze()

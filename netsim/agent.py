@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim import check, draws
 from netsim.core import Frame
-from netsim.errors import AgentError
+from netsim.errors import AgentError, RunOver
 from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
@@ -129,7 +129,11 @@ class Agent:
             If the payload cannot travel.
         """
         context = self._netsim
-        return context.outbox.broadcast(kind, payload, context.round, raw_data)
+        try:
+            return context.outbox.broadcast(kind, payload, context.round, raw_data)
+        except RunOver:
+            await asyncio.sleep(0)  # or one that tries again and again would never let the loop go on
+            raise
 
     async def send(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
         """Send a message to one neighbour; return whether the link took it. Otherwise as `broadcast`.
@@ -141,7 +145,11 @@ class Agent:
         """
         context = self._netsim
         self._must_be_neighbor(to)
-        return context.outbox.send(to, kind, payload, context.round, raw_data)
+        try:
+            return context.outbox.send(to, kind, payload, context.round, raw_data)
+        except RunOver:
+            await asyncio.sleep(0)  # as in broadcast
+            raise
 
     async def request(
         self, to: Hashable, kind: str, payload: Any, timeout: float | None = None, *, raw_data: bool = False

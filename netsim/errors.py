@@ -17,8 +17,12 @@ class AgentError(NetsimError):
     """An agent raised, or used the network in a way that has no meaning."""
 
 
+class RunOver(AgentError):  # noqa: N818
+    """An agent sends after the run's end. It may let this pass, as when it only says goodbye: the run ends well."""
+
+
 class Stalled(NetsimError):  # noqa: N818
-    """Every task waits for what can never come. The message names the tasks and what each waits for."""
+    """Time cannot go on, as when every task waits for what can never come. The message names who waits for what."""
 
 
 def one_line(error: BaseException) -> str:

@@ -1,8 +1,8 @@
 """Files that are written whole or not at all."""
 
 import errno
+import itertools
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,7 +30,9 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
     # A part of the name: the whole one may be as long as a name can be.
-    part = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}")
+    names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
+    # One that is there is being written by another thread, or was left by a process that was killed.
+    part = next(name for name in names if not os.path.lexists(name))
     try:
         file = part.open("xb")
     except OSError as error:

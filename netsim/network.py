@@ -112,13 +112,24 @@ class Network:
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Call ``action`` at a simulated time (s) of every run.
+        """Call ``action`` at a simulated time (s) of every run; during a run, at a time of that run.
 
-        For example, to cut a link: ``network.at(3.0, lambda: network.set_link(0, 1, up=False))``.
+        For example, to cut a link: ``network.at(3.0, lambda: network.set_link(0, 1, up=False))``. Actions of one time
+        are called in the order in which they were given, before what agents do at that time; at time 0, before agents
+        start. One that raises ends the run.
+
+        Raises
+        ------
+        BadInput
+            If ``action`` cannot be called so, ``time`` is negative, or the run has passed it.
         """
-        if not callable(action):
-            raise check.refuse("action", action, "a function without arguments")
-        self._scheduled.append((check.finite("time", time, low=0), action))
+        if not callable(action) or inspect.iscoroutinefunction(action):
+            raise check.refuse("action", action, "a function without arguments, and without async")
+        time = check.finite("time", time, low=0)
+        if self._running is None:
+            self._scheduled.append((time, action))
+        else:
+            self._running.at(time, action)
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Cut or mend the link from ``sender`` to ``receiver`` (this direction) while the network runs.
@@ -176,9 +187,7 @@ class Network:
             If every task waits for what can never come.
         """
         job = self._job(agents, probes, until, trace, progress)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if asyncio._get_running_loop() is None:
             return job.simulate(clock, speed)
         return _in_thread(lambda: job.simulate(clock, speed), job.interrupt)
 

@@ -242,6 +242,33 @@ def test_wall_time_passes_speed_times_as_fast() -> None:
     assert time.monotonic() - began >= 0.1
 
 
+@pytest.mark.parametrize("speed", [0.5, 1.0, 8.0])
+def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(
+    speed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a wall whose clock only moves while the loop sleeps."""
+    wall = [1000.0]
+    monkeypatch.setattr("netsim.transport.instants.time.monotonic", lambda: wall[0])
+
+    async def main() -> list[tuple[float, float]]:
+        loop, seen = loop_of(), []
+        sockets = loop.instants._sockets
+
+        def sleep(timeout: float | None = None) -> Any:
+            wall[0] += timeout or 0.0
+            return []
+
+        monkeypatch.setattr(sockets, "select", sleep)
+        for delay in (3.0, 0.5, 10.0):
+            await asyncio.sleep(delay)
+            seen.append((now(), wall[0] - 1000.0))
+        return seen
+
+    expected = [(3.0, 3.0 / speed), (3.5, 3.5 / speed), (13.5, 13.5 / speed)]
+    for got, wanted in zip(run(main, clock="wall", speed=speed), expected, strict=True):
+        assert got == pytest.approx(wanted)
+
+
 def test_a_thread_wakes_a_wall_clock_loop() -> None:
     async def main() -> str:
         async with asyncio.timeout(60):

@@ -101,27 +101,20 @@ def test_the_line_is_the_agents_own() -> None:
     assert f"(test_failures.py, line {line})" in message_of(lambda: Network(topology.path(3)).run(beside(Broken())))
 
 
-def test_a_task_that_nobody_awaits() -> None:
-    class Broken(Agent):
-        async def run(self) -> None:
-            asyncio.get_running_loop().create_task(self.part())
-            await asyncio.sleep(5.0)
-
-        async def part(self) -> None:
-            raise ValueError("forgotten")
-
-    message = message_of(lambda: Network(topology.path(3)).run(beside(Broken())), NetsimError)
-    assert message == "a task that nobody awaits raised ValueError: forgotten"
-
-
 def test_a_callback_that_raises() -> None:
     class Broken(Agent):
         async def run(self) -> None:
             asyncio.get_running_loop().call_later(1.0, int, "x")
             await asyncio.sleep(5.0)
 
-    message = message_of(lambda: Network(topology.path(3)).run(beside(Broken())), NetsimError)
-    assert message.startswith("a callback raised ValueError: invalid literal")
+    message = message_of(lambda: Network(topology.path(3)).run(beside(Broken())))
+    assert message.startswith("agent 1 raised ValueError in a callback at 1 s: invalid literal")
+
+
+def test_a_run_that_raises_before_it_is_a_coroutine() -> None:
+    forgot = type("Forgot", (Agent,), {"run": lambda self: 1 / 0})
+    message = message_of(lambda: Network(topology.path(3)).run(beside(forgot())))
+    assert message.startswith("agent 1 raised ZeroDivisionError at 0 s (test_failures.py, line ")
 
 
 @pytest.mark.parametrize("answer", [lambda self, frame: 1 / 0, lambda self, frame: object()])
@@ -401,7 +394,7 @@ def test_an_agent_that_ignores_its_cancellation_for_a_while() -> None:
     stubborn = Stubborn()
     run = Network(topology.path(3)).run(beside(stubborn), until=2.0)
     assert stubborn.said_goodbye
-    assert run.ended_at == 3.0
+    assert run.ended_at == 2.0
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
@@ -448,6 +441,7 @@ RATED = Link(rate=1e3)
         ),
         (lambda: Network(topology.path(2)).at(-1, print), "time = -1: must be a number >= 0"),
         (lambda: Network(topology.path(2)).at(1, None), "action = None: must be a function without arguments"),
+        (lambda: Network(topology.path(2)).at(1, Idle.run), "must be a function without arguments, and without async"),
     ],
 )
 def test_a_network_that_cannot_be(make: Callable[[], Any], message: str) -> None:

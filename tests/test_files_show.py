@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from netsim import BadInput
+from netsim import BadInput, core
 from netsim.studies import cli
 from netsim.studies.folder import load
 from netsim.studies.study import Study
@@ -59,17 +59,17 @@ def test_what_is_shown(folder: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "A note." in lines
     from importlib.metadata import version
 
-    assert lines[-1] == f"netsim {version('netsim')}, core: python"
+    assert lines[-1] == f"netsim {version('netsim')}, core: {core.NAME}"
 
 
 def test_settings_and_version_name_the_core(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = json.loads((folder / "settings.json").read_text())
-    assert settings["core"] == "python"
+    assert settings["core"] == core.NAME
     monkeypatch.setattr("sys.argv", ["netsim", "--version"])
     cli.main()
-    assert capsys.readouterr().out == f"netsim, version {settings['netsim']} (core: python)\n"
+    assert capsys.readouterr().out == f"netsim, version {settings['netsim']} (core: {core.NAME})\n"
 
 
 def test_a_study_without_runs_can_be_shown(

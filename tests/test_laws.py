@@ -256,7 +256,7 @@ def test_imports_run_one_way(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules("netsim"), ids=lambda path: path.name)
 def test_what_is_not_always_needed_is_imported_where_it_is(path: Path) -> None:
-    if path.name not in ("cli.py", "plots.py"):
+    if path.name not in ("cli.py", "figures.py"):
         around = ["pandas", "matplotlib", "typer", "rich", "joblib", "sklearn", "pooch"]
         assert not forbidden(ast.parse(path.read_text()), around, top_only=True)
 

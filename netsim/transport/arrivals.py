@@ -85,6 +85,11 @@ class Arrivals:
         self._tally.delivered(times, keys, kinds)
         return list(frames)
 
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.incoming.clear()
+        self._pending.clear()
+
     def under_way(self) -> Iterator[tuple[int, int]]:
         """Yield key and kind of all that it holds."""
         for _, key, kind, _ in (*self.incoming, *self._pending):

@@ -1,184 +1,176 @@
-"""Time: an asyncio event loop whose clock a selector drives, virtual or paced by the wall clock.
+"""Time: an asyncio event loop on simulated time, virtual or paced by the wall clock, the same in every run.
 
-A loop asks its selector to wait until something is to be done. The virtual selector does not wait, it moves the clock
-to the next timer, so a simulated hour costs what its events cost. The wall selector waits the real time divided by a
-speed factor. The selector keeps the timers itself: asyncio's own heap scrambles timers of equal times, only hears of
-the time that is left (a rounding away from the time that was asked for), and takes a nanosecond for the clock's
-resolution, which a clock beyond half a year no longer has.
+What differs from asyncio's own loop: time and timers are those of `netsim.transport.instants`; tasks and futures are
+numbered; the jobs of threads take no virtual time.
 """
 
 import asyncio
-import heapq
 import itertools
 import math
-import selectors
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Literal, TypeVarTuple
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
 from netsim.check import finite, one_of
-from netsim.errors import Stalled
+from netsim.errors import NetsimError
+from netsim.transport.instants import InstantSelector, VirtualSelector, WallSelector
+from netsim.transport.jobs import at_once
+from netsim.transport.task import OWNER, Future, Generators, Task, refuse_unordered
+
+__all__ = ["ClockName", "Loop", "new_loop"]
 
 ClockName = Literal["virtual", "wall"]
-Ready = list[tuple[selectors.SelectorKey, int]]
+_T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
-
-# In real seconds.
-_LONGEST_SLEEP = 3600.0
-_GRACE = 0.25
-
-
-class InstantSelector(selectors.BaseSelector):
-    """A selector that keeps timers, runs callbacks at the end of an instant and reports a standstill.
-
-    Subclasses say how time passes (`wait`) and what time it is (`now`, in seconds).
-
-    Attributes
-    ----------
-    on_standstill : list of callables
-        Called when nothing is ready and no timer is set; without any, a standstill raises `Stalled`.
-    """
-
-    def __init__(self) -> None:
-        self._sockets = selectors.DefaultSelector()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], object]]] = []
-        self._order = itertools.count()
-        self._room = 1000
-        self._instant_ends: list[Callable[[], None]] = []
-        self.on_standstill: list[Callable[[], None]] = []
-
-    def now(self) -> float:
-        """Return the time in simulated seconds."""
-        raise NotImplementedError
-
-    def wait(self, until: float) -> Ready:
-        """Let simulated time pass, to ``until`` seconds at most; return sockets that became ready meanwhile."""
-        raise NotImplementedError
-
-    def at_instant_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when nothing more is ready at the present time."""
-        self._instant_ends.append(callback)
-
-    def set_timer(self, handle: asyncio.TimerHandle, start: Callable[[], object]) -> None:
-        """Call ``start`` when the time of ``handle`` has come, unless that is cancelled; infinity never comes."""
-        if handle.when() == math.inf:
-            return
-        if len(self._timers) >= self._room:
-            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
-            heapq.heapify(self._timers)
-            self._room = max(1000, 2 * len(self._timers))
-        heapq.heappush(self._timers, (handle.when(), next(self._order), handle, start))
-
-    def select(self, timeout: float | None = None) -> Ready:
-        """Start what is due; if ``timeout`` is None (nothing is ready), let time pass to what is next."""
-        timers, ready = self._timers, []
-        while timers and timers[0][2].cancelled():
-            heapq.heappop(timers)
-        if timeout is None and not (timers and timers[0][0] <= self.now()):
-            if self._instant_ends:
-                callbacks, self._instant_ends = self._instant_ends, []
-                for callback in callbacks:
-                    callback()
-                return []
-            if not timers:
-                return self._stand_still()
-            ready = self.wait(timers[0][0])
-        if timers:
-            now = self.now()
-            while timers and timers[0][0] <= now:
-                heapq.heappop(timers)[3]()
-        return ready
-
-    def _stand_still(self) -> Ready:
-        if self.on_standstill:
-            for callback in list(self.on_standstill):
-                callback()
-            return []
-        # A thread may be about to wake the loop: asyncio ends its executor in one.
-        ready = self._sockets.select(_GRACE)
-        if not ready:
-            raise Stalled("the event loop waits for what can never come: no timer is set and no task can run")
-        return ready
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Register a socket (the loop's own wake-up pipe, usually the only one)."""
-        return self._sockets.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Forget a socket."""
-        return self._sockets.unregister(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """Return the registered sockets."""
-        return self._sockets.get_map()
-
-    def close(self) -> None:
-        """Release the operating system's selector."""
-        self._timers.clear()
-        self._sockets.close()
-
-
-class VirtualSelector(InstantSelector):
-    """Time moves to the next timer at once; it starts at 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._now = 0.0
-
-    def now(self) -> float:
-        """Return the virtual time in seconds."""
-        return self._now
-
-    def wait(self, until: float) -> Ready:
-        """Move the clock."""
-        self._now = until
-        return []
-
-
-class WallSelector(InstantSelector):
-    """Time passes ``speed`` times as fast as on the wall; it is 0 until the loop first waits."""
-
-    def __init__(self, speed: float) -> None:
-        super().__init__()
-        self._speed = speed
-        self._start: float | None = None
-
-    def now(self) -> float:
-        """Return the simulated time in seconds."""
-        return 0.0 if self._start is None else (time.monotonic() - self._start) * self._speed
-
-    def wait(self, until: float) -> Ready:
-        """Sleep for the real time that is left until ``until`` seconds of simulated time."""
-        if self._start is None:
-            self._start = time.monotonic()
-        return self._sockets.select(min((until - self.now()) / self._speed, _LONGEST_SLEEP))
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set."""
+    """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
+
+    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. (Of asyncio's own
+    futures only those of `asyncio.gather` are not: before one is put in a set, a task should be made that awaits it.)
+
+    Attributes
+    ----------
+    on_error : list of callables
+        Asked in turn to handle what is otherwise the exception handler's: each returns whether it did.
+    generators : Generators
+        The async generators that were begun here and not ended.
+    """
 
     def __init__(self, selector: InstantSelector) -> None:
         self.instants = selector
+        self.numbers = itertools.count()
+        self._names = itertools.count(1)
+        self.on_error: list[Callable[[dict[str, Any]], bool]] = []
+        self.generators = Generators()
         super().__init__(selector)
+        # In place of a set, in whose order they would be closed.
+        self._asyncgens = self.generators
 
     def time(self) -> float:
         """Return the simulated time in seconds."""
         return self.instants.now()
 
+    # --- timers -------------------------------------------------------------------------------------------------------
+
     def call_at(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call ``callback`` at a time (s); at once if that has passed, never if it is infinite."""
+        return self._set_timer(when, callback, args, context, first=False)
+
+    def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
+        """Call ``callback`` at a time (s), before all that `call_at` calls then."""
+        return self._set_timer(when, callback, (), context, first=True)
+
+    def _set_timer(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None, first: bool
+    ) -> asyncio.TimerHandle:
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
+        # A numpy scalar would become the time itself, rounded as numpy rounds.
+        when = float(when)
         if math.isnan(when):
             raise ValueError("a timer's time must be a number; it is NaN")
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        self.instants.set_timer(timer, partial(self.call_soon, _run, timer, callback, args, context=context))
+        self.instants.set_timer(timer, partial(self.call_soon, _run, timer, callback, args, context=context), first)
         return timer
+
+    # --- tasks and futures --------------------------------------------------------------------------------------------
+
+    def create_future(self) -> Future[Any]:
+        """Return a future."""
+        return Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, _T] | Coroutine[Any, Any, _T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **settings: Any,
+    ) -> Task[_T]:
+        """Run a coroutine as a task, named Task-1, Task-2, … on each loop.
+
+        Raises
+        ------
+        BadInput
+            If `asyncio.as_completed` makes it of a bare coroutine.
+        NetsimError
+            If a task factory of one's own makes it and it is no `netsim.transport.task.Task`.
+        """
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        refuse_unordered(coro)
+        # Counted for those with a name, too: asyncio.create_task may give them theirs only later.
+        number = next(self._names)
+        name = f"Task-{number}" if name is None else str(name)
+        if self.get_task_factory() is None:
+            task = Task(coro, loop=self, name=name, context=context, **settings)
+        else:
+            task = self._checked(super().create_task(coro, name=name, context=context, **settings))
+        task.owner = OWNER.get() if context is None else context.get(OWNER)
+        if task.owner is not None:
+            task.owner.adopt(task)
+        return task
+
+    def _checked(self, task: Any) -> Task[Any]:
+        if isinstance(task, Task):
+            return task
+        task.cancel()
+        # What ends the loop needs tasks, too.
+        super().set_task_factory(None)
+        kind = f"{type(task).__module__}.{type(task).__qualname__}"
+        raise NetsimError(
+            f"task factory made a {kind}: must make netsim.transport.task.Task, for sets to have an order"
+        )
+
+    def set_task_factory(self, factory: Any) -> None:
+        """Set what makes tasks, which must be `netsim.transport.task.Task`; asyncio's eager factory is made so."""
+        if factory is getattr(asyncio, "eager_task_factory", self):
+            make: Any = vars(asyncio)["create_eager_task_factory"]
+            factory = make(Task)
+        super().set_task_factory(factory)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Handle an exception that nobody caught: see ``on_error``."""
+        if not any(handle(context) for handle in list(self.on_error)):
+            super().call_exception_handler(context)
+
+    # --- jobs of threads ----------------------------------------------------------------------------------------------
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
+    ) -> asyncio.Future[_T]:
+        """Run a function in a thread; in virtual time at once, at the present instant, for all else waits for it.
+
+        In virtual time the function runs in this thread unless an executor is given.
+        """
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        if self.instants.speed == math.inf:
+            return asyncio.wrap_future(at_once(executor, partial(func, *args)), loop=self)
+        job: asyncio.Future[_T] = super().run_in_executor(executor, func, *args)
+        self.instants.jobs += 1
+        job.add_done_callback(self._job_done)
+        return job
+
+    def _job_done(self, job: object) -> None:
+        self.instants.jobs -= 1
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads to end, for ``timeout`` real seconds; without limit in virtual time or before 3.12."""
+        speed = self.instants.speed
+        settings = {} if timeout is None or speed == math.inf else {"timeout": timeout * speed}
+        self.instants.jobs += 1
+        try:
+            await super().shutdown_default_executor(**settings)
+        finally:
+            self.instants.jobs -= 1
 
 
 def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:

@@ -219,6 +219,10 @@ class Inbox:
         if self._alarm is not None:
             self._alarm.cancel()
 
+    def drop(self) -> None:
+        """Let what is under way stay so: the books are closed."""
+        self.arrivals.clear()
+
     def watch(self) -> None:
         """Set the alarm to the next arrival, if somebody is to be told of it."""
         if not (self._blocked or self.replies or self._on_request is not None):

@@ -12,7 +12,7 @@ from netsim import check
 from netsim.core import Frame, Spreader
 from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
 from netsim.draws import Keys
-from netsim.errors import AgentError, WireError
+from netsim.errors import AgentError, RunOver, WireError
 from netsim.link import Link
 from netsim.transport.air import Air
 from netsim.transport.fan import Fan
@@ -249,7 +249,7 @@ class Outbox:
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a text (str)")
         if self._shared.over:
-            raise AgentError(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
+            raise RunOver(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
         if now != self._instant:
             self._instant, self._at_once = now, 0
         self._at_once += 1

@@ -1,0 +1,200 @@
+"""How time passes, and what comes when: a selector for an event loop that moves the clock or follows the wall's.
+
+A loop asks its selector to wait until something is to be done. The virtual selector does not wait, it moves the clock
+to the next timer, so a simulated hour costs what its events cost. The wall selector waits the real time divided by a
+speed factor. The selector keeps the timers itself: asyncio's own heap scrambles timers of equal times, only hears of
+the time that is left (a rounding away from the time that was asked for), and takes a nanosecond for the clock's
+resolution, which a clock beyond half a year no longer has.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+import selectors
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from netsim.errors import Stalled
+
+__all__ = ["InstantSelector", "VirtualSelector", "WallSelector"]
+
+Ready = list[tuple[selectors.SelectorKey, int]]
+
+PASSES_PER_INSTANT = 1_000_000
+"""How often a loop may pass through what is ready without virtual time moving, before it is taken to be endless."""
+
+# In real seconds.
+_LONGEST_SLEEP = 3600.0
+_GRACE = 0.25
+
+# Actions come before timers of the same time, whenever they were set.
+_FIRST = -(2**62)
+
+
+class InstantSelector(selectors.BaseSelector):
+    """A selector that keeps timers, runs callbacks at the end of an instant and reports when time cannot go on.
+
+    Subclasses say how time passes (`wait`) and what time it is (`now`, in seconds).
+
+    Attributes
+    ----------
+    on_standstill : list of callables
+        Called when nothing is ready and no timer is set; without any, a standstill raises `Stalled`.
+    on_pass : list of callables
+        Called each time that the loop looks for what is ready.
+    on_endless : list of callables
+        Called at each pass beyond ``limit``; without any, such a pass raises `Stalled`.
+    passes : int
+        How often the loop has looked for what is ready since virtual time last moved.
+    limit : float
+        How often it may.
+    jobs : int
+        Jobs of other threads that will wake the loop when they are done: it waits for them, however long.
+    speed : float
+        Simulated seconds in a real one.
+    """
+
+    speed = math.inf
+
+    def __init__(self) -> None:
+        self._sockets = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], object]]] = []
+        self._order = itertools.count()
+        self._room = 1000
+        self._instant_ends: list[Callable[[], None]] = []
+        self.on_standstill: list[Callable[[], None]] = []
+        self.on_pass: list[Callable[[], None]] = []
+        self.on_endless: list[Callable[[], None]] = []
+        self.passes = 0
+        self.limit: float = PASSES_PER_INSTANT
+        self.jobs = 0
+
+    def now(self) -> float:
+        """Return the time in simulated seconds."""
+        raise NotImplementedError
+
+    def wait(self, until: float) -> Ready:
+        """Let simulated time pass, to ``until`` seconds at most; return sockets that became ready meanwhile."""
+        raise NotImplementedError
+
+    def at_instant_end(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when nothing more is ready at the present time."""
+        self._instant_ends.append(callback)
+
+    def set_timer(self, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False) -> None:
+        """Call ``start`` when the time of ``handle`` has come, unless that is cancelled; infinity never comes.
+
+        Those that are ``first`` come before all others of the same time.
+        """
+        if handle.when() == math.inf:
+            return
+        if len(self._timers) >= self._room:
+            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._room = max(1000, 2 * len(self._timers))
+        order = next(self._order) + (_FIRST if first else 0)
+        heapq.heappush(self._timers, (handle.when(), order, handle, start))
+
+    def select(self, timeout: float | None = None) -> Ready:
+        """Start what is due; if ``timeout`` is None (nothing is ready), let time pass to what is next."""
+        self.passes += 1
+        if self.passes > self.limit:
+            self._go_on_without_end()
+        for callback in list(self.on_pass) if self.on_pass else ():
+            callback()
+        timers, ready = self._timers, []
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if timeout is None and not (timers and timers[0][0] <= self.now()):
+            if self._instant_ends:
+                callbacks, self._instant_ends = self._instant_ends, []
+                for callback in callbacks:
+                    callback()
+                return []
+            if not timers:
+                return self._stand_still()
+            ready = self.wait(timers[0][0])
+        if timers:
+            now = self.now()
+            while timers and timers[0][0] <= now:
+                heapq.heappop(timers)[3]()
+        return ready
+
+    def _go_on_without_end(self) -> None:
+        for callback in list(self.on_endless):
+            callback()
+        if not self.on_endless:
+            count, self.passes = self.passes - 1, 0
+            what = "something runs again and again without waiting for time to pass, as with asyncio.sleep(0)"
+            raise Stalled(f"at {self.now():g} s the event loop made {count:,} passes and time did not move: {what}")
+
+    def _stand_still(self) -> Ready:
+        if self.jobs:
+            return self._sockets.select()
+        if self.on_standstill:
+            for callback in list(self.on_standstill):
+                callback()
+            return []
+        # A thread may be about to wake the loop: asyncio ends its executor in one.
+        ready = self._sockets.select(_GRACE)
+        if not ready:
+            raise Stalled("the event loop waits for what can never come: no timer is set and no task can run")
+        return ready
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """Register a socket (the loop's own wake-up pipe, usually the only one)."""
+        return self._sockets.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """Forget a socket."""
+        return self._sockets.unregister(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """Return the registered sockets."""
+        return self._sockets.get_map()
+
+    def close(self) -> None:
+        """Release the operating system's selector."""
+        self._timers.clear()
+        self._sockets.close()
+
+
+class VirtualSelector(InstantSelector):
+    """Time moves to the next timer at once; it starts at 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now
+
+    def wait(self, until: float) -> Ready:
+        """Move the clock."""
+        self._now = until
+        self.passes = 0
+        return []
+
+
+class WallSelector(InstantSelector):
+    """Time passes ``speed`` times as fast as on the wall; it is 0 until the loop first waits."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__()
+        # Real time passes by itself, whatever the loop does.
+        self.limit = math.inf
+        self.speed = speed
+        self._start: float | None = None
+
+    def now(self) -> float:
+        """Return the simulated time in seconds."""
+        return 0.0 if self._start is None else (time.monotonic() - self._start) * self.speed
+
+    def wait(self, until: float) -> Ready:
+        """Sleep for the real time that is left until ``until`` seconds of simulated time."""
+        if self._start is None:
+            self._start = time.monotonic()
+        return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
