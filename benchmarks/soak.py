@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def check_many(task: Task, deadline: float) -> tuple[str, int, list[str]]:
         try:
             check(random_of(part, seed, number))
         except Exception as error:
-            text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            text = " ".join(f"{where.name}, line {where.lineno}: {type(error).__name__} {error}".split())[:200]
             failures.append(f"--repeat {part} {seed} {number}: {text}")
     signal.alarm(0)
     return part, done, failures
