@@ -210,9 +210,7 @@ class Asker(Agent):
             await asyncio.sleep(1)
 
 
-@pytest.mark.skip(
-    reason="looking at the instant at which frames arrive changes what becomes of them, and in what order"
-)
+@pytest.mark.skip(reason="looking at the instant at which frames arrive changes their end and their order")
 @pytest.mark.parametrize("agents", [{0: (1, 0.5), 1: (None,)}, {0: (1,), 1: (None,), 2: (None,), 3: (2,)}])
 @pytest.mark.parametrize("time", [0.25, 0.5])
 def test_looking_as_frames_arrive_changes_nothing(agents: dict[int, Any], time: float) -> None:
