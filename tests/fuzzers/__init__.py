@@ -1,1 +1,1 @@
-"""Generators of random inputs with the law that each must hold; bounded in the tests, endless in a soak."""
+"""Random inputs, programs and networks, each with a ``check_one(rng)`` that raises if a law does not hold for it."""

@@ -1,0 +1,240 @@
+"""Hostile inputs, random programs and random networks without end, and a delivery's memory over a hundred million.
+
+The tests run the same fuzzers for seconds; this runs them for hours, on two cores. A failure is reported in one line,
+with what repeats it: ``python -m benchmarks.soak --repeat networks 1 52`` runs that one input again. An input that
+takes minutes has failed, too. Deliveries are those of plain runs one after the other, in a process of their own; its
+peak memory must not grow with their number.
+"""
+
+import argparse
+import gc
+import importlib
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+import netsim
+from benchmarks.report import show
+from netsim import Link, Network, latency
+
+AGENTS, DEGREE, ROUNDS = 20, 10, 5000
+# The fuzzer of each part, and how many of its inputs are one task of a worker.
+FUZZERS = {"inputs": ("wire", 2000), "programs": ("programs", 50), "networks": ("networks", 10)}
+MINUTES = 5
+Task = tuple[str, int, int, int]
+
+
+# --- fuzzers ----------------------------------------------------------------------------------------------------------
+
+
+def fuzzer(part: str) -> Callable[[np.random.Generator], object] | None:
+    """Return a part's ``check_one``, or None if there is no such fuzzer."""
+    name = f"tests.fuzzers.{FUZZERS[part][0]}"
+    try:
+        check: Callable[[np.random.Generator], object] = importlib.import_module(name).check_one
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return None
+    return check
+
+
+def random_of(part: str, seed: int, number: int) -> np.random.Generator:
+    """Return the random numbers of one input."""
+    return np.random.default_rng([seed, list(FUZZERS).index(part), number])
+
+
+def give_up(*_: object) -> None:
+    """End an input that hangs."""
+    raise TimeoutError(f"not done after {MINUTES} minutes")
+
+
+def check_many(task: Task, deadline: float) -> tuple[str, int, list[str]]:
+    """Check a task's inputs until the deadline; return the part, how many there were, a line for each failure."""
+    part, seed, first, count = task
+    check, failures, done = fuzzer(part), [], 0
+    assert check is not None
+    signal.signal(signal.SIGALRM, give_up)
+    for number in range(first, first + count):
+        if time.monotonic() > deadline:
+            break
+        done += 1
+        signal.alarm(60 * MINUTES)
+        try:
+            check(random_of(part, seed, number))
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            text = " ".join(f"{where.name}, line {where.lineno}: {type(error).__name__} {error}".split())[:200]
+            failures.append(f"--repeat {part} {seed} {number}: {text}")
+    signal.alarm(0)
+    return part, done, failures
+
+
+def tasks_of(part: str, seed: int, count: int) -> Iterator[Task]:
+    """Yield the tasks of one part."""
+    size = FUZZERS[part][1]
+    for first in range(0, count, size):
+        yield part, seed, first, min(size, count - first)
+
+
+# --- deliveries -------------------------------------------------------------------------------------------------------
+
+
+class Plain(netsim.Agent):
+    """Broadcasts a vector in each round, and counts what it hears."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        mine = np.zeros(100)
+        async for _ in self.rounds(ROUNDS):
+            await self.broadcast("state", mine)
+            self.heard += len(await self.collect())
+
+
+def peak_kb() -> int:
+    """Return the peak memory of this process so far, in kB (getrusage would count that of its parent, too)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
+def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
+    """Run for about a million deliveries; return their number, and the peak after a tenth of the run and at its end."""
+    if time.monotonic() > deadline:
+        return 0, 0, 0
+    peaks: list[int] = []
+    # Runs hold themselves until the collector comes by; what is asked here is whether anything stays for good.
+    gc.collect()
+
+    def note(round_number: int) -> None:
+        if round_number in (ROUNDS // 10, ROUNDS):
+            peaks.append(peak_kb())
+
+    graph = nx.random_regular_graph(DEGREE, AGENTS, seed=1)
+    link = Link(latency=latency.uniform(0.01, 0.05), loss=0.05)
+    agents = {node: Plain() for node in graph}
+    run = Network(graph, link, round_period=0.1, seed=seed).run(agents, progress=note)
+    delivered = int(run.rounds["delivered"].iloc[-1])
+    assert delivered == sum(agent.heard for agent in agents.values())
+    return delivered, peaks[0], peaks[1]
+
+
+def memory(done: list[tuple[int, int, int]]) -> dict[str, float]:
+    """Return what the runs of deliveries found: growth within the first run (its rounds' rows), and from run to run."""
+    if not done:
+        return {"count": 0}
+    (first, early, peak), later = done[0], sum(row[0] for row in done[2:])
+    return {
+        "count": sum(row[0] for row in done),
+        "peak_MB": done[-1][2] / 1024,
+        "kB_per_million_in_a_run": (peak - early) / (0.9 * first / 1e6),
+        # Not from the first: its table of rounds loads pandas.
+        "kB_per_million": (done[-1][2] - done[1][2]) / (later / 1e6) if later else 0.0,
+    }
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+class Tally:
+    """Counts what the workers have done, and tells of it as it comes."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, int]] = {}
+        self.runs: list[tuple[int, int, int]] = []
+        self.errors: list[BaseException] = []
+
+    def add(self, result: tuple[str, int, list[str]]) -> None:
+        """Count one task of a fuzzer."""
+        part, count, failures = result
+        row = self.found.setdefault(part, {"count": 0, "failures": 0})
+        row["count"] += count
+        row["failures"] += len(failures)
+        for line in failures:
+            print(f"FAILED {line}", file=sys.stderr, flush=True)
+        self.show()
+
+    def add_run(self, result: tuple[int, int, int]) -> None:
+        """Count one run of deliveries."""
+        if result[0]:
+            self.runs.append(result)
+        self.show()
+
+    def show(self) -> None:
+        """Show how far it is, where somebody watches."""
+        if sys.stderr.isatty():
+            parts = [f"{part} {row['count']:,} ({row['failures']} failed)" for part, row in self.found.items()]
+            text = ", ".join([*parts, f"deliveries {sum(run[0] for run in self.runs):,}"])
+            print(f"\r{text:100}", end="", file=sys.stderr, flush=True)
+
+
+def soak(counts: dict[str, int], deliveries: int, seed: int, seconds: float) -> dict[str, dict[str, Any]]:
+    """Run every part, in turns, so that a run that is stopped has seen some of each."""
+    deadline, tally = time.monotonic() + seconds, Tally()
+    context = multiprocessing.get_context("spawn")
+    # A third process delivers, so that its memory is that of deliveries.
+    with context.Pool(2) as pool, context.Pool(1) as deliverer:
+        for number in range(-(-deliveries // (AGENTS * DEGREE * ROUNDS * 95 // 100))):
+            deliverer.apply_async(deliver, (seed + number, deadline), {}, tally.add_run, tally.errors.append)
+        lists = [tasks_of(part, seed, count) for part, count in counts.items()]
+        for task in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
+            if task is not None:
+                pool.apply_async(check_many, (task, deadline), {}, tally.add, tally.errors.append)
+        for workers in (pool, deliverer):
+            workers.close()
+            workers.join()
+    for error in tally.errors:
+        raise error
+    return tally.found | ({"deliveries": memory(tally.runs)} if deliveries else {})
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    command = argparse.ArgumentParser(description=__doc__)
+    for name, value in (("inputs", 10_000_000), ("programs", 200_000), ("networks", 20_000)):
+        command.add_argument(f"--{name}", type=int, default=value, help=f"how many, default {value:,}")
+    command.add_argument("--deliveries", type=int, default=100_000_000, help="default 100,000,000")
+    command.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
+    command.add_argument("--seed", type=int, default=1)
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    command.add_argument("--repeat", nargs=3, metavar=("PART", "SEED", "NUMBER"), help="run one input again")
+    return command
+
+
+def main() -> None:
+    """Run the soak; exit with 1 if anything failed."""
+    chosen = parser().parse_args()
+    if chosen.repeat:
+        part, seed, number = chosen.repeat
+        check = fuzzer(part)
+        assert check is not None, f"there is no fuzzer of {part}"
+        check(random_of(part, int(seed), int(number)))
+        print("passed")
+        return
+    # Workers inherit it: matrices here are small.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    counts = {}
+    for part, (name, _) in FUZZERS.items():
+        if fuzzer(part) is None:
+            print(f"{part}: left out, there is no tests/fuzzers/{name}.py", file=sys.stderr)
+        else:
+            counts[part] = getattr(chosen, part)
+    result = soak(counts, chosen.deliveries, chosen.seed, chosen.seconds)
+    show(result, chosen.json, f"seed {chosen.seed}")
+    sys.exit(any(row.get("failures") for row in result.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""Agents of many habits, which note all that they send and receive."""
+
+import asyncio
+import copy
+from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import netsim
+from netsim import Frame
+from tests.fuzzers import payloads
+
+KINDS = ["all", "one", "θ"]
+
+
+@dataclass
+class Call:
+    """A message that an agent sends; ``took`` links took it (None: not known, or still under way)."""
+
+    sender: Hashable
+    to: Hashable | None
+    kind: str
+    round: int
+    at: float
+    payload: Any
+    raw: bool = False
+    took: int | None = None
+    finished: bool = False
+    is_special: bool = False
+
+
+@dataclass
+class Got:
+    """A frame that an agent received, as it was then."""
+
+    sender: Hashable
+    kind: str
+    round: int
+    sent_at: float
+    payload: Any
+    now: float
+    length: int
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How an agent behaves; times in seconds."""
+
+    name: str
+    count: int
+    period: float
+    pause: float
+    timeout: float
+    keep_late: bool = False
+    chance: float = 0.5
+    answers: bool = False
+    background: bool = False
+    looks: bool = False
+
+
+@dataclass
+class Notes:
+    """What an agent sent and received, and what it found wrong."""
+
+    calls: list[Call] = field(default_factory=list)
+    got: list[Got] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Noting(netsim.Agent):
+    """Sends, receives, and notes both; its habits say when."""
+
+    def __init__(self, habits: Habits) -> None:
+        self.habits = habits
+        self.notes = Notes()
+
+    async def run(self) -> None:
+        """Follow the habits."""
+        task = asyncio.create_task(self.ping()) if self.habits.background else None
+        await getattr(self, self.habits.name)()
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    # --- habits -------------------------------------------------------------------------------------------------------
+
+    async def in_rounds(self) -> None:
+        """Say something in each round, collect in most."""
+        async for _ in self.rounds(self.habits.count, self.habits.keep_late):
+            await self.tell()
+            if self.rng.random() < self.habits.chance:
+                await self.act()
+            if self.habits.looks:
+                len(self.inbox)
+            if self.rng.random() < 0.9:
+                for frame in await self.collect():
+                    self.note(frame)
+
+    async def twice_in_rounds(self) -> None:
+        """Leave a loop over rounds in its middle, and begin another."""
+        async for k in self.rounds(self.habits.count, self.habits.keep_late):
+            await self.tell()
+            if k > self.habits.count // 2:
+                break
+        await self.in_rounds()
+
+    async def heartbeat(self) -> None:
+        """Say something at intervals, and read what is there."""
+        for _ in range(self.habits.count):
+            await asyncio.sleep(self.habits.pause)
+            await self.tell()
+            for _ in range(len(self.inbox)):
+                self.note(await self.inbox.get())
+
+    async def listen(self) -> None:
+        """Read all that will ever come; pass some of it on."""
+        left = self.habits.count
+        async for frame in self.inbox:
+            self.note(frame)
+            if left and self.rng.random() < self.habits.chance:
+                left -= 1
+                await self.act(frame)
+
+    async def ask_around(self) -> None:
+        """Ask neighbours one after the other."""
+        for _ in range(self.habits.count):
+            await self.ask()
+            await asyncio.sleep(self.habits.pause)
+
+    async def wait_for_each(self) -> None:
+        """Wait for one frame at a time, but not for ever."""
+        for _ in range(self.habits.count):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.habits.timeout):
+                    self.note(await self.inbox.get())
+            await self.tell()
+
+    async def at_once(self) -> None:
+        """Ask, read and send from several tasks."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.heartbeat())
+            tasks.create_task(self.ask())
+            tasks.create_task(self.wait_for_each())
+            tasks.create_task(self.ask())
+
+    async def silent(self) -> None:
+        """Do nothing."""
+
+    # --- what they do ------------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """Send beside what the agent does, until it is done or the agent is."""
+        for _ in range(4 * self.habits.count):
+            await asyncio.sleep(self.habits.pause)
+            await self.tell()
+
+    async def act(self, frame: Frame | None = None) -> None:
+        """Do one of several things."""
+        what = self.rng.integers(4)
+        if frame is not None and frame.request is not None and not frame.is_reply:
+            await self.give(frame)
+        elif what == 0:
+            await self.ask()
+        elif what == 1:
+            await asyncio.sleep(self.habits.pause)
+        elif what == 2:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.habits.timeout):
+                    self.note(await self.inbox.get())
+        else:
+            await self.tell()
+
+    def other(self) -> Hashable:
+        """Return a neighbour drawn at random."""
+        return self.neighbors[int(self.rng.integers(len(self.neighbors)))]  # type: ignore[no-any-return]
+
+    def intend(self, to: Hashable | None, kind: str, is_special: bool = False) -> tuple[Call, Any]:
+        """Note a message that is about to be sent; return the note and the payload."""
+        payload = payloads.make(self.rng)
+        raw = bool(self.rng.random() < 0.2) and not is_special
+        call = Call(self.name, to, kind, self.round, self.now, copy.deepcopy(payload), raw, is_special=is_special)
+        self.notes.calls.append(call)
+        return call, payload
+
+    async def tell(self) -> None:
+        """Send a message to all or to one."""
+        if not self.neighbors:
+            return
+        to = None if self.rng.random() < 0.6 else self.other()
+        call, payload = self.intend(to, KINDS[self.rng.integers(len(KINDS))])
+        if to is None:
+            took: int = await self.broadcast(call.kind, payload, raw_data=call.raw)
+        else:
+            took = await self.send(to, call.kind, payload, raw_data=call.raw)
+        call.took, call.finished = int(took), True
+        payloads.spoil(payload)
+
+    async def ask(self) -> None:
+        """Ask a neighbour, and wait for the reply for a time."""
+        if self.neighbors:
+            call, payload = self.intend(self.other(), "ask", is_special=True)
+            with suppress(TimeoutError):
+                self.note(await self.request(call.to, "ask", payload, self.habits.timeout))
+            call.finished = True
+
+    async def give(self, frame: Frame) -> None:
+        """Reply to a request that was found in the inbox."""
+        call, payload = self.intend(frame.sender, frame.kind, is_special=True)
+        call.took = int(await self.reply(frame, payload))
+        call.finished = True
+
+    def note(self, frame: Frame) -> None:
+        """Note a frame, then change what can be changed of it."""
+        if not payloads.read_only(frame.payload):
+            self.notes.wrong.append(f"an array of {frame} can be written to")
+        content = copy.deepcopy(frame.payload)
+        got = Got(frame.sender, frame.kind, frame.round, frame.sent_at, content, self.now, len(frame.data))
+        self.notes.got.append(got)
+        payloads.spoil(frame.payload)
+
+
+class Answering(Noting):
+    """One that answers requests at once."""
+
+    def answer(self, frame: Frame) -> Any:
+        """Note the request and the reply."""
+        self.note(frame)
+        call, payload = self.intend(frame.sender, frame.kind, is_special=True)
+        call.finished = True
+        return payload
+
+
+def agent(habits: Habits) -> Noting:
+    """Return an agent with these habits."""
+    return Answering(habits) if habits.answers else Noting(habits)

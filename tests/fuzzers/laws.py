@@ -1,0 +1,147 @@
+"""What must hold for any run, judged from outside by its tables; `tests.fuzzers.messages` judges what agents noted."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import pandas as pd
+
+from netsim import Link, Network, Run
+from netsim.count.records import CAUSES, TOTALS
+from tests.fuzzers.agents import Noting
+
+NEVER_SENT = ["refused", "queue_full", "link_down"]
+ENDS = [*CAUSES, "in_flight"]
+TINY = 1e-9
+Row = dict[str, Any]
+
+
+def rows_of(table: pd.DataFrame) -> list[Row]:
+    """Return the rows of a table as plain dictionaries."""
+    columns = [table[name].tolist() for name in table]
+    return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+@dataclass
+class Played:
+    """A network that has run with its agents; its tables as plain rows."""
+
+    network: Network
+    agents: Mapping[Any, Noting]
+    run: Run
+    until: float | None
+    has_trace: bool
+
+    def __post_init__(self) -> None:
+        self.links = rows_of(self.run.ledger.table())
+        self.senders = rows_of(self.run.ledger.senders_table())
+        self.rounds = rows_of(self.run.rounds)
+        self.totals = dict(zip(TOTALS, self.run.ledger.totals(), strict=True))
+        self.trace = rows_of(self.run.trace.table()) if self.has_trace else []
+        self.sent = [row for row in self.trace if row["event"] == "sent"]
+        self.ended = [row for row in self.trace if row["event"] != "sent"]
+
+    @property
+    def damages(self) -> bool:
+        """Whether frames may be handed over that are not what was sent."""
+        return any(link.corrupt and not link.crc for link in (self.network.link, *self.network.links.values()))
+
+    def link(self, sender: Hashable, receiver: Hashable) -> Link:
+        """Return the settings of a link."""
+        return self.network.links.get((sender, receiver), self.network.link)
+
+
+@contextmanager
+def looking_at_each_row() -> Iterator[None]:
+    """Look at all counts, and at the hash, as each round's row is written."""
+    add_row = Run.add_row
+
+    def look(run: Run, *row: Any) -> None:
+        assert len(run.trace_hash) == len(run.ledger.trace_hash)
+        run.ledger.table()
+        add_row(run, *row)
+        assert run.ledger.table(["kind"])["offered"].sum() == run.ledger.totals()[TOTALS.index("link_messages")]
+        assert run.trace_hash == run.ledger.trace_hash
+
+    with mock.patch.object(Run, "add_row", look):
+        yield
+
+
+def check_books(played: Played) -> None:
+    """Check the tables of one run, whose trace was kept."""
+    assert played.until is None or played.run.ended_at <= played.until
+    frames_are_conserved(played)
+    totals_are_sums(played)
+    trace_tells_the_same(played)
+    rounds_close_on_time(played)
+
+
+def check_same(one: Played, other: Played) -> None:
+    """Check that two runs are one, whatever was watched."""
+    assert one.run.trace_hash == other.run.trace_hash
+    assert one.links == other.links
+    assert one.senders == other.senders
+
+    def measured(played: Played) -> list[Row]:
+        return [{k: v for k, v in row.items() if not k.startswith("probe_")} for row in played.rounds]
+
+    assert measured(one) == measured(other)
+    for node, agent in one.agents.items():
+        assert repr(agent.notes) == repr(other.agents[node].notes), f"agent {node!r} noted something else"
+
+
+def frames_are_conserved(played: Played) -> None:
+    """Law 3, for every link and kind."""
+    for row in played.links:
+        assert all(row[name] >= 0 for name in ("offered", "duplicated", *ENDS, "wire_bits")), row
+        assert row["offered"] + row["duplicated"] == sum(row[end] for end in ENDS), row
+
+
+def totals_are_sums(played: Played) -> None:
+    """The running totals are the sums of every table."""
+    totals, ledger = played.totals, played.run.ledger
+    sums: Counter[str] = Counter()
+    for row in played.links:
+        for name in ("offered", "duplicated", *ENDS, "wire_bits"):
+            sums[name] += row[name]
+    assert {name: totals[name] for name in (*CAUSES, "duplicated")} == {n: sums[n] for n in (*CAUSES, "duplicated")}
+    assert totals["link_messages"] == sums["offered"]
+    for name in ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated"):
+        assert totals[name] == sum(row[name] for row in played.senders), name
+    assert sums["wire_bits"] == (0 if played.network.medium == "radio" else totals["wire_bits"])
+    for by in (["kind"], "receiver", []):
+        table = ledger.table(by)
+        assert table[["offered", *ENDS]].sum().tolist() == [sums[name] for name in ("offered", *ENDS)], by
+
+
+def trace_tells_the_same(played: Played) -> None:
+    """The events of the trace are in order, and those that the ledger counts."""
+    times = [row["time_s"] for row in played.trace]
+    assert times == sorted(times)
+    assert played.run.trace.hash == played.run.trace_hash
+    found = Counter((row["sender"], row["receiver"], row["kind"], row["event"]) for row in played.ended)
+    assert found == {(r["sender"], r["receiver"], r["kind"], c): r[c] for r in played.links for c in CAUSES if r[c]}
+    bits: Counter[Any] = Counter()
+    for row in played.sent:
+        for name in ("payload_bits", "wire_bits"):
+            bits[row["sender"], row["kind"], name] += row[name]
+    for row in played.senders:
+        for name in ("payload_bits", "wire_bits"):
+            assert bits[row["agent"], row["kind"], name] == row[name], row
+
+
+def rounds_close_on_time(played: Played) -> None:
+    """Row k closes at k × period, and holds what had happened until then."""
+    period = played.network.round_period
+    for row, following in zip(played.rounds, [*played.rounds[1:], played.totals], strict=False):
+        assert row["time_s"] == row["round"] * period
+        assert "round" not in following or following["round"] > row["round"]
+        assert all(row[name] <= following[name] for name in TOTALS), (row, following)
+        before = Counter(e["event"] for e in played.trace if e["time_s"] < row["time_s"] * (1 - TINY))
+        until = Counter(e["event"] for e in played.trace if e["time_s"] <= row["time_s"] * (1 + TINY))
+        assert all(before[cause] <= row[cause] for cause in CAUSES), (row, before)
+        # How a frame ends may be known, and counted, before it would have arrived; that it arrived is not.
+        assert all(row[cause] <= until[cause] for cause in ("delivered", "late")), (row, until)

@@ -1,0 +1,184 @@
+"""What must hold for the messages of any run: those that agents noted are those that the network counted."""
+
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Hashable
+from typing import Any
+
+from netsim import Link
+from netsim.transport.wire import encode, payload_bits
+from tests.fuzzers.agents import Call
+from tests.fuzzers.laws import NEVER_SENT, TINY, Played, Row
+from tests.fuzzers.payloads import same
+
+# A frame that arrives as its round closes, but for rounding errors, is late: then this is to be -1e-13. As long as the
+# rounding decides, either end will do there.
+BOUNDARY = 1e-13
+
+
+def check_messages(played: Played) -> None:
+    """Check what agents sent and received in one run, whose trace was kept."""
+    wrong = [text for agent in played.agents.values() for text in agent.notes.wrong]
+    assert not wrong, wrong
+    received_is_what_was_sent(played)
+    received_is_what_was_delivered(played)
+    if not played.damages:
+        # A damaged request may be answered in the damaged kind: what was sent is then not what was meant.
+        calls_are_what_was_offered(played)
+        events = sent_events(played)
+        bits_are_those_of_what_was_sent(played, events)
+        frames_arrive_when_they_can(played, events)
+
+
+def calls_of(played: Played) -> dict[tuple[Hashable, str], list[Call]]:
+    """Return the messages by sender and kind, in order."""
+    calls = defaultdict(list)
+    for agent in played.agents.values():
+        for call in agent.notes.calls:
+            calls[call.sender, call.kind].append(call)
+    return calls
+
+
+# --- sent -------------------------------------------------------------------------------------------------------------
+
+
+def calls_are_what_was_offered(played: Played) -> None:
+    """Each call is offered to its links, and as many links took it as it was told."""
+    calls = calls_of(played)
+    crossed: Counter[tuple[Hashable, str]] = Counter()
+    for row in played.links:
+        mine = [c for c in calls[row["sender"], row["kind"]] if c.to in (None, row["receiver"])]
+        # A call that the end of the run cut short may have been made or not.
+        assert sum(c.finished for c in mine) <= row["offered"] <= len(mine), row
+        crossed[row["sender"], row["kind"]] += row["offered"] - sum(row[cause] for cause in NEVER_SENT)
+    for row in played.senders:
+        mine = calls[row["agent"], row["kind"]]
+        if all(c.finished and c.took is not None for c in mine):
+            taken = [c for c in mine if c.took]
+            assert sum(c.took or 0 for c in taken) == crossed[row["agent"], row["kind"]], row
+            assert row["transmissions"] == len(taken), row
+            assert row["payload_bits"] == sum(payload_bits(c.payload) for c in taken), row
+            assert row["raw_data_bits"] == sum(payload_bits(c.payload) for c in taken if c.raw), row
+
+
+def sent_events(played: Played) -> list[tuple[Row, Call]]:
+    """Return the events of sending, each with the call that it is."""
+    calls = calls_of(played)
+    seen: Counter[tuple[Hashable, str]] = Counter()
+    events = []
+    for event in played.sent:
+        key = event["sender"], event["kind"]
+        assert seen[key] < len(calls[key]), f"sent, but by nobody: {event}"
+        call = calls[key][seen[key]]
+        seen[key] += 1
+        assert event["time_s"] == call.at, (event, call)
+        events.append((event, call))
+    return events
+
+
+def frame_bits(call: Call, link: Link) -> tuple[int, int]:
+    """Return the fewest and the most bits that a message is on a link: the number of a request is not known."""
+    fields = [call.kind, 0, call.round, call.payload]
+    shortest = len(encode([*fields, 1, True] if call.is_special else fields))
+
+    def bits(length: int) -> int:
+        return 8 * length + link.header_bits * (1 if link.mtu is None else math.ceil(length / link.mtu))
+
+    return bits(shortest), bits(shortest + (8 if call.is_special else 0))
+
+
+def bits_are_those_of_what_was_sent(played: Played, events: list[tuple[Row, Call]]) -> None:
+    """Law 4: the wire bits of each link are those of the frames that it took."""
+    firsts = [event["message"] for event, _ in events]
+    kept_out = {
+        (firsts[bisect_right(firsts, row["message"]) - 1], row["receiver"])
+        for row in played.ended
+        if row["event"] in NEVER_SENT
+    }
+    least: Counter[tuple[Hashable, Hashable, str]] = Counter()
+    most: Counter[tuple[Hashable, Hashable, str]] = Counter()
+    for event, call in events:
+        receivers = list(played.network.graph[call.sender]) if call.to is None else [call.to]
+        took = [receiver for receiver in receivers if (event["message"], receiver) not in kept_out]
+        assert call.took is None or call.took == len(took), (event, call)
+        if played.network.medium == "radio":
+            took = took[:1]
+        bounds = [frame_bits(call, played.link(call.sender, receiver)) for receiver in took]
+        assert sum(low for low, _ in bounds) <= event["wire_bits"] <= sum(high for _, high in bounds), (event, call)
+        for receiver, (low, high) in zip(took, bounds, strict=True):
+            least[call.sender, receiver, call.kind] += low
+            most[call.sender, receiver, call.kind] += high
+    for row in played.links:
+        link = row["sender"], row["receiver"], row["kind"]
+        if played.network.medium == "wires":
+            assert least[link] <= row["wire_bits"] <= most[link], row
+        else:
+            assert row["wire_bits"] == 0
+
+
+# --- received ---------------------------------------------------------------------------------------------------------
+
+
+def received_is_what_was_sent(played: Played) -> None:
+    """Every frame is one that its sender sent to this receiver, when it says and with that payload."""
+    sent: dict[Any, list[Call]] = defaultdict(list)
+    for (sender, kind), calls in calls_of(played).items():
+        for call in calls:
+            sent[sender, kind, call.round, call.at].append(call)
+    for node, agent in played.agents.items():
+        copies: Counter[int] = Counter()
+        for got in agent.notes.got:
+            assert got.sent_at <= got.now, got
+            link = played.link(got.sender, node)
+            if link.corrupt and not link.crc:
+                continue
+            found = sent[got.sender, got.kind, got.round, got.sent_at]
+            match = [call for call in found if call.to in (None, node) and same(call.payload, got.payload)]
+            assert match, f"{node!r} received {got}, which nobody sent; at that time were sent: {found}"
+            first = min(map(id, match))
+            copies[first] += 1
+            assert copies[first] <= len(match) * (2 if link.duplicate else 1), f"too many copies of {got}"
+
+
+def received_is_what_was_delivered(played: Played) -> None:
+    """Agents have received what was delivered, but for what still lies in their inboxes; never before it arrived."""
+    by_kind = not played.damages
+    arrived: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in played.ended:
+        if row["event"] == "delivered":
+            arrived[row["receiver"]][row["sender"], row["kind"] if by_kind else ""].append(row["time_s"])
+    for node, agent in played.agents.items():
+        got, times = agent.notes.got, arrived[node]
+        delivered = sum(map(len, times.values()))
+        assert delivered == len(got) + len(agent.inbox), f"{node!r}: {delivered} delivered, {len(got)} received"
+        read: dict[Any, list[float]] = defaultdict(list)
+        for frame in got:
+            read[frame.sender, frame.kind if by_kind else ""].append(frame.now)
+        for key, when in read.items():
+            assert len(when) <= len(times[key]), f"{node!r}, {key}: more received than delivered"
+            early = [(now, then) for now, then in zip(sorted(when), sorted(times[key]), strict=False) if now < then]
+            assert not early, f"{node!r}, {key}: read, arrived: {early}"
+
+
+def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) -> None:
+    """No frame arrives before its latency is over, and none for a round that has closed unless late ones are kept."""
+    firsts = [event["message"] for event, _ in events]
+    for row in played.ended:
+        if row["event"] not in ("delivered", "late"):
+            continue
+        call = events[bisect_right(firsts, row["message"]) - 1][1]
+        assert (call.sender, call.kind) == (row["sender"], row["kind"]), (row, call)
+        link = played.link(row["sender"], row["receiver"])
+        least = (link.latency_model.fixed or 0.0) + (frame_bits(call, link)[0] / link.rate if link.rate else 0.0)
+        assert row["time_s"] - call.at >= least - TINY * row["time_s"], (row, call)
+        receiver = played.agents[row["receiver"]]
+        # What comes of rounds in which the receiver takes no part any more is its own affair.
+        last = max((own.round for own in receiver.notes.calls), default=0)
+        habits = receiver.habits
+        if 0 < call.round <= last and not call.is_special and habits.name == "in_rounds" and not habits.keep_late:
+            close = call.round * played.network.round_period
+            if row["event"] == "late":
+                assert row["time_s"] >= close * (1 - TINY), (row, call)
+            else:
+                assert row["time_s"] < close * (1 + BOUNDARY), (row, call)

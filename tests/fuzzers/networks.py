@@ -1,0 +1,289 @@
+"""Random networks: topologies, links of every setting, agents of many habits, and what happens to them on the way.
+
+``python -m tests.fuzzers.networks SEED COUNT`` prints what became of COUNT networks, one a line: the trace hash and
+digests of the tables. It must print the same in every process.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from netsim import Budget, Link, Network, Run, latency, loss, topology
+from tests.fuzzers.agents import Habits, Noting, agent
+from tests.fuzzers.laws import Played, check_books, check_same, looking_at_each_row
+from tests.fuzzers.messages import check_messages
+
+Rng = np.random.Generator
+HABITS = ["in_rounds"] * 5 + [
+    "twice_in_rounds",
+    "heartbeat",
+    "heartbeat",
+    "listen",
+    "listen",
+    "ask_around",
+    "wait_for_each",
+    "at_once",
+    "silent",
+]
+# Shares of a round at which somebody looks into the inboxes. Those at which frames arrive, requests time out and rounds
+# close, 0, 1/4, 1/2, 1 and 2, belong here as soon as looking changes nothing then (tests/test_network_fuzz.py has each
+# as a case of its own).
+LOOKS = (0.123, 0.77, 1.31)
+PERIODS = [1.0, 1.0, 0.1, 0.3, 0.7, 1 / 3, 1e-3, 60.0]
+
+
+def pick(rng: Rng, *choices: Any) -> Any:
+    """Return one of the choices; what can be called is called with ``rng``."""
+    choice = choices[rng.integers(len(choices))]
+    return choice(rng) if callable(choice) else choice
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def a_latency(rng: Rng, period: float) -> Any:
+    """Return a latency: often none, a whole number of periods, or equal for many frames."""
+    p = period
+    return pick(
+        rng,
+        *(0.0, 0.0, p / 4, p / 4, p / 10, p, 2 * p, 3 * p, 1.5 * p),
+        lambda _: latency.constant(p / 3),
+        lambda _: latency.uniform(0.0, 0.9 * p),
+        lambda _: latency.uniform(0.5 * p, 2.5 * p),
+        lambda _: latency.normal(p / 3, p / 10),
+        lambda _: latency.exponential(p / 3),
+        lambda _: latency.exponential(p / 2, minimum=p / 4),
+        lambda _: latency.pareto(p / 10, 1.5),
+        lambda r: latency.trace([float(r.choice([0, p / 4, p, 2 * p])) for _ in range(r.integers(1, 5))]),
+    )
+
+
+def a_loss(rng: Rng) -> Any:
+    """Return a loss: often none, sometimes certain."""
+    return pick(
+        rng,
+        *(0.0, 0.0, 0.0, 0.1, 0.5, 1.0),
+        lambda _: loss.bernoulli(0.3),
+        lambda _: loss.gilbert_elliott(0.4, burst=3),
+        lambda _: loss.gilbert_elliott(0.0, burst=1),
+        lambda r: loss.trace(r.integers(0, 2, r.integers(1, 6))),
+    )
+
+
+def a_budget(rng: Rng, period: float) -> Any:
+    """Return a budget of either kind, or none."""
+    per_round = float(rng.choice([300, 1500, 9000, 1e5]))
+    over = pick(rng, "refuse", "wait")
+    return pick(
+        rng,
+        *(None, None, None, per_round),
+        lambda _: Budget(per_round, "round", over),
+        lambda r: Budget(per_round / period, "second", over, burst=pick(r, None, 400.0, 1500.0)),
+    )
+
+
+def at_the_sender(rng: Rng, period: float, collisions: bool) -> dict[str, Any]:
+    """Return what a transmitter does: rate, queue, budget, fragments."""
+    rates = [500 / period, 5000 / period, 1e5 / period, 1e12]
+    rate = float(rng.choice(rates)) if collisions or rng.random() < 0.4 else None
+    budget = a_budget(rng, period)
+    waits = rate is not None or budget is not None
+    return {
+        "rate": rate,
+        "budget": budget,
+        "mtu": pick(rng, None, None, None, 13, 13, 64, 64, 1500, lambda r: int(r.integers(1, 40))),
+        "header_bits": pick(rng, 0, 0, 24, 320),
+        "queue": pick(rng, None, None, 1, 3) if waits else None,
+        "queue_bits": pick(rng, None, None, 700, 5000) if waits else None,
+    }
+
+
+def on_the_way(rng: Rng, period: float) -> dict[str, Any]:
+    """Return what happens to a frame once it was sent."""
+    return {
+        "latency": a_latency(rng, period),
+        "loss": a_loss(rng),
+        "duplicate": pick(rng, 0.0, 0.0, 0.3, 1.0),
+        "corrupt": pick(rng, 0.0, 0.0, 0.0, 0.3, 1.0),
+        "crc": bool(rng.random() < 0.7),
+        "fifo": bool(rng.random() < 0.3),
+    }
+
+
+def in_numpy(rng: Rng, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings; sometimes as the numpy scalars that a user's script has computed."""
+    # Single precision and numpy's booleans belong here, too, once they are taken for what they hold.
+    types: dict[type, Callable[[Any], Any]] = {float: np.float64, int: np.int64}
+    if rng.random() < 0.8:
+        return settings
+    return {name: types.get(type(value), lambda same: same)(value) for name, value in settings.items()}
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+def a_graph(rng: Rng) -> "nx.Graph[Any]":
+    """Return a connected graph of one to eight agents, with names of several types."""
+    n, seed = int(rng.integers(2, 9)), int(rng.integers(1000))
+    makers: list[Callable[[], nx.Graph[Any]]] = [
+        lambda: topology.ring(max(n, 3)),
+        lambda: topology.path(n),
+        lambda: topology.complete(min(n, 5)),
+        lambda: topology.star(n),
+        lambda: topology.grid(2, 3),
+        lambda: topology.erdos_renyi(n, p=0.6, seed=seed),
+        lambda: topology.random_geometric(n, 0.7, seed=seed),
+        lambda: nx.random_labeled_tree(n, seed=seed),
+        lambda: nx.path_graph(1) if rng.random() < 0.2 else topology.path(2),
+    ]
+    graph = makers[rng.integers(len(makers))]()
+    naming = rng.integers(4)
+    if naming == 0:
+        return nx.relabel_nodes(graph, {i: f"agent {i}" for i in graph})
+    if naming == 1:
+        return nx.relabel_nodes(graph, {i: (i, f"{i}") if i % 2 else 10.0 - i for i in graph})
+    return graph
+
+
+def a_network(rng: Rng) -> Network:
+    """Return a network, with links of their own and things that happen at set times."""
+    period = float(rng.choice(PERIODS))
+    graph = a_graph(rng)
+    medium = pick(rng, "wires", "wires", "radio")
+    collisions = medium == "radio" and bool(rng.random() < 0.5)
+    is_plain = not collisions and rng.random() < 0.2
+    port = {} if is_plain else at_the_sender(rng, period, collisions)
+    ends = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
+    links = {}
+    for _ in range(rng.integers(0, 4) if ends else 0):
+        own = port if medium == "radio" else at_the_sender(rng, period, False)
+        links[ends[rng.integers(len(ends))]] = Link(**in_numpy(rng, own | on_the_way(rng, period)))
+    network = Network(
+        graph,
+        Link(**in_numpy(rng, port | ({"latency": a_latency(rng, period)} if is_plain else on_the_way(rng, period)))),
+        links=links,
+        round_period=period,
+        medium=medium,
+        collisions=collisions,
+        inbox_limit=pick(rng, None, None, None, 1, 4),
+        seed=int(rng.integers(2**31)),
+    )
+    for _ in range(rng.integers(0, 4)):
+        happen(rng, network, ends)
+    return network
+
+
+def happen(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> None:
+    """Let a link be cut or mended, or a receiver be switched, at a time that may be a round's boundary."""
+    time = network.round_period * float(rng.choice([0, 0.25, 0.5, 1, 1.5, 2, 2.7, 3, 5]))
+    up = bool(rng.random() < 0.5)
+    nodes = list(network.graph)
+    if ends and rng.random() < 0.6:
+        pair = ends[rng.integers(len(ends))]
+        network.at(time, lambda: network.set_link(*pair, up=up))
+    else:
+        node = nodes[rng.integers(len(nodes))]
+        network.at(time, lambda: network.set_receiver(node, up=up))
+
+
+def some_habits(rng: Rng, period: float) -> Habits:
+    """Return an agent's habits; times are often shares of a round, so that much happens at one instant."""
+    name = pick(rng, *HABITS)
+    pauses = [period / 4, period / 2, period / 10, period, 0.37 * period, 1.2 * period]
+    return Habits(
+        name,
+        count=int(rng.integers(1, 7)),
+        period=period,
+        pause=float(rng.choice(pauses)),
+        timeout=float(rng.choice([0.0, *pauses])),
+        keep_late=bool(rng.random() < 0.3),
+        chance=float(rng.choice([0.0, 0.5, 1.0])),
+        answers=bool(rng.random() < 0.5),
+        background=bool(rng.random() < 0.15),
+        looks=bool(rng.random() < 0.3),
+    )
+
+
+# --- a case -----------------------------------------------------------------------------------------------------------
+
+
+class Case:
+    """A network, its agents and when to stop, all from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.network = a_network(rng)
+        period = self.network.round_period
+        self.habits = {node: some_habits(rng, period) for node in self.network.graph}
+        self.until = pick(rng, None, None, None, 2 * period, 3.3 * period, lambda r: float(6 * period * r.random()))
+
+    def play(self, watched: bool = False, trace: bool = False, looks_at: Sequence[float] = ()) -> Played:
+        """Run the network with new agents.
+
+        ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too.
+        """
+        agents = {node: agent(habits) for node, habits in self.habits.items()}
+        for time in looks_at:
+            self.network.at(time, lambda: [len(agent.inbox) for agent in agents.values()].clear())
+        settings: dict[str, Any] = {"until": self.until, "trace": trace}
+        if watched:
+            with looking_at_each_row():
+                run = self.network.run(agents, [look], progress=lambda k: None, **settings)
+        else:
+            run = self.network.run(agents, **settings)
+        return Played(self.network, agents, run, self.until, trace)
+
+
+def look(agents: Mapping[Any, Noting]) -> Mapping[str, float]:
+    """Look at what a probe can see."""
+    waiting = sum(len(agent.inbox) for agent in agents.values())
+    return {"probe_waiting": waiting, "probe_now": max(agent.now + agent.round for agent in agents.values())}
+
+
+def check_seed(seed: int) -> None:
+    """Run the network of a seed in several ways and check that every law holds."""
+    case = Case(seed)
+    played = case.play(trace=True)
+    check_books(played)
+    check_messages(played)
+    # The same network may run again; and a new one of the same seed is the same.
+    watched = bool(seed % 3)
+    if seed % 2:
+        again = case.play(watched)
+        assert played.run.ended_at == again.run.ended_at
+        check_same(played, again)
+    else:
+        # Not the end: as long as something is set to happen, those who listen have something to wait for.
+        times = [case.network.round_period * share for share in LOOKS] if watched else []
+        check_same(played, Case(seed).play(watched, looks_at=times))
+
+
+def check_one(rng: Rng) -> None:
+    """Check a network drawn with ``rng``; a failure names the seed with which `check_seed` repeats it."""
+    seed = int(rng.integers(2**53))
+    try:
+        check_seed(seed)
+    except Exception as error:
+        error.add_note(f"repeat with tests.fuzzers.networks.check_seed({seed})")
+        raise
+
+
+def digest(run: Run) -> str:
+    """Return the trace hash, and digests of the tables of rounds and of links."""
+    tables = (run.rounds, run.ledger.table(), run.ledger.senders_table())
+    short = [hashlib.sha256(table.to_csv(index=False).encode()).hexdigest()[:16] for table in tables]
+    return " ".join([run.trace_hash, *short])
+
+
+def hashes(seed: int, count: int) -> list[str]:
+    """Return the digests of ``count`` networks drawn from ``seed``."""
+    rng = np.random.default_rng(seed)
+    return [digest(Case(int(rng.integers(2**53))).play().run) for _ in range(count)]
+
+
+if __name__ == "__main__":
+    print("\n".join(hashes(int(sys.argv[1]), int(sys.argv[2]))))
