@@ -173,6 +173,7 @@ circle.append(circle)
         circle,
         np.zeros(2, overlapping),
         np.zeros(2, [("x" * 300, "f8")]),
+        np.zeros(2, np.dtype([("a", np.dtype(("f2", (4,))), (2,))])),
         np.str_("a\0"),
         np.bytes_(b"a\0"),
         enum.StrEnum("Name", ["A"]).A,
