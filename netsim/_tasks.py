@@ -144,7 +144,7 @@ class AgentTasks:
     def _agent_done(self, task: asyncio.Task[Any]) -> None:
         name = self.mains[task]
         self._unfinished -= 1
-        if name not in self.background.values():
+        if not self.over and name not in self.background.values():
             self._contexts[name].inbox.abandon()
         if task.cancelled():
             if not self.over:

@@ -132,8 +132,6 @@ class Inbox:
             return
         for entry in self.arrivals.due(until):
             self._settle_one(entry)
-        if self._abandoned:
-            self._ready.clear()
 
     def be_strict(self, until: float) -> None:
         """From now on drop frames of rounds up to this one that arrive after their round has closed."""
@@ -143,9 +141,9 @@ class Inbox:
             self._strict_until = until
 
     def abandon(self) -> None:
-        """The agent has ended: what comes is counted as before, but kept for nobody."""
-        self._abandoned = True
+        """The agent has ended: what comes reaches it as before, but is kept for nobody, and so finds room."""
         self.settle_now()
+        self._abandoned = True
         self._ready.clear()
         self._want_to_be_told()
 
@@ -166,7 +164,7 @@ class Inbox:
 
     def _is_readable(self, entry: Entry) -> bool:
         frame = entry[3]
-        answered = frame.is_reply or (frame.request is not None and self._on_request is not None)
+        answered = self._abandoned or frame.is_reply or (frame.request is not None and self._on_request is not None)
         return not answered and self._refusal(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
@@ -183,6 +181,8 @@ class Inbox:
                 waiting.set_result(for_receiver(frame))
         elif frame.request is not None and self._on_request is not None:
             self._on_request(frame)
+        elif self._abandoned:
+            pass
         elif len(self._ready) >= self._limit:
             cause = INBOX_FULL
         else:

@@ -61,11 +61,13 @@ class Habits:
 
 @dataclass
 class Notes:
-    """What an agent sent and received, and what it found wrong."""
+    """What an agent sent and received, what it found wrong, when it ended and how much it had not read by then."""
 
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    left_at: float = float("inf")
+    unread: int = 0
 
 
 class Noting(netsim.Agent):
@@ -83,6 +85,7 @@ class Noting(netsim.Agent):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        self.notes.left_at, self.notes.unread = self.now, len(self.inbox)
 
     # --- habits -------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ HABITS = ["in_rounds"] * 5 + [
 # Shares of a round at which somebody looks into the inboxes. Those at which frames arrive, requests time out and rounds
 # close, 0, 1/4, 1/2, 1 and 2, belong here as soon as looking changes nothing then (tests/test_network_fuzz.py has each
 # as a case of its own).
-LOOKS = (0.123, 0.77, 1.31)
+LOOKS = (0, 0.123, 0.25, 0.5, 0.77, 1, 1.31, 2)
 PERIODS = [1.0, 1.0, 0.1, 0.3, 0.7, 1 / 3, 1e-3, 60.0]
 
 
@@ -116,11 +116,15 @@ def on_the_way(rng: Rng, period: float) -> dict[str, Any]:
 
 def in_numpy(rng: Rng, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings; sometimes as the numpy scalars that a user's script has computed."""
-    # Single precision and numpy's booleans belong here, too, once they are taken for what they hold.
-    types: dict[type, Callable[[Any], Any]] = {float: np.float64, int: np.int64}
+    types: dict[type, Callable[[Any], Any]] = {float: single, int: np.int64, bool: np.bool_}
     if rng.random() < 0.8:
         return settings
     return {name: types.get(type(value), lambda same: same)(value) for name, value in settings.items()}
+
+
+def single(value: float) -> np.floating[Any]:
+    """Return a number in single precision, if that can hold it."""
+    return np.float32(value) if float(np.float32(value)) == value else np.float64(value)
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
