@@ -66,8 +66,9 @@ class Notes:
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    left_at: float = float("inf")
-    unread: int = 0
+    # Who listens to its inbox ends when nothing more can come, which is later where a look is still to come.
+    left_at: float = field(default=float("inf"), repr=False)
+    unread: int = field(default=0, repr=False)
 
 
 class Noting(netsim.Agent):
