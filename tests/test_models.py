@@ -407,6 +407,12 @@ def test_delays_are_finite(make: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_a_trace_of_delays_may_have_any_but_negative_ones() -> None:
+    assert latency.trace([0.0, 0.5, 5e-324]).delays(np.zeros((4, 2)), 1)[:, 1].tolist() == [0.5, 5e-324, 0.0, 0.5]
+    with pytest.raises(BadInput, match="none of them negative"):
+        latency.trace([1.0, -5e-324])
+
+
 def test_a_trace_of_delays_is_the_models_own() -> None:
     measured = np.array([1.0, 2.0])
     model = latency.trace(measured)

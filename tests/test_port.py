@@ -175,6 +175,15 @@ def test_a_budget_is_whole_at_each_opening_however_many_rounds_went_before(perio
         assert port.accept((number + 0.999) * period, [8])[0] == "refused"
 
 
+@pytest.mark.parametrize("early", [0.0, 5e-10, 1e-12])
+def test_a_round_opens_within_rounding_of_its_time(early: float) -> None:
+    port = Port(Link(budget=800), 2.0)
+    assert port.accept(2.0 * (3 - 2e-9), [800])[0] == ""
+    assert port.accept(2.0 * (4 - early), [800]) == ("", 8.0, [8.0])
+    assert port.accept(2.0 * (5 - 2e-9), [8])[0] == "refused"
+    assert port.accept(2.0 * (5 - early), [800])[0] == ""
+
+
 @pytest.mark.parametrize("count", [1, 7, 100])
 def test_what_waits_for_a_bucket_leaves_when_all_before_it_are_paid(count: int) -> None:
     port = Port(Link(budget=Budget(100, per="second", over="wait", burst=1000)), 1.0)

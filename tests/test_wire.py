@@ -245,6 +245,12 @@ def test_what_is_between_the_fields_of_a_structure_does_not_travel() -> None:
         assert same(decode(encode(array)), array)
 
 
+def test_elements_of_no_size_cost_nothing_however_many() -> None:
+    for dtype in ("S0", [("a", "S0")], [("a", [("b", "V0")], (2,))]):
+        sent = np.ndarray((2**40,), dtype, b"")
+        assert decode(encode(sent)).shape == (2**40,)
+
+
 # --- nesting ----------------------------------------------------------------------------------------------------------
 
 WRAPS = {

@@ -23,6 +23,9 @@ Rng = random.Random
 
 NAMES = ("a", "b", "c")
 
+MOST_DIMENSIONS = 32
+"""Of arrays that are looked into: a field of an array of 64 dimensions may have more than numpy can hold."""
+
 DTYPES = ("<f8", "<f4", ">f8", "<f2", "<i8", "|u1", "|b1", "<c16", "|S3", "<U2", "<M8[7D]", "<m8[ns]", "|V5", "<f16")
 
 
@@ -33,7 +36,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.longdouble | np.clongdouble):
         # Some of its bytes are not used, and whatever was in memory.
         return repr(a) == repr(b)
-    if isinstance(a, np.ndarray | np.void) and a.dtype.fields:
+    if isinstance(a, np.ndarray | np.void) and a.dtype.names is not None and a.ndim <= MOST_DIMENSIONS:
         # What is between the fields is nobody's.
         return a.dtype == b.dtype and a.shape == b.shape and all(same(a[name], b[name]) for name in a.dtype.names)
     if isinstance(a, np.ndarray | np.generic):
@@ -331,7 +334,7 @@ def use(value: Any) -> None:
             use(part)
     elif isinstance(value, np.ndarray):
         assert not value.flags.writeable
-        if value.size <= 5 and not _is_unprintable(value.dtype):
+        if value.size <= 5 and value.ndim <= MOST_DIMENSIONS and not _is_unprintable(value.dtype):
             repr(value)
     elif not (isinstance(value, np.generic) and _is_unprintable(value.dtype)):
         repr(value)
