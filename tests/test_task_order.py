@@ -129,7 +129,7 @@ def test_same_hash_wherever_things_lie_in_memory(kind: type[Agent]) -> None:
 
 
 def test_same_hashes_in_every_process() -> None:
-    script = "import sys; from tests.test_order import *; disturb(int(sys.argv[1])); print(*map(hash_of, KINDS))"
+    script = "import sys; from tests.test_task_order import *; disturb(int(sys.argv[1])); print(*map(hash_of, KINDS))"
     found = {" ".join(hash_of(kind) for kind in KINDS)}
     for number in range(3):
         done = subprocess.run(
@@ -288,7 +288,7 @@ def test_an_agent_that_takes_coroutines_as_completed_is_named() -> None:
                 await next_one
 
     with pytest.raises(
-        AgentError, match=r"^agent 0 raised BadInput at 0 s \(test_order.py, line \d+\): asyncio.as_comp"
+        AgentError, match=r"^agent 0 raised BadInput at 0 s \(test_task_order.py, line \d+\): asyncio.as_comp"
     ):
         Network(topology.path(1)).run({0: Hasty()})
 
