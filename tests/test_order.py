@@ -100,3 +100,25 @@ def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
     Network(topology.complete(12), Link(latency=0.1), round_period=1.0).run(agents)
     for me, agent in agents.items():
         assert agent.order == [[(other, n) for other in range(12) if other != me for n in (1, 2)]] * 3
+
+
+def test_a_look_as_a_round_closes_brings_nothing_into_it() -> None:
+    """What arrives within the roundings of a round's end comes too late for it, whoever looks in between."""
+
+    def heard(looks: bool) -> list[Any]:
+        class Listener(Agent):
+            async def run(self) -> None:
+                self.heard = []
+                async for k in self.rounds(3, keep_late=True):
+                    await self.broadcast("x", k)
+                    self.heard.append([f.payload for f in await self.collect()])
+
+        agents = {i: Listener() for i in range(3)}
+        # 0.1 + 0.2 is a rounding beyond 0.3, 0.3 − 1e-17 one before it.
+        network = Network(topology.complete(3), Link(latency=0.1 - 1e-17), round_period=0.1)
+        for time in (0.1, 0.2, 0.3) if looks else ():
+            network.at(time, lambda: [len(agent.inbox) for agent in agents.values()].clear())
+        network.run(agents)
+        return [agent.heard for agent in agents.values()]
+
+    assert heard(True) == heard(False) == [[[], [1, 1], [2, 2]]] * 3

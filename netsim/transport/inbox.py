@@ -107,8 +107,10 @@ class Inbox:
         if not (self._ready or arrivals.careful or self.collided) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
-        frames = [frame for _, _, frame in self._ready]
-        self._ready.clear()
+        ready, frames = self._ready, []
+        # Somebody may have looked since, and settled what arrived later.
+        while ready and ready[0][0] < until:
+            frames.append(ready.popleft()[2])
         return frames
 
     def end_iteration(self) -> bool:

@@ -261,8 +261,9 @@ def check_seed(seed: int) -> None:
         assert played.run.ended_at == again.run.ended_at
         check_same(played, again)
     else:
-        # Not the end: as long as something is set to happen, those who listen have something to wait for.
-        times = [case.network.round_period * share for share in LOOKS] if watched else []
+        # As long as something is set to happen, those who read all that will ever come have something to wait for.
+        listens = any(habits.name == "listen" for habits in case.habits.values())
+        times = [case.network.round_period * share for share in LOOKS] if watched and not listens else []
         check_same(played, Case(seed).play(watched, looks_at=times))
 
 
