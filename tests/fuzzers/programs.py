@@ -121,6 +121,7 @@ class Machine:
         self.condition = asyncio.Condition()
         self.barrier = asyncio.Barrier(2)
         self.background: list[asyncio.Task[Any]] = []
+        self.turns = itertools.count()
 
     def note(self, *what: object) -> None:
         """Write into the log."""
@@ -133,15 +134,17 @@ class Machine:
             for part in parts:
                 await self.run(part)
             return f"block of {len(parts)}"
-        label: str = parts[0]
+        label, delay, *more = parts
         self.note("begin", label)
+        # What runs more than once has another delay each time, or two timers could be due at one time.
+        delay *= 1.0 + 1e-4 * next(self.turns)
         try:
-            result = await getattr(self, f"do_{name}")(*parts)
+            result = await getattr(self, f"do_{name}")(label, delay, *more)
         except BaseException as error:
             self.note("leave", label, kind_of(error))
             raise
         self.note("end", label, result)
-        return label
+        return str(label)
 
     # --- leaves
 
@@ -304,7 +307,7 @@ async def play(node: Node) -> Log:
     machine = Machine()
     machine.loop.set_exception_handler(lambda loop, context: None)
     main = asyncio.create_task(machine.run(node))
-    with suppress(TimeoutError, ProgramError, ExceptionGroup):
+    with suppress(TimeoutError, ProgramError, ExceptionGroup, asyncio.CancelledError):
         async with asyncio.timeout(60.0):
             await main
     await asyncio.sleep(5.0)
