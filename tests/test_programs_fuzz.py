@@ -1,0 +1,18 @@
+"""Random asyncio programs write the same log on netsim's virtual loop as on asyncio's own."""
+
+import pytest
+
+from tests.fuzzers.programs import ModelLoop, difference, log_on, program
+
+
+@pytest.mark.parametrize("first", range(0, 400, 40))
+def test_random_programs_run_as_on_asyncios_loop(first: int) -> None:
+    assert [found for seed in range(first, first + 40) if (found := difference(seed, 20 + 20 * (seed % 5)))] == []
+
+
+def test_the_programs_do_something() -> None:
+    """They end in many ways, and every statement is among them."""
+    log = [what for seed in range(100) for _, what in log_on(ModelLoop, program(seed))]
+    assert len(log) > 5000
+    for word in ("end gather", "leave group", "TimeoutError", "CancelledError", "ProgramError", "caught", "cleaned up"):
+        assert sum(word in what for what in log) > 20, word
