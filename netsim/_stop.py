@@ -38,14 +38,26 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
     """
     for main in tasks.mains:
         main.cancel()
-    await _Wait(loop, len(tasks.mains), end_iterations).until_done(lambda: tasks.mains)
+    agents = len(tasks.mains)
+    try:
+        await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.mains)
+        _cancel_background(tasks)
+        await _Wait(loop, agents, end_iterations).until_done(lambda: [*tasks.mains, *tasks.background])
+        _close_generators(loop, tasks)
+        await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.background)
+    except asyncio.CancelledError:
+        # Whoever waits here is to end, too: nothing is left running, but nothing is waited for.
+        for main in tasks.mains:
+            main.cancel()
+        _cancel_background(tasks)
+        raise
+    return [task for task in (*tasks.mains, *tasks.background) if not task.done()]
+
+
+def _cancel_background(tasks: AgentTasks) -> None:
     tasks.closed = True
     for task in list(tasks.background):
         cancel(task)
-    await _Wait(loop, len(tasks.mains), end_iterations).until_done(lambda: [*tasks.mains, *tasks.background])
-    _close_generators(loop, tasks)
-    await _Wait(loop, len(tasks.mains), end_iterations).until_done(lambda: tasks.background)
-    return [task for task in (*tasks.mains, *tasks.background) if not task.done()]
 
 
 def _close_generators(loop: Loop, tasks: AgentTasks) -> None:

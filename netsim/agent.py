@@ -169,7 +169,11 @@ class Agent:
             timeout = check.number("timeout", timeout, low=0)
         context.requests += 1
         number = context.requests
-        context.outbox.send(to, kind, payload, context.round, raw_data, request=number)
+        try:
+            context.outbox.send(to, kind, payload, context.round, raw_data, request=number)
+        except RunOver:
+            await asyncio.sleep(0)  # as in broadcast
+            raise
         return await context.inbox.reply_to(number, timeout)
 
     async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
@@ -178,9 +182,13 @@ class Agent:
             raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
         self._must_be_neighbor(frame.sender)
         context = self._netsim
-        return context.outbox.send(
-            frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True
-        )
+        try:
+            return context.outbox.send(
+                frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True
+            )
+        except RunOver:
+            await asyncio.sleep(0)  # as in broadcast
+            raise
 
     async def collect(self) -> Heard:
         """Wait until the round closes; return the frames that arrived since the last collect, in order of arrival.

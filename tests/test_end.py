@@ -208,6 +208,27 @@ def test_background_tasks_end_after_their_agents() -> None:
     assert agent.seen == [0, 1, 2]
 
 
+def test_whoever_waits_for_the_end_may_be_cancelled_meanwhile() -> None:
+    class Busy(Agent):
+        async def run(self) -> None:
+            self.task = asyncio.create_task(asyncio.sleep(1e6))
+            await asyncio.sleep(100.0)
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        agents = {0: Busy(), 1: Goodbye(50.0), 2: Busy()}
+        run = asyncio.create_task(Network(topology.path(3)).run_async(agents, until=2.0))
+        await asyncio.sleep(20.0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await asyncio.sleep(0.0)
+        assert asyncio.all_tasks() == before
+
+    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+        runner.run(main())
+
+
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 
