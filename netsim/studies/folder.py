@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.run import Run
 from netsim.studies._about import about
 from netsim.studies.claim import Claim, claim
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from netsim.studies.study import Study
+    from matplotlib.figure import Figure
 
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
 """What every run folder holds."""
@@ -31,7 +31,32 @@ class Unsaved(NetsimError):  # noqa: N818  names that say what happened
     """Results that could not be saved, or not all of them, where they should be. The message says where they are."""
 
 
-def save(study: "Study", place: Claim) -> Path:
+class Outcome(Protocol):
+    """What a study leaves, as far as its folder is concerned; see `netsim.studies.Study`."""
+
+    scenario: str
+    settings: dict[str, Any]
+    runs: dict[str, Run]
+    tables: "dict[str, pd.DataFrame]"
+    figures: "dict[str, Figure]"
+
+    @property
+    def keeps_trace(self) -> bool:
+        """Whether the event logs were kept."""
+
+    @property
+    def rounds(self) -> "pd.DataFrame":
+        """One row for each algorithm and round."""
+
+    @property
+    def ledger(self) -> "pd.DataFrame":
+        """One row for each algorithm, link and kind of message."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return the last value of each column by algorithm, and more."""
+
+
+def save(study: Outcome, place: Claim) -> Path:
     """Write a study's run folder to a claimed place, or to the temporary directory if that fails; return where it is.
 
     Raises
@@ -51,7 +76,7 @@ def save(study: "Study", place: Claim) -> Path:
     return place.folder
 
 
-def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
+def rescued(study: Outcome, why: str, what: str = "the results") -> Unsaved:
     """Write a run folder into the temporary directory; return the error that says why, and where it is."""
     folder: Path | None = None
     try:
@@ -67,7 +92,7 @@ def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
     return Unsaved(f"{why}; {what} are in {folder}{'; ' if failed else ''}{_and(failed)}")
 
 
-def write(study: "Study", folder: Path) -> dict[str, str]:
+def write(study: Outcome, folder: Path) -> dict[str, str]:
     """Write a study's files into an empty folder, summary.json last.
 
     Returns
@@ -129,7 +154,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _settings(study: "Study") -> dict[str, Any]:
+def _settings(study: Outcome) -> dict[str, Any]:
     parameters = {
         # A flag can be infinite; JSON's numbers cannot.
         name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else plain(value)
