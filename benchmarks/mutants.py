@@ -1,0 +1,145 @@
+"""Do the tests see what they are there for? Changes the code in one place at a time, and counts what no test notices.
+
+A change swaps a comparison or an operation, shifts a whole number by one, negates a condition, drops a statement or
+takes the other of ``and`` and ``or``. Each is made in a copy of the project, where the tests that belong to the file
+run until the first fails (with the core in Python, since that is what is changed). A sample of them takes hours, not
+minutes: this is for the hand, not for CI. Survivors are printed with their line; whoever reads them tells which change
+nothing that could be observed.
+"""
+
+import ast
+import copy
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import parser
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 600
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OPERATIONS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+
+# The tests that belong to a file are those that import it, and these, by the beginning of its path.
+BESIDES = {
+    "netsim/transport": ["agent", "rounds", "links", "laws", "law_conservation", "order", "network_fuzz", "heard"],
+    "netsim/count": ["trace", "law_conservation", "laws", "order", "network_fuzz"],
+    "netsim/_": ["agent", "failures", "end", "endless", "actions", "background", "task_order"],
+    "netsim/agent": ["agent", "failures", "rounds"],
+    "netsim/network": ["failures", "links", "actions"],
+    "netsim/run": ["agent", "files_save", "failures"],
+    "netsim/studies": ["cli", "files_save", "files_show", "files_claim", "files_scenario", "edge"],
+}
+
+
+def sites(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that can be changed, in order."""
+    for node in ast.walk(tree):
+        compared = isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS
+        combined = isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in OPERATIONS
+        number = isinstance(node, ast.Constant) and type(node.value) is int
+        dropped = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        if compared or combined or number or dropped or isinstance(node, ast.BoolOp | ast.If | ast.IfExp):
+            yield node
+
+
+def change(node: ast.AST) -> None:
+    """Change one node in place."""
+    if isinstance(node, ast.Compare):
+        node.ops[0] = COMPARISONS[type(node.ops[0])]()
+    elif isinstance(node, ast.BinOp | ast.AugAssign):
+        node.op = OPERATIONS[type(node.op)]()
+    elif isinstance(node, ast.Constant):
+        assert isinstance(node.value, int)
+        node.value += 1
+    elif isinstance(node, ast.BoolOp):
+        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+    elif isinstance(node, ast.If | ast.IfExp):
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+    elif isinstance(node, ast.Expr):
+        node.value = ast.Constant(None)
+
+
+def tests_of(file: str) -> list[str]:
+    """Return the tests to run for a file."""
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    parent, _, name = module.rpartition(".")
+    found = {f"tests/test_{each}.py" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
+    for test in sorted((ROOT / "tests").glob("test_*.py")):
+        text = test.read_text()
+        if f"{module} import" in text or (f"from {parent} import" in text and name in text):
+            found.add(f"tests/{test.name}")
+    return sorted(found)
+
+
+def survives(file: str, number: int) -> str | None:
+    """Return what was changed if no test notices change ``number`` of a file, else None."""
+    tree = ast.parse((ROOT / file).read_text())
+    node = list(sites(tree))[number]
+    before = copy.deepcopy(node)
+    change(node)
+    with tempfile.TemporaryDirectory() as folder:
+        skip = shutil.ignore_patterns(
+            ".git", ".venv", "build", "runs", "*.so", "__pycache__", ".*_cache", ".hypothesis"
+        )
+        project = shutil.copytree(ROOT, Path(folder) / "project", ignore=skip)
+        (project / file).write_text(ast.unparse(ast.fix_missing_locations(tree)))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests_of(file)]
+        settings = os.environ | {"NETSIM_CORE": "python", "PYTHONPATH": str(project), "OPENBLAS_NUM_THREADS": "1"}
+        try:
+            done = subprocess.run(command, cwd=project, env=settings, capture_output=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+    if done.returncode:
+        return None
+    return f"{file}:{getattr(before, 'lineno', '?')}: {ast.unparse(before)[:70]}  →  {ast.unparse(node)[:70]}"
+
+
+def main() -> None:
+    """Change a sample."""
+    command = parser(__doc__, changes=100, seed=0, jobs=2)
+    command.add_argument("paths", nargs="*", default=["netsim", "agents"], help="folders or files; default both")
+    chosen = command.parse_args()
+    files = [str(p.relative_to(ROOT)) for path in chosen.paths for p in sorted((ROOT / path).rglob("*.py"))]
+    files += [path for path in chosen.paths if path.endswith(".py")]
+    places = [(f, i) for f in files for i in range(len(list(sites(ast.parse((ROOT / f).read_text())))))]
+    rng = np.random.default_rng(chosen.seed)
+    picked = [places[i] for i in rng.choice(len(places), size=min(chosen.changes, len(places)), replace=False)]
+    left = []
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        for done, found in enumerate(pool.map(lambda place: partial(survives, *place)(), picked), 1):
+            left += [found] if found else []
+            print(f"{done} of {len(picked)}: {len(left)} left{f': {found}' if found else ''}", flush=True)
+    print(f"{len(picked) - len(left)} of {len(picked)} noticed ({len(places)} places)")
+
+
+if __name__ == "__main__":
+    main()
