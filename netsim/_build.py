@@ -1,10 +1,12 @@
-"""Build the compiled core (netsim/_core.pyx), where a C compiler is at hand; without, netsim is its Python twin."""
+"""Build the compiled core (_core.pyx, _packing.pyx) where a C compiler is at hand; else netsim is its Python twin."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+MODULES = ("_core", "_packing")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
@@ -22,11 +24,11 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        build_data["artifacts"].append(built)
+        build_data["artifacts"] += built
 
 
-def compile_core(root: Path) -> str:
-    """Return the path, below ``root``, of the extension module that was built."""
+def compile_core(root: Path) -> list[str]:
+    """Return the paths, below ``root``, of the extension modules that were built."""
     import numpy
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
@@ -35,17 +37,20 @@ def compile_core(root: Path) -> str:
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
     # Not to be contracted to fused operations: the twin in Python rounds after each.
     options = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
-    core = Extension(
-        "netsim._core",
-        [str(Path("netsim") / "_core.pyx")],
-        include_dirs=[numpy.get_include()],
-        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-        extra_compile_args=options,
-    )
-    extensions = cythonize([core], build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
+    modules = [
+        Extension(
+            f"netsim.{name}",
+            [str(Path("netsim") / f"{name}.pyx")],
+            include_dirs=[numpy.get_include()],
+            define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+            extra_compile_args=options,
+        )
+        for name in MODULES
+    ]
+    extensions = cythonize(modules, build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
     command = build_ext(Distribution({"name": "netsim", "ext_modules": extensions}))
     command.inplace = True
     command.build_temp = str(work)
     command.ensure_finalized()
     command.run()
-    return str(Path("netsim") / Path(command.get_ext_filename("_core")).name)
+    return [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]

@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim import check, draws
 from netsim.core import Frame
-from netsim.errors import AgentError, RunOver
+from netsim.errors import AgentError
 from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
@@ -131,7 +131,7 @@ class Agent:
         context = self._netsim
         try:
             return context.outbox.broadcast(kind, payload, context.round, raw_data)
-        except RunOver:
+        except AgentError:
             await asyncio.sleep(0)  # or one that tries again and again would never let the loop go on
             raise
 
@@ -147,7 +147,7 @@ class Agent:
         self._must_be_neighbor(to)
         try:
             return context.outbox.send(to, kind, payload, context.round, raw_data)
-        except RunOver:
+        except AgentError:
             await asyncio.sleep(0)  # as in broadcast
             raise
 
@@ -171,7 +171,7 @@ class Agent:
         number = context.requests
         try:
             context.outbox.send(to, kind, payload, context.round, raw_data, request=number)
-        except RunOver:
+        except AgentError:
             await asyncio.sleep(0)  # as in broadcast
             raise
         return await context.inbox.reply_to(number, timeout)
@@ -186,7 +186,7 @@ class Agent:
             return context.outbox.send(
                 frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True
             )
-        except RunOver:
+        except AgentError:
             await asyncio.sleep(0)  # as in broadcast
             raise
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from netsim import check
 from netsim.errors import BadInput, WireError
+from netsim.packing import check_packed, pack, unpack
 
 Vector = NDArray[np.float64]
 
@@ -25,32 +26,6 @@ MOST_BITS = 16
 
 METHODS = ("fixed", "range", "qsgd")
 """How integers become values; the number of each is its name on the wire."""
-
-
-def pack(integers: NDArray[np.integer], bits: int) -> bytes:
-    """Return ⌈n·bits/8⌉ bytes that hold n integers of ``bits`` bits each, most significant bit first.
-
-    Parameters
-    ----------
-    integers : array of n elements
-        Each in [0, 2**bits).
-    """
-    planes = np.unpackbits(integers.ravel().astype(">u2").view(np.uint8)).reshape(-1, 16)
-    return np.packbits(planes[:, 16 - bits :]).tobytes()
-
-
-def check_packed(data: bytes, bits: int, count: int) -> None:
-    """Raise WireError unless ``data`` has the length of ``count`` packed integers."""
-    if len(data) != -(-count * bits // 8):
-        raise WireError(f"{len(data)} bytes cannot hold {count} integers of {bits} bits")
-
-
-def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
-    """Return the ``count`` integers that `pack` wrote; raises WireError if ``data`` has another length."""
-    check_packed(data, bits, count)
-    planes = np.zeros((count, 16), dtype=np.uint8)
-    planes[:, 16 - bits :] = np.unpackbits(np.frombuffer(data, np.uint8), count=count * bits).reshape(count, bits)
-    return np.packbits(planes).view(">u2").astype(np.uint16)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.errors import BadInput, WireError
-from netsim.quantize import MOST_BITS, QSGD, Float, Quantized, Uniform, decoded, pack, unpack
+from netsim.packing import pack, unpack
+from netsim.quantize import MOST_BITS, QSGD, Float, Quantized, Uniform, decoded
 from netsim.transport.wire import decode, encode, payload_bits
 
 BITS = range(1, MOST_BITS + 1)

@@ -1,0 +1,28 @@
+"""Finding compiled modules: whether they are wanted, and whether they were built."""
+
+import importlib
+import os
+from types import ModuleType
+
+from netsim.errors import BadInput
+
+__all__ = ["compiled"]
+
+
+def compiled(name: str) -> ModuleType | None:
+    """Return a compiled module of netsim, or None where its twin in Python is to be used.
+
+    The environment variable ``NETSIM_CORE`` chooses: ``python``, ``compiled`` (an error if it was not built), or, left
+    empty, the compiled one if it is there.
+    """
+    wanted = os.environ.get("NETSIM_CORE", "")
+    if wanted not in ("", "python", "compiled"):
+        raise BadInput(f"NETSIM_CORE = {wanted!r}: must be python, compiled or empty")
+    if wanted == "python":
+        return None
+    try:
+        return importlib.import_module(f"netsim.{name}")
+    except ImportError as error:
+        if wanted == "compiled":
+            raise BadInput(f"NETSIM_CORE = 'compiled': must have been built with netsim ({error})") from None
+        return None
