@@ -106,6 +106,6 @@ def test_the_twin_passes_the_same_tests() -> None:
 
 
 def test_an_unknown_core_is_refused_in_one_line() -> None:
-    done = with_core("rust", "-c", "import netsim")
+    done = with_core("rust", "-c", "from netsim import Network")
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1].endswith("NETSIM_CORE = 'rust': must be python, compiled or empty")

@@ -31,7 +31,9 @@ def new_frame(
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Frame:
     """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if it is none."""
     match decode(data):
-        case [str(kind), int(sender), int(number), payload, *rest] if 0 <= sender < len(names) and number >= 0:
+        case [str(kind), int(sender), int(number), payload, *rest] if (
+            0 <= sender < len(names) and 0 <= number < 1 << 63
+        ):
             match rest:
                 case []:
                     return new_frame(kind, names[sender], number, sent_at, data, payload)
