@@ -78,6 +78,8 @@ class AgentTasks:
         self._fail = fail
         self._finish = finish
         self._unfinished = len(contexts)
+        # Agents that ended at this instant.
+        self._gone: list[Hashable] = []
         # Background tasks that raised, and nobody has asked for their exception yet.
         self._raised: dict[Any, tuple[Member, str]] = {}
         self._looks = False
@@ -144,8 +146,9 @@ class AgentTasks:
     def _agent_done(self, task: asyncio.Task[Any]) -> None:
         name = self.mains[task]
         self._unfinished -= 1
-        if not self.over and name not in self.background.values():
-            self._contexts[name].inbox.abandon()
+        if not self._gone:
+            self._loop.instants.at_instant_end(self._abandon)
+        self._gone.append(name)
         if task.cancelled():
             if not self.over:
                 self._fail(cancelled_error(name, task, self._contexts[name]))
@@ -155,6 +158,15 @@ class AgentTasks:
             return
         if self._unfinished == 0:
             self._finish()
+
+    def _abandon(self) -> None:
+        """Keep no more frames for agents that have ended, if the others go on without them."""
+        gone, self._gone = self._gone, []
+        if self._unfinished and not self.over:
+            busy = set(self.background.values())
+            for name in gone:
+                if name not in busy:
+                    self._contexts[name].inbox.abandon()
 
     def _look(self) -> None:
         """Let go of the tasks that raised, each for a moment.

@@ -33,39 +33,48 @@ class Fan:
     ----------
     longest : float
         The longest delay in the present block, in seconds.
-    only : Link or None
-        The settings of all links, if they are the same.
     """
 
-    __slots__ = ("_block", "_count", "_fixed", "_keys", "_losses", "_models", "_rows", "_seed", "longest", "only")
+    __slots__ = ("_block", "_count", "_fixed", "_keys", "_links", "_losses", "_models", "_rows", "_seed", "longest")
 
     def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
+        self._links = links
         self._count = 0
         self._block = block
         self._keys = keys
         self._seed = seed
+        self._rows: list[list[float]] = []
+        self.longest = 0.0
+
+    @property
+    def only(self) -> Link | None:
+        """The settings of all links, if they are the same."""
+        return self._links[0] if len({id(link) for link in self._links}) == 1 else None
+
+    def _prepare(self) -> None:
+        """Find out what there is to draw: not before the first draw, for a core that draws by itself needs none."""
         # Links of the same settings are drawn together; usually that is all of them.
         groups: dict[int, list[int]] = {}
-        for place, link in enumerate(links):
+        for place, link in enumerate(self._links):
             groups.setdefault(id(link), []).append(place)
-        self.only = links[0] if len(groups) == 1 else None
-        losses, fixed = np.zeros(len(links)), np.zeros(len(links))
+        losses, fixed = np.zeros(len(self._links)), np.zeros(len(self._links))
         self._models: list[tuple[Latency, slice | list[int]]] = []
         for same in groups.values():
-            link = links[same[0]]
+            link = self._links[same[0]]
             places = slice(None) if len(groups) == 1 else same
             losses[places] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
             fixed[places] = link.latency_model.fixed or 0.0
             self._models.append((link.latency_model, places))
         self._losses = losses if losses.any() else None
         self._fixed: list[float] = fixed.tolist()
-        self._rows = [self._fixed]
         self.longest = max(self._fixed, default=0.0)
 
     def next(self) -> list[float]:
         """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
         place = self._count % self._block
         if place == 0:
+            if self._count == 0:
+                self._prepare()
             self._draw()
         self._count += 1
         return self._rows[place]

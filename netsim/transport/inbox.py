@@ -10,6 +10,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from netsim.core import Arrivals, Frame
 from netsim.count.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
@@ -52,9 +53,9 @@ class Inbox:
         self._loop = shared.loop
         self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
-        # Arrival time, key and frame of what can be read, in order.
-        self._ready: deque[tuple[float, int, Frame]] = deque()
-        self._blocked: deque[asyncio.Future[bool]] = deque()
+        # Arrival time, key and frame of what can be read, in order; a deque once there is something.
+        self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
+        self._blocked: list[asyncio.Future[bool]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._on_request: Callable[[Frame], None] | None = None
@@ -65,8 +66,8 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # Where its senders note, by the number of their link to it, that it wants to be told of arrivals.
-        self.watchers: list[tuple[dict[int, Inbox], int]] = []
+        # Where its senders note that it wants to be told of arrivals, and as which of their places, in turn.
+        self.watchers: list[Any] = []
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
@@ -85,7 +86,7 @@ class Inbox:
         """Wait for the next frame and return it."""
         while not self._settled():
             await self._block()
-        return self._ready.popleft()[2]
+        return self._next()
 
     def __aiter__(self) -> "Inbox":
         """Iterate over all frames that will ever come: it ends when none can come any more."""
@@ -99,7 +100,7 @@ class Inbox:
                     raise StopAsyncIteration
         finally:
             self.iterating -= 1
-        return self._ready.popleft()[2]
+        return self._next()
 
     def take(self, until: float) -> list[Frame]:
         """Return, and forget, the frames that arrived before ``until`` (seconds) and were not read yet."""
@@ -107,7 +108,7 @@ class Inbox:
         if not (self._ready or arrivals.careful or self.collided) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
-        ready, frames = self._ready, []
+        ready, frames = self._ready or deque(), []
         # Somebody may have looked since, and settled what arrived later.
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
@@ -146,8 +147,12 @@ class Inbox:
         """The agent has ended: what comes reaches it as before, but is kept for nobody, and so finds room."""
         self.settle_now()
         self._abandoned = True
-        self._ready.clear()
+        self._ready = ()
         self._want_to_be_told()
+
+    def _next(self) -> Frame:
+        assert self._ready
+        return self._ready.popleft()[2]
 
     def _settled(self) -> int:
         self.settle_now()
@@ -196,7 +201,7 @@ class Inbox:
 
     def _put(self, time: float, key: int, frame: Frame) -> None:
         """Make a frame readable, in its place: some that came at the same time may have been settled before."""
-        ready = self._ready
+        ready = self._ready = self._ready or deque()
         ready.append((time, key, frame))
         if len(ready) > 1 and ready[-2][:2] > (time, key):
             ordered = sorted(ready, key=lambda entry: entry[:2])
@@ -243,7 +248,7 @@ class Inbox:
         """Let the senders say when something is on its way, from now on."""
         if not self._watched:
             self._watched = True
-            for noted, place in self.watchers:
+            for noted, place in zip(self.watchers[::2], self.watchers[1::2], strict=True):
                 noted[place] = self
 
     def _ring(self) -> None:

@@ -169,7 +169,7 @@ class Outbox:
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
         self.watching: dict[int, Inbox] = {}
         for place, inbox in enumerate(wiring.inboxes):
-            inbox.watchers.append((self.watching, place))
+            inbox.watchers += (self.watching, place)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links took the frame."""
