@@ -18,6 +18,9 @@ def main() -> None:
         if interrupts:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         cli.main()
+        if interrupts:
+            # What was to be done is done; a traceback of Python's own end would be all that an interrupt brings.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         _quit()
 

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -251,17 +250,19 @@ def test_a_folder_that_came_meanwhile_is_not_touched(tmp_path: Path) -> None:
 # --- killed runs ------------------------------------------------------------------------------------------------------
 
 _HOLD = """
-import sys, time
+import sys
 from netsim.studies.claim import claim
 with claim(sys.argv[1]) as place:
     (place.parts / "x").write_text("x")
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
 def hold(out: Path) -> "subprocess.Popen[str]":
-    process = subprocess.Popen([sys.executable, "-c", _HOLD, str(out)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout
     assert process.stdout.readline() == "held\n"
     return process
@@ -282,7 +283,6 @@ def test_a_killed_run_is_swept_by_the_next_and_a_living_one_is_not(inside: bool,
         if not inside:
             assert not (room / (stem + LOCK)).exists()
             assert not (room / (stem + PARTS)).exists()
-    living.send_signal(signal.SIGINT)
     living.communicate()
     assert left(tmp_path) == (["killed"] if inside else [])
     assert not inside or left(room) == []

@@ -2,6 +2,7 @@
 
 import io
 import shlex
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from netsim.errors import NetsimError
 from netsim.studies import Study, catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
-from netsim.studies.claim import claim, claim_next
+from netsim.studies.claim import Claim, claim, claim_next
 from netsim.studies.folder import Unsaved, load, rescued
 from netsim.studies.terminal import Reporter, forget, text
 
@@ -59,17 +60,24 @@ def _command(scenario: Scenario) -> click.Command:
 
 def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:
     reporter = Reporter()
-    # Before the run: what cannot be written should be known before the work, not after it.
-    with claim_next(Path(scenario.name).stem) if out is None else claim(out) as place:
-        study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
-        _play(scenario, study)
-        try:
-            folder = study.save(place)
-            files = ", ".join(sorted(path.name for path in folder.iterdir()))
-            reporter.line(f"\n{place.shown}: {files}")
-        except KeyboardInterrupt:
-            if not place.published:
-                raise
+    place: Claim | None = None
+    heeded = signal.getsignal(signal.SIGINT)
+    try:
+        # Before the run: what cannot be written should be known before the work, not after it.
+        with claim_next(Path(scenario.name).stem) if out is None else claim(out) as place:
+            study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
+            _play(scenario, study)
+            study.save(place)
+            # All is done: Ctrl-C is too late, and would only leave the lock behind.
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        if place is None or not place.published:
+            raise
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, heeded)
+    files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
+    reporter.line(f"\n{place.shown}: {files}")
 
 
 def _play(scenario: Scenario, study: Study) -> None:
