@@ -346,8 +346,8 @@ def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> No
 def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Path) -> None:
     # Whoever runs the tests in the background may have them ignore interrupts.
     code = (
-        "import os, signal; from netsim.__main__ import main; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "os.write(1, b'ready\\n'); main()"
+        "import os, signal; from netsim.__main__ import main; os.write(1, b'ready\\n'); "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); main()"
     )
     words = [sys.executable, "-c", code, "run", "averaging", "--agents", "60", "--out", "out"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
