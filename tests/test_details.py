@@ -1,0 +1,251 @@
+"""What a frame meets on its way, case by case: order, causes, switches, rounds of replies, ends, sizes."""
+
+import asyncio
+import math
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netsim import Agent, AgentError, BadInput, Budget, Link, Network, Trace, latency, topology
+
+
+class Sender(Agent):
+    """Broadcasts so many frames, at intervals."""
+
+    def __init__(self, count: int = 0, pause: float = 0.0) -> None:
+        self.count, self.pause = count, pause
+
+    async def run(self) -> None:
+        for i in range(self.count):
+            await self.broadcast("x", i)
+            if self.pause:
+                await asyncio.sleep(self.pause)
+
+
+class Reader(Agent):
+    """Reads so many frames, or all that will ever come."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count
+        self.got: list[Any] = []
+
+    async def run(self) -> None:
+        while self.count is not None and len(self.got) < self.count:
+            self.got.append((await self.inbox.get()).payload)
+        if self.count is None:
+            async for frame in self.inbox:
+                self.got.append(frame.payload)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_broadcast_does_not_overtake_an_earlier_one_where_links_are_fifo() -> None:
+    reader = Reader(200)
+    link = Link(latency=latency.uniform(0.0, 1.0), fifo=True)
+    Network(topology.path(2), link, seed=1).run({0: Sender(200, 0.001), 1: reader})
+    assert reader.got == list(range(200))
+    other = Reader(200)
+    Network(topology.path(2), Link(latency=latency.uniform(0.0, 1.0)), seed=1).run({0: Sender(200, 0.001), 1: other})
+    assert sorted(other.got) == reader.got != other.got
+
+
+# --- causes and the hash ----------------------------------------------------------------------------------------------
+
+
+def test_the_hash_tells_causes_apart() -> None:
+    """Two runs in which the same frame ends at the same time, for another cause."""
+
+    class Down(Agent):
+        async def run(self) -> None:
+            await asyncio.sleep(1)
+
+    def run(**settings: Any) -> tuple[str, dict[str, int]]:
+        limit = settings.pop("limit", None)
+        network = Network(topology.path(2), Link(latency=0.5), inbox_limit=limit)
+        if settings:
+            network.at(0.1, lambda: network.set_receiver(1, up=False))
+        done = network.run({0: Sender(2), 1: Down()})
+        ends = done.ledger.table(by=()).iloc[0]
+        return done.trace_hash, {name: int(ends[name]) for name in ("delivered", "receiver_down", "inbox_full")}
+
+    delivered, full, down = run(), run(limit=1), run(down=True)
+    assert [ends for _, ends in (delivered, full, down)] == [
+        {"delivered": 2, "receiver_down": 0, "inbox_full": 0},
+        {"delivered": 1, "receiver_down": 0, "inbox_full": 1},
+        {"delivered": 0, "receiver_down": 2, "inbox_full": 0},
+    ]
+    assert len({delivered[0], full[0], down[0]}) == 3
+
+
+# --- switches ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_arrived_before_a_receiver_went_down_was_received() -> None:
+    class Later(Agent):
+        async def run(self) -> None:
+            await asyncio.sleep(2)
+            self.got = [self.inbox.take(self.now)]
+
+    for up_again in (None, 1.2):
+        network = Network(topology.path(2), Link(latency=0.1))
+        # Frames arrive at 0.1, 0.6, 1.1 and 1.6.
+        network.at(0.8, lambda network=network: network.set_receiver(1, up=False))
+        if up_again:
+            network.at(up_again, lambda network=network: network.set_receiver(1, up=True))
+        later = Later()
+        run = network.run({0: Sender(4, 0.5), 1: later})
+        assert [frame.payload for frame in later.got[0]] == ([0, 1, 3] if up_again else [0, 1])
+        assert run.ledger.table(by=())["receiver_down"].tolist() == [1 if up_again else 2]
+
+
+def test_a_radio_that_nobody_hears_spends_nothing() -> None:
+    class Twice(Agent):
+        async def run(self) -> None:
+            self.took = []
+            for _ in range(2):
+                self.took.append(await self.broadcast("x", np.zeros(4)))
+                await asyncio.sleep(0.1)
+
+    network = Network(topology.star(3), Link(rate=1e6, budget=Budget(500, per="round")), medium="radio")
+    network.at(0, lambda: [network.set_link(0, i, up=False) for i in (1, 2)].clear())
+    network.at(0.05, lambda: [network.set_link(0, i, up=True) for i in (1, 2)].clear())
+    agent = Twice()
+    run = network.run({0: agent, 1: Sender(), 2: Sender()})
+    # The budget suffices for one: the first, which nobody could hear, left it whole.
+    assert agent.took == [0, 2]
+    assert run.ledger.table(by=())[["link_down", "delivered", "refused"]].values.tolist() == [[2, 2, 0]]
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_belongs_to_the_round_of_who_replies() -> None:
+    class Asker(Agent):
+        async def run(self) -> None:
+            self.rounds_of_replies = []
+            async for _ in self.rounds(3):
+                frame = await self.request(1, "ask", None)
+                self.rounds_of_replies.append(frame.round)
+
+    class Replier(Agent):
+        def answer(self, frame: Any) -> Any:
+            return None
+
+        async def run(self) -> None:
+            async for _ in self.rounds(3):
+                pass
+
+    asker = Asker()
+    Network(topology.path(2), Link(latency=0.1)).run({0: asker, 1: Replier()})
+    assert asker.rounds_of_replies == [1, 2, 3]
+
+
+@pytest.mark.parametrize("period", [0.1, 0.25, 1 / 3, 0.7, 1e-6])
+@pytest.mark.parametrize("keep_late", [False, True])
+def test_a_latency_of_one_period_is_late_in_every_round(period: float, keep_late: bool) -> None:
+    class Talker(Agent):
+        async def run(self) -> None:
+            self.heard = []
+            async for k in self.rounds(300, keep_late):
+                await self.broadcast("x", k)
+                self.heard.append([frame.payload for frame in await self.collect()])
+
+    agents = {i: Talker() for i in range(2)}
+    Network(topology.path(2), Link(latency=period), round_period=period).run(agents)
+    expected = [[], *([k] for k in range(1, 300))] if keep_late else [[]] * 300
+    assert agents[0].heard == agents[1].heard == expected
+
+
+def test_a_heartbeat_at_the_ends_of_rounds_is_never_late() -> None:
+    class Beating(Agent):
+        async def run(self) -> None:
+            self.heard = 0
+            beat = asyncio.create_task(self.beat())
+            async for _ in self.rounds(20):
+                self.heard += len(await self.collect())
+            beat.cancel()
+
+        async def beat(self) -> None:
+            while True:
+                await asyncio.sleep(1.0)
+                await self.broadcast("beat", self.now)
+
+    agents = {i: Beating() for i in range(3)}
+    run = Network(topology.complete(3)).run(agents)
+    assert run.ledger.table(by=())["late"].tolist() == [0]
+    assert all(agent.heard >= 2 * 18 for agent in agents.values())
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_has_ended_keeps_no_frames() -> None:
+    class Gone(Agent):
+        async def run(self) -> None:
+            """End at once."""
+
+    gone = Gone()
+    run = Network(topology.path(2), Link(latency=0.01)).run({0: Sender(3000, 0.001), 1: gone})
+    assert run.ledger.table(by=())[["delivered", "in_flight"]].sum(axis=1).tolist() == [3000]
+    assert len(gone.inbox) == 0
+    assert gone.inbox.take(math.inf) == []
+
+
+def test_one_that_sends_without_waiting_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netsim.transport.outbox.SENDS_AT_ONCE", 500)
+
+    class Endless(Agent):
+        async def run(self) -> None:
+            while True:
+                await self.broadcast("x", 1)
+
+    with pytest.raises(AgentError, match=r"agent 0 .*sent 500 messages at one instant"):
+        Network(topology.path(2)).run({0: Endless(), 1: Sender()})
+    Network(topology.path(2)).run({0: Sender(499), 1: Sender(499)})
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def seconds_for(count: int, what: str) -> float:
+    """Return the processor time of a run with so many frames or kinds."""
+
+    class Flood(Agent):
+        async def run(self) -> None:
+            for i in range(count):
+                await self.broadcast(f"kind {i}" if what == "kinds" else "x", 1)
+
+    reader = Reader(count) if what != "kinds" else Sender()
+    radio: dict[str, Any] = {"medium": "radio", "collisions": True} if what == "air" else {}
+    link = Link(latency=1.0, rate=1e3 if what == "air" else None)
+    graph = topology.path(2) if what != "kinds" else topology.star(200)
+    agents: dict[int, Agent] = {i: Sender() for i in graph} | {0: Flood(), 1: reader}
+    start = time.process_time()
+    Network(graph, link, **radio).run(agents)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("what", ["blocked", "air", "kinds"])
+def test_cost_grows_with_the_number_not_with_its_square(what: str) -> None:
+    few, many = {"blocked": (2000, 20_000), "air": (1000, 10_000), "kinds": (100, 1000)}[what]
+    seconds_for(few, what)
+    # Ten times as many: ten times the time, or a hundred times; the bound is far from both.
+    assert min(seconds_for(many, what) for _ in range(2)) < 40 * max(seconds_for(few, what) for _ in range(3))
+
+
+def test_a_small_file_that_claims_to_be_a_large_trace_is_refused_unread(tmp_path: Path) -> None:
+    file = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed,
+        packed.open("sent.npy", "w", force_zip64=True) as part,
+    ):
+        for _ in range(300):
+            part.write(bytes(1 << 20))
+    assert file.stat().st_size < 1 << 20
+    with pytest.raises(BadInput, match="would be 314,572,800 bytes"):
+        Trace.load(file)
