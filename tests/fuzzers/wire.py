@@ -36,9 +36,9 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.longdouble | np.clongdouble):
         # Some of its bytes are not used, and whatever was in memory.
         return repr(a) == repr(b)
-    if isinstance(a, np.ndarray | np.void) and a.dtype.names is not None and a.ndim <= MOST_DIMENSIONS:
+    if isinstance(a, np.ndarray | np.void) and a.dtype.names is not None:
         # What is between the fields is nobody's.
-        if a.dtype != b.dtype or a.shape != b.shape or not a.nbytes:
+        if a.dtype != b.dtype or a.shape != b.shape or not a.nbytes or a.ndim > MOST_DIMENSIONS:
             return bool(a.dtype == b.dtype and a.shape == b.shape)
         return all(same(np.asarray(a)[name], np.asarray(b)[name]) for name in a.dtype.names)
     if isinstance(a, np.ndarray | np.generic):
