@@ -53,7 +53,7 @@ class Geometric:
 
     def __post_init__(self) -> None:
         check.finite("threshold", self.v, low=0.0)
-        check.probability("decay", self.mu)
+        check.number("decay", self.mu, low=0.0, high=1.0)
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·μᵏ."""

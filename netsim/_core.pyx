@@ -714,6 +714,60 @@ cdef class Copies:
         return total
 
 
+cdef int64_t common_length(frames) except -2:
+    """Return the length of the vectors that all frames carry; -1 if some carry something else, or another length."""
+    cdef Frame frame
+    cdef int64_t length = -1
+    for frame in frames:
+        if frame.start == 0 or (length >= 0 and frame.length != length):
+            return -1
+        length = frame.length
+    return length
+
+
+def stacked(frames):
+    """Return the vectors of float64 that frames carry, as rows; None if they carry anything else."""
+    cdef Frame frame
+    cdef cnp.npy_intp shape[2]
+    cdef int64_t length = common_length(frames)
+    cdef char* to
+    if length < 0:
+        return None
+    shape[0], shape[1] = len(frames), length
+    table = cnp.PyArray_EMPTY(2, shape, cnp.NPY_FLOAT64, 0)
+    to = <char*>cnp.PyArray_DATA(table)
+    for frame in frames:
+        memcpy(to, PyBytes_AS_STRING(frame.data) + frame.start, 8 * length)
+        to += 8 * length
+    return table
+
+
+def added(frames):
+    """Return the sum of the vectors of float64 that frames carry, one by one; None if they carry anything else."""
+    cdef Frame frame
+    cdef cnp.npy_intp shape[1]
+    cdef int64_t i, length = common_length(frames)
+    cdef double* to
+    cdef double value
+    cdef const char* said
+    cdef bint first = True
+    if length < 0:
+        return None
+    shape[0] = length
+    total = cnp.PyArray_EMPTY(1, shape, cnp.NPY_FLOAT64, 0)
+    to = <double*>cnp.PyArray_DATA(total)
+    for frame in frames:
+        said = PyBytes_AS_STRING(frame.data) + frame.start
+        if first:
+            memcpy(to, said, 8 * length)
+            first = False
+            continue
+        for i in range(length):
+            memcpy(&value, said + 8 * i, 8)
+            to[i] += value
+    return total
+
+
 # --- vectors ----------------------------------------------------------------------------------------------------------
 
 cdef inline bint is_plain(array) noexcept:

@@ -104,7 +104,7 @@ class Agent:
         ``keep_late`` it is delivered with the next round's. An agent that overruns a round takes part again in the
         next one to open.
         """
-        return Rounds(self._netsim, check.integer("rounds", count, low=0), keep_late)
+        return Rounds(self._netsim, check.integer("rounds", count, low=0), check.flag("keep_late", keep_late))
 
     async def broadcast(self, kind: str, payload: Any, *, raw_data: bool = False) -> int:
         """Send a message to every neighbour: encoded once, carried over each link.

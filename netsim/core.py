@@ -10,7 +10,7 @@ from netsim.transport.copies import Copies
 from netsim.transport.frame import Frame
 from netsim.transport.gate import Gate
 from netsim.transport.spreader import Spreader
-from netsim.vectors import add_scaled_difference, add_scaled_sum
+from netsim.vectors import add_scaled_difference, add_scaled_sum, added, stacked
 
 __all__ = [
     "NAME",
@@ -22,6 +22,8 @@ __all__ = [
     "Tally",
     "add_scaled_difference",
     "add_scaled_sum",
+    "added",
+    "stacked",
 ]
 
 _core = compiled("_core")
@@ -35,6 +37,7 @@ if _core is not None:
         _core.Tally,
     )
     add_scaled_difference, add_scaled_sum = _core.add_scaled_difference, _core.add_scaled_sum
+    added, stacked = _core.added, _core.stacked
 
 NAME = "python" if _core is None else "compiled"
 """``compiled`` or ``python``."""

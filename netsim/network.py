@@ -22,6 +22,9 @@ from netsim.transport.clock import ClockName, Loop, new_loop
 Medium = Literal["wires", "radio"]
 Agents = Mapping[Any, Agent]
 
+SHORTEST_ROUND = 1e-9
+"""In seconds."""
+
 
 class Network:
     """A connected graph whose edges are links, one in each direction.
@@ -72,12 +75,13 @@ class Network:
         self.link = Link() if link is None else link
         if not isinstance(self.link, Link):
             raise check.refuse("link", link, "a netsim.Link")
-        self.round_period = check.finite("round_period", round_period, above=0)
+        self.round_period = check.finite("round_period", round_period, low=SHORTEST_ROUND)
         check.one_of("medium", medium, ("wires", "radio"))
         self.medium: Medium = medium
         self.links = dict(links or {})
         for ends, override in self.links.items():
             self._check_override(ends, override)
+        collisions = check.flag("collisions", collisions)
         if collisions and (medium != "radio" or self.link.rate is None):
             raise BadInput("collisions = True: must go with medium='radio' and a rate, or a transmission takes no time")
         self.collisions = collisions
@@ -136,14 +140,14 @@ class Network:
 
         Frames already under way arrive; new ones end with cause ``link_down``.
         """
-        runtime = self._runtime()
+        runtime, up = self._runtime(), check.flag("up", up)
         if not self.graph.has_edge(sender, receiver):
             raise check.refuse("link", (sender, receiver), "an edge of the graph")
         runtime.set_link(sender, receiver, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on while the network runs; what arrives meanwhile is ``receiver_down``."""
-        runtime = self._runtime()
+        runtime, up = self._runtime(), check.flag("up", up)
         if agent not in self.graph:
             raise check.refuse("agent", agent, "a node of the graph")
         runtime.set_receiver(agent, up)
@@ -224,7 +228,7 @@ class Network:
                 raise check.refuse("probes", probe, "functions of the agents")
         until = None if until is None else check.finite("until", until, above=0)
         result = Run({node: agents[node] for node in self.graph}, probes, progress)
-        return _Job(self, result, until, trace)
+        return _Job(self, result, until, check.flag("trace", trace))
 
     def _runtime(self) -> Runtime:
         if self._running is None:

@@ -4,12 +4,13 @@ numpy makes an array for every operation, which for a hundred elements costs mor
 those of the expressions, to the last bit.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["add_scaled_difference", "add_scaled_sum"]
+__all__ = ["add_scaled_difference", "add_scaled_sum", "added", "stacked"]
 
 Array = NDArray[np.float64]
 
@@ -24,3 +25,13 @@ def add_scaled_difference(y: Array, alpha: float, a: Array, b: Array) -> Array:
     """Return y + alpha·(a − b), for arrays of one shape."""
     result: Any = y + alpha * (a - b)
     return np.asarray(result)
+
+
+def stacked(frames: Sequence[object]) -> Array | None:
+    """Return the vectors that frames carry, as rows, where that can be had without decoding each; else None."""
+    return None
+
+
+def added(frames: Sequence[object]) -> Array | None:
+    """Return the sum of the vectors that frames carry, one by one, where that can be had at once; else None."""
+    return None

@@ -55,7 +55,11 @@ class Channel:
     def network(self, graph: "nx.Graph[Any]", seed: int) -> Network:
         """Return a network of such links."""
         check.one_of("medium", self.medium, ("radio", "wires"))
-        losses = loss.bernoulli(self.loss) if self.burst == 1 else loss.gilbert_elliott(self.loss, self.burst)
+        losses = (
+            loss.bernoulli(self.loss)
+            if self.burst == 1
+            else loss.gilbert_elliott(self.loss, self.burst, names=("loss", "burst"))
+        )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget)
         medium: Medium = "radio" if self.medium == "radio" else "wires"
         return Network(

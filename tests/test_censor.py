@@ -173,7 +173,7 @@ def test_agents_under_a_censor_speak_when_it_says_so() -> None:
     [
         (lambda: Geometric(-1.0, 0.5), "threshold = -1.0: must be a number >= 0"),
         (lambda: Geometric(math.nan, 0.5), "threshold = nan: must be a number >= 0"),
-        (lambda: Geometric(1.0, 1.01), "decay = 1.01: must be a probability in [0, 1]"),
+        (lambda: Geometric(1.0, 1.01), "decay = 1.01: must be a number >= 0 and <= 1"),
         (lambda: PowerLaw(math.inf, 0.5), "threshold = inf: must be finite"),
         (lambda: PowerLaw(1.0, -0.5), "decay = -0.5: must be a number >= 0"),
         (lambda: Periodic(0), "every = 0: must be a whole number >= 1"),

@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from netsim.errors import WireError
 from netsim.transport.wire import ARRAY, array_bytes, encode, unpack_payload
 
 __all__ = ["Frame", "FrameEncoder"]
@@ -117,7 +118,10 @@ class FrameEncoder:
         packer = self._packer
         packer.reset()
         packer.pack_array_header(4)
-        packer.pack(kind)
+        try:
+            packer.pack(kind)
+        except UnicodeEncodeError as error:
+            raise WireError(f"cannot encode the kind {kind!a}: {error.reason}") from None
         packer.pack(sender)
         return packer
 

@@ -31,8 +31,11 @@ def new_frame(
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Frame:
     """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if it is none."""
     match decode(data):
-        case [str(kind), int(sender), int(number), payload, *rest] if (
-            0 <= sender < len(names) and 0 <= number < 1 << 63
+        case [kind, sender, number, payload, *rest] if (
+            # Not isinstance: True is no number, and numpy's text no text of ours.
+            (type(kind), type(sender), type(number)) == (str, int, int)
+            and 0 <= sender < len(names)
+            and 0 <= number < 1 << 63
         ):
             match rest:
                 case []:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.core import Frame, added, stacked
 from netsim.errors import AgentError
-from netsim.transport.frame import Frame
 
 __all__ = ["Heard", "rows"]
 
@@ -57,6 +57,9 @@ class Heard(list[Frame]):
         frames = self if kind is None else self.of(kind)
         if not frames:
             return 0.0
+        at_once = added(frames) if weights is None else None
+        if at_once is not None:
+            return at_once
         table = rows(frames)
         if weights is not None:
             table *= np.array([_weight(weights, frame.sender) for frame in frames]).reshape(-1, *[1] * (table.ndim - 1))
@@ -68,6 +71,9 @@ class Heard(list[Frame]):
 
 def rows(frames: "list[Frame]") -> NDArray[np.float64]:
     """Return the frames' payloads as rows; raises AgentError if they are not arrays of one shape."""
+    at_once = stacked(frames)
+    if at_once is not None:
+        return at_once
     values = [np.asarray(frame.payload) for frame in frames]
     if not values:
         return np.empty((0, 0))
