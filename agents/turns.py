@@ -8,6 +8,7 @@ order.
 """
 
 import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -176,7 +177,7 @@ class Projector(netsim.Agent):
     def answer(self, frame: Frame) -> Any:
         """Acknowledge a message that came as a request, at the instant when it arrives."""
         # What came before it, and was not looked at yet, is older news: a broadcast that this asks about, say.
-        for earlier in self.inbox.take(self.now):
+        for earlier in self.inbox.take(math.nextafter(self.now, math.inf)):
             self.receive(earlier)
         return self.receive(frame)
 
