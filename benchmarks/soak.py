@@ -12,6 +12,7 @@ import importlib
 import itertools
 import multiprocessing
 import os
+import random
 import signal
 import sys
 import time
@@ -37,11 +38,11 @@ Task = tuple[str, int, int, int]
 # --- fuzzers ----------------------------------------------------------------------------------------------------------
 
 
-def fuzzer(part: str) -> Callable[[np.random.Generator], object] | None:
+def fuzzer(part: str) -> Callable[[Any], object] | None:
     """Return a part's ``check_one``, or None if there is no such fuzzer."""
     name = f"tests.fuzzers.{FUZZERS[part][0]}"
     try:
-        check: Callable[[np.random.Generator], object] = importlib.import_module(name).check_one
+        check: Callable[[Any], object] = importlib.import_module(name).check_one
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
@@ -49,9 +50,10 @@ def fuzzer(part: str) -> Callable[[np.random.Generator], object] | None:
     return check
 
 
-def random_of(part: str, seed: int, number: int) -> np.random.Generator:
-    """Return the random numbers of one input."""
-    return np.random.default_rng([seed, list(FUZZERS).index(part), number])
+def random_of(part: str, seed: int, number: int) -> np.random.Generator | random.Random:
+    """Return the random numbers of one input: Python's for the wire, which draws many single ones."""
+    rng = np.random.default_rng([seed, list(FUZZERS).index(part), number])
+    return random.Random(int(rng.integers(2**63))) if part == "inputs" else rng
 
 
 def give_up(*_: object) -> None:

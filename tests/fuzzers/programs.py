@@ -16,6 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 import netsim
 
 Node = tuple[Any, ...]
@@ -334,6 +336,12 @@ def difference(seed: int, size: int = 40) -> str:
         if mine != other and not (mine and other and mine[1] == other[1] and abs(mine[0] - other[0]) < 2e-6):
             return f"seed {seed}, size {size}, event {place}: netsim {mine}, model {other}"
     return ""
+
+
+def check_one(rng: np.random.Generator) -> None:
+    """Raise AssertionError if a program drawn with ``rng`` runs otherwise than on the model."""
+    found = difference(int(rng.integers(2**31)), int(rng.integers(10, 120)))
+    assert not found, found
 
 
 def main() -> None:
