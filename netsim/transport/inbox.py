@@ -75,7 +75,7 @@ class Inbox:
         To look changes nothing: what arrives at this very instant is counted, but not settled, for more may come.
         """
         now = self._loop.time()
-        self.settle(now)
+        self.settle(self._shared.rounds.before(now))
         present = self.arrivals.due(math.nextafter(now, math.inf))
         for entry in present:
             self.arrivals.push(*entry)
@@ -140,7 +140,7 @@ class Inbox:
         """From now on drop frames of rounds up to this one that arrive after their round has closed."""
         if until != self._strict_until:
             # What has arrived before did so under the rule that held before, whether or not somebody looked.
-            self.settle(self._loop.time())
+            self.settle(self._shared.rounds.before(self._loop.time()))
             self._strict_until = until
 
     def abandon(self) -> None:

@@ -87,6 +87,11 @@ class RoundClock:
         boundary = self.close_time(round(time / self.period))
         return boundary if abs(boundary - time) <= self._slack(time) else time
 
+    def before(self, now: float) -> float:
+        """Return the end (s) of what surely came before this instant: the deadline, if a round closes now."""
+        number = round(now / self.period)
+        return min(now, self.deadline(number)) if self.is_closing(number, now) else now
+
     def opening(self) -> Awaitable[int]:
         """Return what gives the number of the next round when that opens."""
         if self._timer is None:
