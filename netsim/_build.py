@@ -19,7 +19,7 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
         except (Exception, SystemExit) as error:
             self.app.display_warning(
                 f"netsim: the compiled core could not be built ({error}); the core in Python is used instead. "
-                "With a C compiler and Python's headers it is some three times as fast."
+                "With a C compiler and Python's headers it is more than twice as fast."
             )
             return
         build_data["pure_python"] = False

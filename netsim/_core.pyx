@@ -14,7 +14,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memcpy, memmove, memset
 cimport cython
 cimport numpy as cnp
 
@@ -24,7 +24,7 @@ from zlib import crc32
 import numpy as np
 
 from netsim import draws
-from netsim.count.records import CAUSES, EXIT, SENT, TO_ALL, Transmission, key_shift
+from netsim.count.records import CAUSES, EXIT, SENT, key_shift
 from netsim.errors import AgentError
 from netsim.latency import Constant as ConstantLatency
 from netsim.latency import Uniform as UniformLatency
@@ -41,7 +41,6 @@ cdef extern from "Python.h":
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 cdef double TO_UNIT = 1.1102230246251565e-16  # 2**-53
 
-DEF_CAUSES = len(CAUSES)
 cdef enum:
     N_CAUSES = 10
     DELIVERED = 0
@@ -325,12 +324,6 @@ cdef int64_t keep(bytearray to, int64_t size, const char* record, int64_t length
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
-
-cdef bytes _known_trailer = b""
-cdef object _known_dtype = None
-cdef tuple _known_shape = None
-cdef int64_t _known_raw = -1
-
 
 @cython.final
 @cython.no_gc
@@ -836,7 +829,7 @@ cdef class Spreader:
         self.encoder, self.name, self.fan, self.tally = encoder, name, fan, tally
         self.receivers = list(receivers)
         for each in self.receivers:
-            pass
+            pass  # Each is checked to be one of this core's: `spread` takes that for granted.
         self.number, self.first, self.degree = number, first, len(self.receivers)
         self.header_bits, self.on_radio = header_bits, on_radio
         self.heads = {}
