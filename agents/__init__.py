@@ -1,21 +1,21 @@
 """Decentralized kernel-learning algorithms, each an agent of netsim."""
 
-from agents.batch import COKE, CTA, DKLA
-from agents.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
-from agents.classes import ClassProblem, OnlineClasses, centralised_classes
-from agents.consensus import Diffusion, Dual, SharingAgent
-from agents.deep import Deep, MultiPath, fourier_layers
-from agents.dictionary import Dictionary
-from agents.features import FeatureMap, RandomFourier
-from agents.local import LocalProblem, centralised
-from agents.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
-from agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
-from agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
-from agents.online import DDKL, DOKL, ODKLA, RFFDOKL, OnlineCost
-from agents.orders import network_graph, projectors
-from agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty
-from agents.projections import Ensemble
-from agents.sharing import Sharing
+from netsim.agents.batch import COKE, CTA, DKLA
+from netsim.agents.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
+from netsim.agents.classes import ClassProblem, OnlineClasses, centralised_classes
+from netsim.agents.consensus import Diffusion, Dual, SharingAgent
+from netsim.agents.deep import Deep, MultiPath, fourier_layers
+from netsim.agents.dictionary import Dictionary
+from netsim.agents.features import FeatureMap, RandomFourier
+from netsim.agents.local import LocalProblem, centralised
+from netsim.agents.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
+from netsim.agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
+from netsim.agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.online import DDKL, DOKL, ODKLA, RFFDOKL, OnlineCost
+from netsim.agents.orders import network_graph, projectors
+from netsim.agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty
+from netsim.agents.projections import Ensemble
+from netsim.agents.sharing import Sharing
 
 __all__ = [
     "COKE",

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
-from agents.deep import Deep, fourier_layers
-from agents.features import FeatureMap, Form, Kernel
 from netsim import check
+from netsim.agents.deep import Deep, fourier_layers
+from netsim.agents.features import FeatureMap, Form, Kernel
 from netsim.errors import BadInput
 
 Vector = NDArray[np.float64]
@@ -71,7 +71,7 @@ def median_sigmas(
     times : sequence of float, optional
         Multiples of the medians, one for each layer; 1 by default.
     widths, kernels, form, seed
-        As `agents.deep.fourier_layers` is then given them.
+        As `netsim.agents.deep.fourier_layers` is then given them.
     """
     points = check.finite_array("x", x)
     chosen = [kernels] * len(widths) if isinstance(kernels, str) else kernels

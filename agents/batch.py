@@ -7,9 +7,9 @@ Each agent has samples of its own, which never leave it, and the feature map in 
 from collections.abc import Mapping
 from typing import Any
 
-from agents.censor import Censor
-from agents.consensus import Diffusion, Dual, Vector
-from agents.local import Problem
+from netsim.agents.censor import Censor
+from netsim.agents.consensus import Diffusion, Dual, Vector
+from netsim.agents.local import Problem
 from netsim.quantize import Coder
 
 

@@ -1,7 +1,7 @@
 """Learning to tell C classes: the model is a matrix θ of shape (D, C), and θᵀφ(x) has a score for each class.
 
-The costs here have what `agents.local.LocalProblem` and `agents.online.OnlineCost` have, so every batch and online
-method takes them: the matrix is what is sent, censored by its Frobenius norm, coded and counted.
+The costs here have what `netsim.agents.local.LocalProblem` and `netsim.agents.online.OnlineCost` have, so every batch
+and online method takes them: the matrix is what is sent, censored by its Frobenius norm, coded and counted.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_tri
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from agents.local import Solver
-from agents.losses import Squared
-from agents.multiclass import MulticlassLoss, OneVsRest
-from agents.online import Samples, StreamCost
 from netsim import check
+from netsim.agents.local import Solver
+from netsim.agents.losses import Squared
+from netsim.agents.multiclass import MulticlassLoss, OneVsRest
+from netsim.agents.online import Samples, StreamCost
 from netsim.errors import BadInput, NetsimError
 
 Matrix = NDArray[np.float64]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from agents.censor import Censor
-from agents.sharing import Sharing
 from netsim import check
+from netsim.agents.censor import Censor
+from netsim.agents.sharing import Sharing
 from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.quantize import Coder
 

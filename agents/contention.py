@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from agents.projections import Part, Vector
-from agents.turns import Projector, longer
 from netsim import check
+from netsim.agents.projections import Part, Vector
+from netsim.agents.turns import Projector, longer
 from netsim.core import Frame
 
 

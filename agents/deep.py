@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.features import FeatureMap, Form, Kernel, RandomFourier
 from netsim import check
+from netsim.agents.features import FeatureMap, Form, Kernel, RandomFourier
 from netsim.errors import BadInput
 
 
@@ -111,7 +111,7 @@ def fourier_layers(
         Frequencies of each layer.
     sigmas : sequence of float
         Bandwidth of each layer, in the units of what goes into it. Features have length about 1, so that their
-        distances are at most about 1.4: a later layer wants a bandwidth of that order (`agents.bandwidth`).
+        distances are at most about 1.4: a later layer wants a bandwidth of that order (`netsim.agents.bandwidth`).
     kernels : {"gaussian", "laplacian", "cauchy"} or a sequence of these
         Kernel of all layers, or of each.
     form, orthogonal

@@ -17,8 +17,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
-from agents.features import Kernel, kernel_values
 from netsim import check
+from netsim.agents.features import Kernel, kernel_values
 
 Array = NDArray[np.float64]
 
@@ -32,9 +32,9 @@ _REFINEMENTS = 5
 class Dictionary:
     """An expansion f(x) = Σ_n w_n κ(d_n, x) over M points, of one value or of C.
 
-    κ(x, x) must be 1, as it is for the kernels of `agents.features`. A new point that lies, to within rounding, in the
-    span of the others (a duplicate, say) would make K singular. It is not added: the part of its weight that the others
-    can carry goes to them, and the rest, of squared norm at most `SPAN` · ‖w‖², is counted as error.
+    κ(x, x) must be 1, as it is for the kernels of `netsim.agents.features`. A new point that lies, to within rounding,
+    in the span of the others (a duplicate, say) would make K singular. It is not added: the part of its weight that the
+    others can carry goes to them, and the rest, of squared norm at most `SPAN` · ‖w‖², is counted as error.
 
     P follows each addition and removal by an update. How far rounding has carried it from K⁻¹ is measured whenever
     points are added, and beyond 1e-9 it is computed afresh.
@@ -46,7 +46,7 @@ class Dictionary:
     classes : int, optional
         Number C of values, each a function of its own over the same points; by default f(x) is a number.
     kernel : {"gaussian", "laplacian", "cauchy"}
-        The kernel κ, as in `agents.features.kernel_matrix`.
+        The kernel κ, as in `netsim.agents.features.kernel_matrix`.
     sigma : float
         Its bandwidth, in the units of the points.
 

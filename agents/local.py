@@ -13,15 +13,15 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 from scipy.linalg.lapack import dpocon
 
-from agents.losses import Loss, Squared
 from netsim import check
+from netsim.agents.losses import Loss, Squared
 from netsim.errors import BadInput, NetsimError
 
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class Problem(Protocol):
-    """What the batch methods need of an agent's cost: `LocalProblem`, or `agents.classes.ClassProblem`."""
+    """What the batch methods need of an agent's cost: `LocalProblem`, or `netsim.agents.classes.ClassProblem`."""
 
     @property
     def size(self) -> int | tuple[int, ...]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.local import moments, samples
 from netsim import check
+from netsim.agents.local import moments, samples
 from netsim.errors import BadInput
 
 

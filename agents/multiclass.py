@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import wrightomega
 
-from agents.losses import Loss, Squared, SquaredHinge
 from netsim import check
+from netsim.agents.losses import Loss, Squared, SquaredHinge
 from netsim.errors import BadInput
 
 Array = NDArray[np.float64]

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from agents.censor import Censor
-from agents.consensus import SharingAgent, Vector
-from agents.features import FeatureMap
-from agents.losses import Logistic, Loss
-from agents.online import OnlineCost, Samples
 from netsim import check
+from netsim.agents.censor import Censor
+from netsim.agents.consensus import SharingAgent, Vector
+from netsim.agents.features import FeatureMap
+from netsim.agents.losses import Logistic, Loss
+from netsim.agents.online import OnlineCost, Samples
 from netsim.errors import BadInput
 from netsim.quantize import Coded, Coder, decoded
 

@@ -1,4 +1,4 @@
-"""The multipliers of the problem that successive projections solve (`agents.projections.limit`).
+"""The multipliers of the problem that successive projections solve (`netsim.agents.projections.limit`).
 
 With K_i/λ_i = A_i and E_i what picks the examples S_i out of all n, they solve the symmetric system
 

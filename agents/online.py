@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agents.censor import Censor
-from agents.consensus import Diffusion, Dual, Vector
-from agents.losses import Loss, Squared
 from netsim import check
+from netsim.agents.censor import Censor
+from netsim.agents.consensus import Diffusion, Dual, Vector
+from netsim.agents.losses import Loss, Squared
 from netsim.errors import BadInput
 from netsim.quantize import Coder
 

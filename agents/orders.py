@@ -1,7 +1,7 @@
 """The orders in which agents take their turns, and by name the network that each needs and its agents.
 
 `Token` (passed round a ring), `Coloured` (in parallel, by colours), `Walk` (a token that wanders at random), and
-`agents.contention.Contention`, which negotiates turns.
+`netsim.agents.contention.Contention`, which negotiates turns.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import networkx as nx
 
-from agents.contention import Contention
-from agents.projections import Ensemble, Part
-from agents.turns import Projector, number_of
 from netsim import check
+from netsim.agents.contention import Contention
+from netsim.agents.projections import Ensemble, Part
+from netsim.agents.turns import Projector, number_of
 from netsim.core import Frame
 from netsim.errors import BadInput
 
@@ -202,7 +202,7 @@ def projectors(
     pause : float
         Mean seconds between an agent's claims ("contention" only).
     radio, settings
-        As in `agents.turns.Projector`: duration, reliable, timeout.
+        As in `netsim.agents.turns.Projector`: duration, reliable, timeout.
     """
     check.one_of("order", order, ORDERS)
     count = len(ensemble)

@@ -1,8 +1,8 @@
 """The greedy projected penalty method: online kernel learning by agents that compare values, not models.
 
 A. Koppel, S. Paternain, C. Richard and A. Ribeiro, "Decentralized online learning with kernels", IEEE Transactions on
-Signal Processing, 2018. Each agent has a function f_i over a dictionary of its own (`agents.dictionary`), and at a
-sample (x, y) of its stream the cost
+Signal Processing, 2018. Each agent has a function f_i over a dictionary of its own (`netsim.agents.dictionary`), and at
+a sample (x, y) of its stream the cost
 
     ℓ(f_i(x), y) + (λ/2)‖f_i‖² + (c/2) Σ_{j ∈ N_i} ‖f_i(x) − f_j(x)‖².
 
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from agents.dictionary import Dictionary
-from agents.losses import Loss
-from agents.multiclass import MulticlassLoss
 from netsim import check
+from netsim.agents.dictionary import Dictionary
+from netsim.agents.losses import Loss
+from netsim.agents.multiclass import MulticlassLoss
 from netsim.errors import BadInput, NetsimError
 
 Array = NDArray[np.float64]

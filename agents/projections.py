@@ -7,7 +7,7 @@ message value z_j, at first its target y_j. Training solves the relaxed problem 
     min Σ_j (z_j − y_j)² + Σ_i λ_i ‖f_i‖²   with f_i(x_j) = z_j for every i and every j in S_i,
 
 by projecting (z, f_1, …, f_m) orthogonally onto one agent's constraints after another, from (y, 0, …, 0). The agents
-that do so on a network are in `agents.turns` and `agents.contention`.
+that do so on a network are in `netsim.agents.turns` and `netsim.agents.contention`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from agents import multipliers
 from netsim import check
+from netsim.agents import multipliers
 from netsim.errors import BadInput
 
 Vector = NDArray[np.float64]
@@ -227,7 +227,7 @@ def limit(ensemble: Ensemble) -> State:
         (K_i μ_i)_j / λ_i + Σ_k μ_kj = y_j   for every i and every j in S_i.
 
     Where constraints depend on one another (a linear kernel, a singular K_i) many μ solve it, all with the same z and
-    f_i. `agents.multipliers.solve` says how exact they are.
+    f_i. `netsim.agents.multipliers.solve` says how exact they are.
 
     Raises
     ------

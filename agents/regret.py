@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from agents.local import samples
 from netsim import check
+from netsim.agents.local import samples
 from netsim.errors import BadInput
 
 Vector = NDArray[np.float64]

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from agents.censor import Always, Censor, may_silence
 from netsim import Copies
+from netsim.agents.censor import Always, Censor, may_silence
 from netsim.quantize import Coder, decoded
 
 Vector = NDArray[np.float64]

@@ -1,10 +1,10 @@
 """An agent that trains by successive orthogonal projections, whatever the order in which agents take turns.
 
-In its turn an agent projects (`agents.projections.Estimate`) and tells the new values of its examples to those who
-share them, and to nobody else; no input or target ever travels. Agents that share nothing may take their turns at the
-same time: their projections commute. What every order (`agents.orders`, `agents.contention`) keeps is that an agent
-has heard all that the sharers' earlier turns said before it takes its own, so that each run is a serial one, in some
-order.
+In its turn an agent projects (`netsim.agents.projections.Estimate`) and tells the new values of its examples to those
+who share them, and to nobody else; no input or target ever travels. Agents that share nothing may take their turns at
+the same time: their projections commute. What every order (`netsim.agents.orders`, `netsim.agents.contention`) keeps is
+that an agent has heard all that the sharers' earlier turns said before it takes its own, so that each run is a serial
+one, in some order.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import netsim
-from agents.projections import Ensemble, Estimate, Part, Vector
 from netsim import check
+from netsim.agents.projections import Ensemble, Estimate, Part, Vector
 from netsim.core import Frame
 from netsim.errors import NetsimError
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents import COKE, Geometric, LocalProblem, RandomFourier, Squared
-from agents.metrics import MeanSquaredError
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
-from scenarios.data import synthetic
+from netsim.agents import COKE, Geometric, LocalProblem, RandomFourier, Squared
+from netsim.agents.metrics import MeanSquaredError
+from netsim.scenarios.data import synthetic
 from tests.oracle import batch
 
 AGENTS, EDGES, FEATURES, LAMBDA, RHO, V, MU = 20, 95, 100, 5e-5, 1e-2, 1.0, 0.95

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from agents import Dictionary, GossipOMKL, MultiKernelCost
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
+from netsim.agents import Dictionary, GossipOMKL, MultiKernelCost
 from netsim.quantize import QSGD
 from tests.oracle import dictionary, multikernel
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents import Geometric, OnlineCost, PowerLaw, RandomFourier, Squared
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
+from netsim.agents import Geometric, OnlineCost, PowerLaw, RandomFourier, Squared
 from netsim.quantize import Uniform
-from scenarios.data import load_table, scale_unit
-from scenarios.published import published
-from scenarios.streaming import Method, Steps, methods
+from netsim.scenarios.data import load_table, scale_unit
+from netsim.scenarios.published import published
+from netsim.scenarios.streaming import Method, Steps, methods
 from tests.oracle import batch, online
 
 AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3

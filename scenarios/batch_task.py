@@ -6,15 +6,15 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from agents import COKE, CTA, DKLA, Censor, LocalProblem, Squared, centralised
-from agents.consensus import SharingAgent
-from agents.metrics import MeanSquaredError
 from netsim import BadInput, check, topology
+from netsim.agents import COKE, CTA, DKLA, Censor, LocalProblem, Squared, centralised
+from netsim.agents.consensus import SharingAgent
+from netsim.agents.metrics import MeanSquaredError
 from netsim.quantize import Coder
+from netsim.scenarios.common import residuals
+from netsim.scenarios.data import AgentData, deal, load_table, scale_unit, synthetic, training
+from netsim.scenarios.mapping import feature_map
 from netsim.studies import Study
-from scenarios.common import residuals
-from scenarios.data import AgentData, deal, load_table, scale_unit, synthetic, training
-from scenarios.mapping import feature_map
 
 
 class BatchTask:
@@ -27,7 +27,7 @@ class BatchTask:
     data : str
         "synthetic", or the name of a table.
     chosen : mapping
-        features, sigma, regularizer, rho, eta: what `scenarios.common.complete` returned.
+        features, sigma, regularizer, rho, eta: what `netsim.scenarios.common.complete` returned.
     graph : networkx.Graph
         With a node 0, 1, … for each agent.
     rows : int, optional

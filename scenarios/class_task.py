@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents import LocalProblem, Logistic, Squared, SquaredHinge
-from agents.classes import ClassProblem, centralised_classes
-from agents.consensus import SharingAgent
-from agents.features import FeatureMap
-from agents.metrics import accuracy, balanced_accuracy, confusion_matrix
-from agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim import check
-from scenarios.common import residuals
-from scenarios.data import AgentData, Table, load_table, read_columns, unit
-from scenarios.labelled import IMAGES, load_labelled
+from netsim.agents import LocalProblem, Logistic, Squared, SquaredHinge
+from netsim.agents.classes import ClassProblem, centralised_classes
+from netsim.agents.consensus import SharingAgent
+from netsim.agents.features import FeatureMap
+from netsim.agents.metrics import accuracy, balanced_accuracy, confusion_matrix
+from netsim.agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
+from netsim.scenarios.common import residuals
+from netsim.scenarios.data import AgentData, Table, load_table, read_columns, unit
+from netsim.scenarios.labelled import IMAGES, load_labelled
 
 CRITERIA = ("logistic", "hinge", "squared")
 REGRESSIONS = ("tomshardware", "twitter", "airquality", "energy", "conductivity", "blood")

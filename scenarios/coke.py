@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents import Geometric
 from netsim import check
+from netsim.agents import Geometric
 from netsim.count.records import DELIVERED
 from netsim.quantize import Coder, Uniform
+from netsim.scenarios.batch_task import BatchTask
+from netsim.scenarios.common import Channel, Setting, chosen_names, complete, random_graph
+from netsim.scenarios.published import published
+from netsim.scenarios.savings import cost_to_reach, ladder
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from scenarios.batch_task import BatchTask
-from scenarios.common import Channel, Setting, chosen_names, complete, random_graph
-from scenarios.published import published
-from scenarios.savings import cost_to_reach, ladder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents import (
+from netsim import BadInput, check
+from netsim.agents import (
     DDKL,
     DOKL,
     ODKLA,
@@ -18,11 +19,10 @@ from agents import (
     Relative,
     Squared,
 )
-from agents.consensus import SharingAgent
-from netsim import BadInput, check
+from netsim.agents.consensus import SharingAgent
 from netsim.quantize import MOST_BITS, QSGD, Coder, Float, Uniform
-from scenarios.batch_task import BatchTask
-from scenarios.streaming import Method, OnlineAgent, Steps
+from netsim.scenarios.batch_task import BatchTask
+from netsim.scenarios.streaming import Method, OnlineAgent, Steps
 
 ONLINE: dict[str, type[OnlineAgent]] = {"RFF-DOKL": RFFDOKL, "DOKL": DOKL, "ODKLA": ODKLA, "DDKL": DDKL}
 METHODS = ("DKLA", "COKE", "CTA", *ONLINE)

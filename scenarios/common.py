@@ -7,11 +7,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from agents.consensus import Dual, SharingAgent
-from agents.metrics import consensus_error
 from netsim import BadInput, Link, Network, check, loss, topology
+from netsim.agents.consensus import Dual, SharingAgent
+from netsim.agents.metrics import consensus_error
 from netsim.network import Medium
-from scenarios.published import published
+from netsim.scenarios.published import published
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class Bandwidth:
-    """How a study's bandwidth is chosen, if not as given (`scenarios.mapping.choose_sigma`).
+    """How a study's bandwidth is chosen, if not as given (`netsim.scenarios.mapping.choose_sigma`).
 
     Parameters
     ----------

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.features import kernel_matrix
 from netsim import check
+from netsim.agents.features import kernel_matrix
 from netsim.errors import BadInput
-from scenarios.source import find, nearest, numbers, read_table
+from netsim.scenarios.source import find, nearest, numbers, read_table
 
 if TYPE_CHECKING:
     import pandas as pd

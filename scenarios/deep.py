@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 import networkx as nx
 import numpy as np
 
-from agents import DKLA
 from netsim import Network, check
+from netsim.agents import DKLA
 from netsim.errors import BadInput
+from netsim.scenarios.class_task import DIGITS, ClassTask, RegressionTask, load, loss_of, ridge_regularizer, signs
+from netsim.scenarios.data import deal
+from netsim.scenarios.deep_baselines import Baseline, ceiling, deep_network
+from netsim.scenarios.deep_maps import Shape, choose_times, kernels_in, shapes, whole_numbers
+from netsim.scenarios.deep_report import Learned, report
 from netsim.studies import Study
-from scenarios.class_task import DIGITS, ClassTask, RegressionTask, load, loss_of, ridge_regularizer, signs
-from scenarios.data import deal
-from scenarios.deep_baselines import Baseline, ceiling, deep_network
-from scenarios.deep_maps import Shape, choose_times, kernels_in, shapes, whole_numbers
-from scenarios.deep_report import Learned, report
 
 Task = ClassTask | RegressionTask
 

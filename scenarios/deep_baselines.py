@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.bandwidth import median_distance
-from agents.metrics import accuracy, balanced_accuracy, confusion_matrix
-from scenarios.data import AgentData
+from netsim.agents.bandwidth import median_distance
+from netsim.agents.metrics import accuracy, balanced_accuracy, confusion_matrix
+from netsim.scenarios.data import AgentData
 
 _MOST_PASSES = 200
 _EARLY_STOPPING_ROWS = 10_000

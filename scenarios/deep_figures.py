@@ -28,7 +28,7 @@ def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str
     Parameters
     ----------
     table : DataFrame
-        As `scenarios.deep_report.comparison` returns it.
+        As `netsim.scenarios.deep_report.comparison` returns it.
     theirs : DataFrame
         The published rows of the data set: method, parameters, value.
     """

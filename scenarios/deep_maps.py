@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
-from agents.deep import composed, fourier_layers
-from agents.features import FeatureMap, Kernel
 from netsim import check
+from netsim.agents.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
+from netsim.agents.deep import composed, fourier_layers
+from netsim.agents.features import FeatureMap, Kernel
 from netsim.errors import BadInput
+from netsim.scenarios.common import names_in
 from netsim.studies import Study
-from scenarios.common import names_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ class Shape:
     Attributes
     ----------
     method : str
-        One of `agents.deep.MAPS`.
+        One of `netsim.agents.deep.MAPS`.
     widths : tuple of int
         Random frequencies of each layer; one layer for RF-KL.
     kernels : tuple of str

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass, replace
 
-from agents import COKE, DKLA, ODKLA, Geometric
-from agents.classes import ClassProblem, OnlineClasses
-from agents.consensus import SharingAgent
-from agents.online import Samples
 from netsim import check, draws
+from netsim.agents import COKE, DKLA, ODKLA, Geometric
+from netsim.agents.classes import ClassProblem, OnlineClasses
+from netsim.agents.consensus import SharingAgent
+from netsim.agents.online import Samples
 from netsim.errors import BadInput
 from netsim.quantize import Uniform
+from netsim.scenarios.class_task import DIGITS, ClassTask, load, loss_of, ridge_regularizer, signs
+from netsim.scenarios.common import Channel, names_in, random_graph
+from netsim.scenarios.data import deal, training
+from netsim.scenarios.deep_maps import Shape, choose_times, kernels_in
+from netsim.scenarios.deep_network_report import Case, report
 from netsim.studies import Study
-from scenarios.class_task import DIGITS, ClassTask, load, loss_of, ridge_regularizer, signs
-from scenarios.common import Channel, names_in, random_graph
-from scenarios.data import deal, training
-from scenarios.deep_maps import Shape, choose_times, kernels_in
-from scenarios.deep_network_report import Case, report
 
 _TRAIN_SHARE = 0.75
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.count.records import DELIVERED
+from netsim.scenarios.class_task import MEASURES
+from netsim.scenarios.deep_maps import Shape
+from netsim.scenarios.savings import cost_to_reach
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from scenarios.class_task import MEASURES
-from scenarios.deep_maps import Shape
-from scenarios.savings import cost_to_reach
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.scenarios.data import AgentData
+from netsim.scenarios.deep_baselines import Baseline
+from netsim.scenarios.deep_figures import confusion_figure, parameters_figure
+from netsim.scenarios.deep_maps import Shape
+from netsim.scenarios.published import published
 from netsim.studies import Study
-from scenarios.data import AgentData
-from scenarios.deep_baselines import Baseline
-from scenarios.deep_figures import confusion_figure, parameters_figure
-from scenarios.deep_maps import Shape
-from scenarios.published import published
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,18 +5,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agents import PowerLaw, RandomFourier
-from agents.consensus import Vector
-from agents.features import FeatureMap
-from agents.online import Samples
 from netsim import BadInput, check
+from netsim.agents import PowerLaw, RandomFourier
+from netsim.agents.consensus import Vector
+from netsim.agents.features import FeatureMap
+from netsim.agents.online import Samples
 from netsim.quantize import Uniform
-from netsim.studies import Study
-from netsim.studies.figures import Axis, curves
-from scenarios.common import Channel, Setting, complete, random_graph
-from scenarios.data import Table, load_table, scale_unit, split_rows
-from scenarios.mapping import feature_map
-from scenarios.streaming import (
+from netsim.scenarios.common import Channel, Setting, complete, random_graph
+from netsim.scenarios.data import Table, load_table, scale_unit, split_rows
+from netsim.scenarios.mapping import feature_map
+from netsim.scenarios.streaming import (
     Method,
     Steps,
     Streaming,
@@ -28,7 +26,9 @@ from scenarios.streaming import (
     methods,
     wanted,
 )
-from scenarios.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
+from netsim.scenarios.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _TRIAL = 500

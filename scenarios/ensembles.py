@@ -13,9 +13,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.features import kernel_values
-from agents.projections import Ensemble
 from netsim import check
+from netsim.agents.features import kernel_values
+from netsim.agents.projections import Ensemble
 from netsim.errors import BadInput
 
 ENSEMBLES = ("centralised", "public", "sensors")

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim import AgentError, BadInput, check
-from netsim.studies import Study
-from scenarios.batch_task import BatchTask
-from scenarios.combinations import (
+from netsim.scenarios.batch_task import BatchTask
+from netsim.scenarios.combinations import (
     METHODS,
     ONLINE,
     REFERENCE,
@@ -21,9 +20,10 @@ from scenarios.combinations import (
     coder_of,
     combinations,
 )
-from scenarios.common import Channel, Setting, chosen_names, complete, names_in, random_graph
-from scenarios.frontier_figures import draw_frontier, draw_there
-from scenarios.streaming import Steps
+from netsim.scenarios.common import Channel, Setting, chosen_names, complete, names_in, random_graph
+from netsim.scenarios.frontier_figures import draw_frontier, draw_there
+from netsim.scenarios.streaming import Steps
+from netsim.studies import Study
 
 if TYPE_CHECKING:
     import pandas as pd

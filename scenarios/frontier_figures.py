@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from netsim.scenarios.combinations import METHODS, REFERENCE, WITHIN
 from netsim.studies.figures import LABELS
-from scenarios.combinations import METHODS, REFERENCE, WITHIN
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import BadInput
-from scenarios.data import read_columns
-from scenarios.source import load_arrays, numbers
+from netsim.scenarios.data import read_columns
+from netsim.scenarios.source import load_arrays, numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,9 +64,9 @@ class Labelled:
 def load_labelled(name: str, *, target: str | None = None, rows: int | None = None, seed: int = 0) -> Labelled:
     """Read a data set of classes from the folder NETSIM_DATA: ``<name>.csv.gz``, or the images ``mnist.npz``.
 
-    Columns of text become a column of 0 and 1 for each value. Columns that are no inputs (`scenarios.data.NOT_INPUTS`)
-    are left out. Empty cells are refused, but for the columns of wisdm_har that are known for them. Rows of adult with
-    an unknown cell, "?", are left out, which leaves 45,222.
+    Columns of text become a column of 0 and 1 for each value. Columns that are no inputs
+    (`netsim.scenarios.data.NOT_INPUTS`) are left out. Empty cells are refused, but for the columns of wisdm_har that
+    are known for them. Rows of adult with an unknown cell, "?", are left out, which leaves 45,222.
 
     Parameters
     ----------

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
-from agents.deep import MAPS, composed, fourier_layers
-from agents.features import FeatureMap, Form, RandomFourier
 from netsim import check
+from netsim.agents.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
+from netsim.agents.deep import MAPS, composed, fourier_layers
+from netsim.agents.features import FeatureMap, Form, RandomFourier
 from netsim.errors import BadInput
 from netsim.studies import Study
 
@@ -41,11 +41,11 @@ def feature_map(
     Parameters
     ----------
     chosen : mapping
-        What `scenarios.common.complete` returned.
+        What `netsim.scenarios.common.complete` returned.
     inputs, target : ndarrays of shape (n, d) and (n,)
         Samples to learn from.
     form, seed
-        As of `agents.features.RandomFourier`.
+        As of `netsim.agents.features.RandomFourier`.
 
     Raises
     ------

@@ -9,11 +9,11 @@ import numpy as np
 
 from netsim import Run, check
 from netsim.errors import BadInput
+from netsim.scenarios.common import Channel, chosen_names, names_in
+from netsim.scenarios.omkl_report import COLUMNS, report
+from netsim.scenarios.omkl_task import GRAPHS, KINDS, Measure, Method, Models, Streams, chosen_for, methods, problem
+from netsim.scenarios.streams import rounds_of
 from netsim.studies import Study
-from scenarios.common import Channel, chosen_names, names_in
-from scenarios.omkl_report import COLUMNS, report
-from scenarios.omkl_task import GRAPHS, KINDS, Measure, Method, Models, Streams, chosen_for, methods, problem
-from scenarios.streams import rounds_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from netsim.scenarios.omkl_task import COMPLETE, GOSSIP, Method
 from netsim.studies.figures import LABELS
-from scenarios.omkl_task import COMPLETE, GOSSIP, Method
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from netsim.scenarios.omkl_figures import draw_losses
+from netsim.scenarios.omkl_task import GOSSIP, SINGLE, Method
 from netsim.studies import Study
-from scenarios.omkl_figures import draw_losses
-from scenarios.omkl_task import GOSSIP, SINGLE, Method
 
 if TYPE_CHECKING:
     import pandas as pd

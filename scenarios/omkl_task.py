@@ -10,14 +10,14 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.features import RandomFourier
-from agents.metrics import consensus_error
-from agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
 from netsim import check, topology
+from netsim.agents.features import RandomFourier
+from netsim.agents.metrics import consensus_error
+from netsim.agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
 from netsim.quantize import QSGD
-from scenarios.data import Table, unit
-from scenarios.labelled import load_labelled
-from scenarios.streams import shuffled
+from netsim.scenarios.data import Table, unit
+from netsim.scenarios.labelled import load_labelled
+from netsim.scenarios.streams import shuffled
 
 GRAPHS = {"path": topology.path, "ring": topology.ring, "star": topology.star, "complete": topology.complete}
 GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"

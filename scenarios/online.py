@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents import Geometric
-from agents.online import Samples
 from netsim import check
+from netsim.agents import Geometric
+from netsim.agents.online import Samples
 from netsim.quantize import Uniform
+from netsim.scenarios.common import Channel, Setting, complete, random_graph
+from netsim.scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
+from netsim.scenarios.mapping import feature_map
+from netsim.scenarios.published import published
+from netsim.scenarios.streaming import Steps, Streaming, choose_steps, converged, ends, methods, wanted
+from netsim.scenarios.streams import by_target, in_order, rounds_of, shuffled
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from scenarios.common import Channel, Setting, complete, random_graph
-from scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
-from scenarios.mapping import feature_map
-from scenarios.published import published
-from scenarios.streaming import Steps, Streaming, choose_steps, converged, ends, methods, wanted
-from scenarios.streams import by_target, in_order, rounds_of, shuffled
 
 if TYPE_CHECKING:
     import pandas as pd

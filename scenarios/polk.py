@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
 from netsim import BadInput, check
+from netsim.agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
 from netsim.run import Run
+from netsim.scenarios.common import Bandwidth, Channel
+from netsim.scenarios.mapping import choose_sigma
+from netsim.scenarios.polk_figures import progress, surface
+from netsim.scenarios.polk_task import Problem, Trial, draw_problem
+from netsim.scenarios.textures import TEXTURES
 from netsim.studies import Study
-from scenarios.common import Bandwidth, Channel
-from scenarios.mapping import choose_sigma
-from scenarios.polk_figures import progress, surface
-from scenarios.polk_task import Problem, Trial, draw_problem
-from scenarios.textures import TEXTURES
 
 if TYPE_CHECKING:
     import pandas as pd

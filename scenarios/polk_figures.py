@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.dictionary import Dictionary
+from netsim.agents.dictionary import Dictionary
 
 if TYPE_CHECKING:
     import pandas as pd

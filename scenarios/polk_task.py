@@ -9,15 +9,15 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from agents import multiclass
-from agents.dictionary import Dictionary
-from agents.penalty import GreedyPenalty, Penalty
 from netsim import check, draws, topology
+from netsim.agents import multiclass
+from netsim.agents.dictionary import Dictionary
+from netsim.agents.penalty import GreedyPenalty, Penalty
 from netsim.run import Run
+from netsim.scenarios.common import Channel
+from netsim.scenarios.mixtures import draw_mixtures
+from netsim.scenarios.textures import TEXTURES, centralised_accuracy, cut_patches, load_textures
 from netsim.studies import Study
-from scenarios.common import Channel
-from scenarios.mixtures import draw_mixtures
-from scenarios.textures import TEXTURES, centralised_accuracy, cut_patches, load_textures
 
 Array = NDArray[np.float64]
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim import AgentError, check
+from netsim.scenarios.common import Bandwidth, Channel
+from netsim.scenarios.data import training
+from netsim.scenarios.mapping import choose_sigma
+from netsim.scenarios.privacy_task import Task, draw_samples
 from netsim.studies import Study
-from scenarios.common import Bandwidth, Channel
-from scenarios.data import training
-from scenarios.mapping import choose_sigma
-from scenarios.privacy_task import Task, draw_samples
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,20 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from agents import COKE, CTA, DKLA, Geometric, LocalProblem, OnlineCost, PowerLaw, RandomFourier, Squared, centralised
-from agents.dictionary import Dictionary
-from agents.features import kernel_values
-from agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
-from agents.orders import network_graph, projectors
-from agents.penalty import ConstantPenalty, GreedyPenalty
-from agents.projections import Ensemble, state_of
-from agents.turns import sure_timeout
 from netsim import check, draws, topology
+from netsim.agents import (
+    COKE,
+    CTA,
+    DKLA,
+    Geometric,
+    LocalProblem,
+    OnlineCost,
+    PowerLaw,
+    RandomFourier,
+    Squared,
+    centralised,
+)
+from netsim.agents.dictionary import Dictionary
+from netsim.agents.features import kernel_values
+from netsim.agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.orders import network_graph, projectors
+from netsim.agents.penalty import ConstantPenalty, GreedyPenalty
+from netsim.agents.projections import Ensemble, state_of
+from netsim.agents.turns import sure_timeout
 from netsim.quantize import QSGD, Float, Uniform
-from scenarios.common import Channel
-from scenarios.data import AgentData, Table, deal, load_table, scale_unit, training
-from scenarios.ensembles import field
-from scenarios.streaming import Steps, methods
+from netsim.scenarios.common import Channel
+from netsim.scenarios.data import AgentData, Table, deal, load_table, scale_unit, training
+from netsim.scenarios.ensembles import field
+from netsim.scenarios.streaming import Steps, methods
 
 Vector = NDArray[np.float64]
 Predict = Callable[[Mapping[int, Any]], Vector]

@@ -9,17 +9,17 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.orders import ORDERS, network_graph, projectors
-from agents.projections import Ensemble, Estimate, State, alone, distance, limit, state_of, together
-from agents.turns import Projector, largest_message, sure_timeout
 from netsim import check
+from netsim.agents.orders import ORDERS, network_graph, projectors
+from netsim.agents.projections import Ensemble, Estimate, State, alone, distance, limit, state_of, together
+from netsim.agents.turns import Projector, largest_message, sure_timeout
 from netsim.errors import BadInput
+from netsim.scenarios.common import Bandwidth, Channel, names_in
+from netsim.scenarios.ensembles import Drawn, Plane, field
+from netsim.scenarios.mapping import choose_sigma
+from netsim.scenarios.projections_figures import Picture, draw_field
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from scenarios.common import Bandwidth, Channel, names_in
-from scenarios.ensembles import Drawn, Plane, field
-from scenarios.mapping import choose_sigma
-from scenarios.projections_figures import Picture, draw_field
 
 if TYPE_CHECKING:
     import pandas as pd

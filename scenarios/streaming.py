@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
-from agents.consensus import Vector
-from agents.online import Samples
-from agents.regret import DynamicRegret, StaticRegret
 from netsim import AgentError, BadInput, Network, Run, topology
+from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
+from netsim.agents.consensus import Vector
+from netsim.agents.online import Samples
+from netsim.agents.regret import DynamicRegret, StaticRegret
 from netsim.quantize import Coder, Float
+from netsim.scenarios.common import chosen_names, residuals
 from netsim.studies import Study
-from scenarios.common import chosen_names, residuals
 
 if TYPE_CHECKING:
     import pandas as pd

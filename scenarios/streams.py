@@ -15,11 +15,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.features import FeatureMap
-from agents.online import Samples
 from netsim import check
+from netsim.agents.features import FeatureMap
+from netsim.agents.online import Samples
 from netsim.errors import BadInput
-from scenarios.data import Table
+from netsim.scenarios.data import Table
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]

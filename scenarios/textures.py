@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import BadInput
-from scenarios.source import load_arrays
+from netsim.scenarios.source import load_arrays
 
 Array = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents import COKE, CTA, DKLA, Geometric, LocalProblem, Logistic, Squared, centralised
-from agents.consensus import SharingAgent
 from netsim import BadInput, Link, Network, latency, topology
+from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Logistic, Squared, centralised
+from netsim.agents.consensus import SharingAgent
 from netsim.quantize import QSGD, Coder, Float, Uniform
 from tests.oracle import batch
 

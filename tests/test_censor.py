@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents import DDKL, Always, AtRandom, Censor, Geometric, OnlineCost, Periodic, PowerLaw, Relative, Squared
-from agents.censor import may_silence
 from netsim import BadInput, Network
+from netsim.agents import DDKL, Always, AtRandom, Censor, Geometric, OnlineCost, Periodic, PowerLaw, Relative, Squared
+from netsim.agents.censor import may_silence
 
 SIZE = 3
 ZERO = np.zeros(SIZE)

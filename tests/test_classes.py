@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from agents import COKE, CTA, DDKL, DKLA, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, Squared, SquaredHinge
-from agents.classes import ClassProblem, OnlineClasses, centralised_classes
-from agents.metrics import accuracy, balanced_accuracy, confusion_matrix
-from agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim import Link, Network, topology
+from netsim.agents import COKE, CTA, DDKL, DKLA, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, Squared, SquaredHinge
+from netsim.agents.classes import ClassProblem, OnlineClasses, centralised_classes
+from netsim.agents.metrics import accuracy, balanced_accuracy, confusion_matrix
+from netsim.agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim.errors import BadInput, NetsimError
 from netsim.quantize import Uniform
 
@@ -149,7 +149,7 @@ def test_two_classes_by_softmax_are_the_logistic_model() -> None:
     two = (labels == 1).astype(int)
     matrix = centralised_classes([ClassProblem(features, two, loss=Softmax(2), regularizer=0.0)], 0.02)
     assert np.allclose(matrix[:, 0], -matrix[:, 1], atol=1e-7)
-    from agents import LocalProblem, centralised
+    from netsim.agents import LocalProblem, centralised
 
     binary = LocalProblem(features, 2.0 * two - 1, loss=Logistic(), regularizer=0.0)
     # ‖θ‖² = ‖w‖²/2.

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
-from scenarios.data import AgentData, Table, deal, load_table, scale_unit, synthetic
+from netsim.scenarios.data import AgentData, Table, deal, load_table, scale_unit, synthetic
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 

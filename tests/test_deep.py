@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
-from agents.deep import Deep, MultiPath, fourier_layers
-from agents.features import Kernel, RandomFourier, kernel_matrix
+from netsim.agents.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
+from netsim.agents.deep import Deep, MultiPath, fourier_layers
+from netsim.agents.features import Kernel, RandomFourier, kernel_matrix
 from netsim.errors import BadInput
 
 

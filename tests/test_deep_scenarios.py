@@ -15,16 +15,16 @@ import scipy.optimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from agents.losses import Logistic, Squared, SquaredHinge
-from agents.multiclass import MulticlassHinge, OneVsRest, Softmax
+from netsim.agents.losses import Logistic, Squared, SquaredHinge
+from netsim.agents.multiclass import MulticlassHinge, OneVsRest, Softmax
 from netsim.errors import BadInput
+from netsim.scenarios.class_task import ClassTask, load, loss_of, ridge_regularizer
+from netsim.scenarios.data import AgentData, deal
+from netsim.scenarios.deep_baselines import deep_network, penalty_of
+from netsim.scenarios.deep_maps import Shape, shapes
+from netsim.scenarios.published import published
+from netsim.scenarios.savings import cost_to_reach, ladder
 from netsim.studies import Study, catalogue
-from scenarios.class_task import ClassTask, load, loss_of, ridge_regularizer
-from scenarios.data import AgentData, deal
-from scenarios.deep_baselines import deep_network, penalty_of
-from scenarios.deep_maps import Shape, shapes
-from scenarios.published import published
-from scenarios.savings import cost_to_reach, ladder
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -245,7 +245,7 @@ def test_where_rounding_ends_the_search_newton_goes_on(monkeypatch: pytest.Monke
     def cut_short(*arguments: object, options: dict[str, object], **others: object) -> object:
         return scipy.optimize.minimize(*arguments, options=options | {"maxiter": 8}, **others)
 
-    monkeypatch.setattr("agents.classes.minimize", cut_short)
+    monkeypatch.setattr("netsim.agents.classes.minimize", cut_short)
     np.testing.assert_allclose(task.optimum(), best, atol=1e-5)
 
 

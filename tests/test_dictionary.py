@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.dictionary import SPAN, Dictionary
-from agents.features import kernel_matrix
-from agents.multiclass import Softmax
+from netsim.agents.dictionary import SPAN, Dictionary
+from netsim.agents.features import kernel_matrix
+from netsim.agents.multiclass import Softmax
 from netsim.errors import BadInput
 from tests.oracle.dictionary import fitted, gaussian, pruned
 

@@ -3,7 +3,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from agents.features import FeatureMap, Form, Kernel, RandomFourier, kernel_matrix
+from netsim.agents.features import FeatureMap, Form, Kernel, RandomFourier, kernel_matrix
 from netsim.errors import BadInput
 
 POINTS = np.random.default_rng(1).uniform(size=(40, 4))

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from agents import AtRandom, Geometric, Periodic, PowerLaw, Relative
 from netsim import BadInput
+from netsim.agents import AtRandom, Geometric, Periodic, PowerLaw, Relative
 from netsim.quantize import QSGD, Float, Uniform
+from netsim.scenarios.combinations import METHODS, censor_of, coder_of, combinations
+from netsim.scenarios.frontier import cheapest, pareto, settled
 from netsim.studies import Study, catalogue
-from scenarios.combinations import METHODS, censor_of, coder_of, combinations
-from scenarios.frontier import cheapest, pareto, settled
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"

@@ -1,19 +1,26 @@
-"""Imports run one way: scenarios → agents → netsim, and inside netsim without a circle, type-only imports included."""
+"""Imports run one way: netsim.scenarios → netsim.agents → netsim, without a circle, type-only imports included."""
 
 import ast
+import importlib
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("netsim", "agents", "scenarios", "tests", "benchmarks", "docs")
 
 
-def modules(package: str) -> dict[str, Path]:
-    """Return the files of a package by the names of their modules."""
+def modules(*folders: str) -> dict[str, Path]:
+    """Return the files of some of the three folders by the names of their modules: agents/ is netsim.agents."""
     found = {}
-    for path in sorted((ROOT / package).rglob("*.py")):
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[0] != "netsim":
+            parts = ("netsim", *parts)
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -31,19 +38,53 @@ def imported(path: Path, known: set[str]) -> set[str]:
     return found & known
 
 
-def test_there_is_no_circle_inside_netsim() -> None:
-    files = modules("netsim")
+def test_there_is_no_circle() -> None:
+    files = modules("netsim", "agents", "scenarios")
+    assert {"netsim.link", "netsim.agents.deep", "netsim.scenarios.coke"} <= set(files)
     graph = nx.DiGraph((name, other) for name, path in files.items() for other in imported(path, set(files)))
-    assert len(graph) > 30
+    assert len(graph) > 100
     assert list(nx.simple_cycles(graph, length_bound=8)) == []
     assert nx.is_directed_acyclic_graph(graph)
 
 
-@pytest.mark.parametrize(("package", "may_not"), [("netsim", {"agents", "scenarios"}), ("agents", {"scenarios"})])
-def test_imports_run_one_way(package: str, may_not: set[str]) -> None:
-    names = {name for forbidden in may_not for name in modules(forbidden)}
-    for name, path in modules(package).items():
+@pytest.mark.parametrize(("folder", "may_not"), [("netsim", ["agents", "scenarios"]), ("agents", ["scenarios"])])
+def test_imports_run_one_way(folder: str, may_not: list[str]) -> None:
+    names = set(modules(*may_not))
+    for name, path in modules(folder).items():
         assert not imported(path, names), name
+
+
+def test_nobody_imports_the_folders_by_their_bare_names() -> None:
+    # A module that is loaded as `agents.x` and as `netsim.agents.x` is two modules, with two of each class.
+    names = "(?:agents|scenarios)\\b"
+    bare = re.compile(rf"^\s*(?:from|import)\s+{names}|(?:import_module|__import__)\([\"']{names}")
+    assert bare.search("    from agents.deep import Deep")
+    assert bare.search('find = importlib.import_module("scenarios")')
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
+    texts = [path for path in files if path.suffix in {".py", ".pyx", ".md", ".ipynb"} and path != Path(__file__)]
+    assert len(texts) > 150
+    for path in texts:
+        for line in path.read_text().splitlines():
+            assert not bare.search(line), f"{path}: {line.strip()}"
+
+
+def test_the_folders_are_part_of_netsim() -> None:
+    for folder in ("agents", "scenarios"):
+        package = importlib.import_module(f"netsim.{folder}")
+        assert package.__file__
+        assert Path(package.__file__).parts[-3:] == ("netsim", folder, "__init__.py")
+        assert (ROOT / "netsim" / folder).samefile(ROOT / folder)
+
+
+def test_files_of_the_same_names_beside_a_script_hide_nothing(tmp_path: Path) -> None:
+    for name in ("agents", "scenarios"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this file is not what was meant')")
+    (tmp_path / "script.py").write_text(
+        "from netsim.agents import COKE\nfrom netsim.studies.catalogue import find\n"
+        "find('coke').execute(agents=3, rounds=5)\nprint(COKE.__module__)"
+    )
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.startswith("netsim.agents."), done.stderr
 
 
 def test_a_circle_would_be_seen(tmp_path: Path) -> None:

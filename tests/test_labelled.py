@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from netsim.errors import BadInput
-from scenarios.labelled import load_labelled
-from scenarios.source import load_arrays
+from netsim.scenarios.labelled import load_labelled
+from netsim.scenarios.source import load_arrays
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 

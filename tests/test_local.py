@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from agents.local import LocalProblem, centralised
-from agents.losses import Logistic, Loss, Squared, by_name
-from agents.metrics import MeanSquaredError, consensus_error
+from netsim.agents.local import LocalProblem, centralised
+from netsim.agents.losses import Logistic, Loss, Squared, by_name
+from netsim.agents.metrics import MeanSquaredError, consensus_error
 from netsim.errors import BadInput, NetsimError
 
 LOSSES = ["squared", "logistic"]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from agents.local import LocalProblem
-from agents.losses import Hinge, Logistic, Loss, Squared, SquaredHinge, by_name
+from netsim.agents.local import LocalProblem
+from netsim.agents.losses import Hinge, Logistic, Loss, Squared, SquaredHinge, by_name
 from netsim.errors import BadInput
 
 PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # not at a margin of 1, where the hinges have a kink

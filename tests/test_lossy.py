@@ -7,9 +7,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents import COKE, CTA, DDKL, DKLA, DOKL, ODKLA, RFFDOKL, Geometric, LocalProblem, OnlineCost, PowerLaw, Squared
-from agents.consensus import Dual, SharingAgent
 from netsim import Link, Network, latency, loss, topology
+from netsim.agents import (
+    COKE,
+    CTA,
+    DDKL,
+    DKLA,
+    DOKL,
+    ODKLA,
+    RFFDOKL,
+    Geometric,
+    LocalProblem,
+    OnlineCost,
+    PowerLaw,
+    Squared,
+)
+from netsim.agents.consensus import Dual, SharingAgent
 from netsim.count.records import LATE, LOST
 from netsim.quantize import Float, Uniform
 from tests.oracle import batch, lossy

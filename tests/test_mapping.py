@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.bandwidth import median_distance
-from agents.deep import Deep, MultiPath
-from agents.features import RandomFourier
+from netsim.agents.bandwidth import median_distance
+from netsim.agents.deep import Deep, MultiPath
+from netsim.agents.features import RandomFourier
 from netsim.errors import BadInput
+from netsim.scenarios.mapping import TIMES, feature_map
 from netsim.studies import Study, catalogue
-from scenarios.mapping import TIMES, feature_map
 
 X = np.random.default_rng(0).random((300, 2))
 Y = np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1])

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.losses import Hinge, Logistic, Squared, SquaredHinge
-from agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax, by_name
+from netsim.agents.losses import Hinge, Logistic, Squared, SquaredHinge
+from netsim.agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax, by_name
 from netsim.errors import BadInput
 
 CLASSES = 4

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.censor import AtRandom, Censor, Geometric, Periodic, PowerLaw
-from agents.features import RandomFourier
-from agents.losses import Squared
-from agents.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
 from netsim import AgentError, BadInput, Link, Network, Run, topology
+from netsim.agents.censor import AtRandom, Censor, Geometric, Periodic, PowerLaw
+from netsim.agents.features import RandomFourier
+from netsim.agents.losses import Squared
+from netsim.agents.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
 from netsim.count.records import LOST
 from netsim.loss import gilbert_elliott
 from netsim.quantize import QSGD, Coder, Float, Uniform

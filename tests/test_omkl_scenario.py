@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput, topology
+from netsim.scenarios.omkl_task import Models, chosen_for, problem, two_bananas
 from netsim.studies import Study, catalogue
-from scenarios.omkl_task import Models, chosen_for, problem, two_bananas
 from tests.oracle import multikernel
 
 needs_data = pytest.mark.skipif(

@@ -15,14 +15,14 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import netsim
-from agents import DDKL, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, OnlineCost, PowerLaw, RandomFourier, Squared
-from agents.consensus import SharingAgent
-from agents.losses import Loss, SquaredHinge
-from agents.regret import DynamicRegret, StaticRegret
 from netsim import AgentError, BadInput, Network, topology
+from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, OnlineCost, PowerLaw, RandomFourier, Squared
+from netsim.agents.consensus import SharingAgent
+from netsim.agents.losses import Loss, SquaredHinge
+from netsim.agents.regret import DynamicRegret, StaticRegret
 from netsim.quantize import QSGD, Coder, Float, Uniform
-from scenarios.data import Table
-from scenarios.streams import Samples, by_target, in_order, shuffled
+from netsim.scenarios.data import Table
+from netsim.scenarios.streams import Samples, by_target, in_order, shuffled
 from tests.oracle import batch, online
 
 Array = NDArray[np.float64]

@@ -7,12 +7,12 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from agents.dictionary import Dictionary
-from agents.losses import Hinge, Logistic, Loss, Squared
-from agents.multiclass import MulticlassHinge, MulticlassLoss, Softmax
-from agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
 from netsim import AgentError, BadInput, Link, Network, Run, topology
 from netsim import loss as losses
+from netsim.agents.dictionary import Dictionary
+from netsim.agents.losses import Hinge, Logistic, Loss, Squared
+from netsim.agents.multiclass import MulticlassHinge, MulticlassLoss, Softmax
+from netsim.agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
 from tests.oracle.dictionary import gaussian, greedy_penalty
 
 SIGMA, ETA, LAMBDA = 0.7, 1.2, 0.01

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from netsim import BadInput
-from netsim.studies import Study, catalogue
-from scenarios.mixtures import Mixtures, draw_mixtures
-from scenarios.polk_task import batches, draw_problem
-from scenarios.textures import (
+from netsim.scenarios.mixtures import Mixtures, draw_mixtures
+from netsim.scenarios.polk_task import batches, draw_problem
+from netsim.scenarios.textures import (
     FILE,
     TEXTURES,
     centralised_accuracy,
@@ -19,6 +18,7 @@ from scenarios.textures import (
     nearest_texton,
     neighborhoods,
 )
+from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"

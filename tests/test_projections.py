@@ -10,12 +10,12 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from agents.contention import Contention
-from agents.features import kernel_values
-from agents.orders import ORDERS, Coloured, network_graph, projectors
-from agents.projections import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
-from agents.turns import Projector, sure_timeout
 from netsim import AgentError, BadInput, Link, Network, Run, Stalled, latency
+from netsim.agents.contention import Contention
+from netsim.agents.features import kernel_values
+from netsim.agents.orders import ORDERS, Coloured, network_graph, projectors
+from netsim.agents.projections import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
+from netsim.agents.turns import Projector, sure_timeout
 from netsim.count.records import COLLIDED, LATE, LOST
 from tests.oracle import projections as oracle
 
@@ -415,7 +415,7 @@ def test_who_has_granted_a_claim_draws_no_timers_meanwhile(monkeypatch: pytest.M
         draws += 1
         await sleep(seconds)
 
-    monkeypatch.setattr("agents.contention.asyncio.sleep", counted)
+    monkeypatch.setattr("netsim.agents.contention.asyncio.sleep", counted)
     ensemble = Ensemble(np.eye(3), np.ones(3), [[0, 1], [1, 2]], regularizers=1.0, gram=linear)
     watched = watch(ensemble, "contention", 5, pause=1e-6, duration=1.0)
     assert len(watched.turns) == 10

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from agents.projections import State, distance, limit
 from netsim import BadInput
+from netsim.agents.projections import State, distance, limit
+from netsim.scenarios.ensembles import Plane, field
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
-from scenarios.ensembles import Plane, field
 
 SMALL: Mapping[str, object] = {"agents": 8, "examples": 40, "radius": 0.4, "sweeps": 15}
 

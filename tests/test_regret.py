@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.regret import DynamicRegret, StaticRegret
 from netsim import BadInput
+from netsim.agents.regret import DynamicRegret, StaticRegret
 
 Array = NDArray[np.float64]
 Rounds = tuple[Array, Array, Array]

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import netsim
-from agents import (
+from netsim import Budget, Link, Network, Run, latency, topology
+from netsim.agents import (
     COKE,
     CompleteOMKL,
     Geometric,
@@ -20,7 +21,6 @@ from agents import (
     Squared,
     centralised,
 )
-from netsim import Budget, Link, Network, Run, latency, topology
 from netsim.count.records import DELIVERED, REFUSED
 from netsim.quantize import QSGD, Coder, Float, Uniform
 

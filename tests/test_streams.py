@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents import RandomFourier
 from netsim import BadInput
-from scenarios import streams
-from scenarios.data import Table, load_table, scale_unit
-from scenarios.streams import MovingTruth, Samples, by_target, in_order, rounds_of, shuffled
+from netsim.agents import RandomFourier
+from netsim.scenarios import streams
+from netsim.scenarios.data import Table, load_table, scale_unit
+from netsim.scenarios.streams import MovingTruth, Samples, by_target, in_order, rounds_of, shuffled
 
 Array = NDArray[np.float64]
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")

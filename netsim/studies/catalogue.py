@@ -23,7 +23,7 @@ from netsim.errors import BadInput, one_line
 from netsim.studies import Study
 from netsim.studies.terminal import Reporter
 
-_PACKAGE = "scenarios"
+_PACKAGE = "netsim.scenarios"
 
 # What every run of a scenario is given besides its parameters.
 _TAKEN = ("out", "trace", "help", "reporter")
