@@ -1,21 +1,21 @@
 """Decentralized kernel-learning algorithms, each an agent of netsim."""
 
-from netsim.agents.batch import COKE, CTA, DKLA
-from netsim.agents.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
-from netsim.agents.classes import ClassProblem, OnlineClasses, centralised_classes
-from netsim.agents.consensus import Diffusion, Dual, SharingAgent
-from netsim.agents.deep import Deep, MultiPath, fourier_layers
-from netsim.agents.dictionary import Dictionary
-from netsim.agents.features import FeatureMap, RandomFourier
-from netsim.agents.local import LocalProblem, centralised
-from netsim.agents.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
-from netsim.agents.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
-from netsim.agents.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
-from netsim.agents.online import DDKL, DOKL, ODKLA, RFFDOKL, OnlineCost
-from netsim.agents.orders import network_graph, projectors
-from netsim.agents.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty
-from netsim.agents.projections import Ensemble
-from netsim.agents.sharing import Sharing
+from netsim.agents.consensus.base import Diffusion, Dual, SharingAgent
+from netsim.agents.consensus.batch import COKE, CTA, DKLA
+from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.consensus.online import DDKL, DOKL, ODKLA, RFFDOKL, OnlineCost
+from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.costs.classes import ClassProblem, OnlineClasses, centralised_classes
+from netsim.agents.costs.local import LocalProblem, centralised
+from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
+from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
+from netsim.agents.greedy.dictionary import Dictionary
+from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty
+from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
+from netsim.agents.maps.features import FeatureMap, RandomFourier
+from netsim.agents.projections.estimate import Ensemble
+from netsim.agents.projections.orders import network_graph, projectors
 
 __all__ = [
     "COKE",

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
 from netsim.agents import COKE, Geometric, LocalProblem, RandomFourier, Squared
-from netsim.agents.metrics import MeanSquaredError
-from netsim.scenarios.data import synthetic
+from netsim.agents.measures.metrics import MeanSquaredError
+from netsim.scenarios.data.tables import synthetic
 from tests.oracle import batch
 
 AGENTS, EDGES, FEATURES, LAMBDA, RHO, V, MU = 20, 95, 100, 5e-5, 1e-2, 1.0, 0.95

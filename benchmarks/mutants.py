@@ -95,11 +95,14 @@ def tests_of(file: str) -> list[str]:
     """Return the tests to run for a file."""
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     parent, _, name = module.rpartition(".")
-    found = {f"tests/test_{each}.py" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
-    for test in sorted((ROOT / "tests").glob("test_*.py")):
+    besides = {f"test_{each}" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
+    if not module.startswith("netsim"):
+        module, parent = f"netsim.{module}", f"netsim.{parent}"
+    found = set()
+    for test in sorted((ROOT / "tests").rglob("test_*.py")):
         text = test.read_text()
-        if f"{module} import" in text or (f"from {parent} import" in text and name in text):
-            found.add(f"tests/{test.name}")
+        if test.stem in besides or f"{module} import" in text or (f"from {parent} import" in text and name in text):
+            found.add(str(test.relative_to(ROOT)))
     # What takes long comes last: the first failure is all that is asked for.
     return sorted(found, key=lambda test: ("fuzz" in test or "law" in test, test))
 

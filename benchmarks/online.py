@@ -15,9 +15,9 @@ from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
 from netsim.agents import Geometric, OnlineCost, PowerLaw, RandomFourier, Squared
 from netsim.quantize import Uniform
-from netsim.scenarios.data import load_table, scale_unit
+from netsim.scenarios.data.tables import load_table, scale_unit
 from netsim.scenarios.published import published
-from netsim.scenarios.streaming import Method, Steps, methods
+from netsim.scenarios.tasks.online import Method, Steps, methods
 from tests.oracle import batch, online
 
 AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3

@@ -8,10 +8,11 @@ from netsim import check
 from netsim.agents import Geometric
 from netsim.count.records import DELIVERED
 from netsim.quantize import Coder, Uniform
-from netsim.scenarios.batch_task import BatchTask
-from netsim.scenarios.common import Channel, Setting, chosen_names, complete, random_graph
 from netsim.scenarios.published import published
-from netsim.scenarios.savings import cost_to_reach, ladder
+from netsim.scenarios.tasks.batch import BatchTask
+from netsim.scenarios.tasks.labels import measure
+from netsim.scenarios.tasks.savings import cost_to_reach, ladder
+from netsim.scenarios.tasks.settings import Channel, Setting, chosen_names, complete, random_graph
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
@@ -124,7 +125,7 @@ def _report(study: Study, data: str, task: BatchTask) -> None:
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     title = f"Training error, {data} data, {len(task.problems)} agents"
-    study.figure("mse", curves(finite, Axis("train_mse", log=True), axes, title, {"centralised": best}))
+    study.figure("mse", curves(finite, measure("train_mse", log=True), axes, title, {"centralised": best}))
 
 
 def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":

@@ -7,14 +7,15 @@ import numpy as np
 
 from netsim import BadInput, check
 from netsim.agents import PowerLaw, RandomFourier
-from netsim.agents.consensus import Vector
-from netsim.agents.features import FeatureMap
-from netsim.agents.online import Samples
+from netsim.agents.consensus.base import Vector
+from netsim.agents.consensus.online import Samples
+from netsim.agents.maps.features import FeatureMap
 from netsim.quantize import Uniform
-from netsim.scenarios.common import Channel, Setting, complete, random_graph
-from netsim.scenarios.data import Table, load_table, scale_unit, split_rows
-from netsim.scenarios.mapping import feature_map
-from netsim.scenarios.streaming import (
+from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
+from netsim.scenarios.data.tables import Table, load_table, scale_unit, split_rows
+from netsim.scenarios.tasks.labels import measure
+from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.online import (
     Method,
     Steps,
     Streaming,
@@ -26,7 +27,7 @@ from netsim.scenarios.streaming import (
     methods,
     wanted,
 )
-from netsim.scenarios.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
+from netsim.scenarios.tasks.settings import Channel, Setting, complete, random_graph
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
@@ -183,13 +184,13 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     finite = converged(rounds[rounds["round"] >= 20])
     main = finite[finite["algorithm"].isin(wanted)]
-    study.figure("mse", curves(main, Axis("running_mse", log=True), axes, f"Running error from round 20 on, {data}"))
+    study.figure("mse", curves(main, measure("running_mse", log=True), axes, f"Running error from round 20 on, {data}"))
     if compared:
         bits = finite[finite["algorithm"].isin(compared)]
         title = f"QC-DDKL by bits an element, {data}"
-        study.figure("bits", curves(bits, Axis("running_mse", log=True), [axes[0], axes[2]], title))
+        study.figure("bits", curves(bits, measure("running_mse", log=True), [axes[0], axes[2]], title))
     regret = [Axis("round")]
-    study.figure("regret", curves(main, Axis("dynamic_regret"), regret, f"Dynamic regret, {data}"))
+    study.figure("regret", curves(main, measure("dynamic_regret"), regret, f"Dynamic regret, {data}"))
     if "tracking_error" in main:
         smooth = main.assign(
             tracking_error=main.groupby("algorithm", sort=False)["tracking_error"].transform(
@@ -197,4 +198,4 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
             )
         )
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        study.figure("tracking", curves(smooth, Axis("tracking_error", log=True), regret, title))
+        study.figure("tracking", curves(smooth, measure("tracking_error", log=True), regret, title))

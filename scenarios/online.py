@@ -7,14 +7,15 @@ import numpy as np
 
 from netsim import check
 from netsim.agents import Geometric
-from netsim.agents.online import Samples
+from netsim.agents.consensus.online import Samples
 from netsim.quantize import Uniform
-from netsim.scenarios.common import Channel, Setting, complete, random_graph
-from netsim.scenarios.data import Table, load_table, pooled, scale_unit, split_rows, synthetic
-from netsim.scenarios.mapping import feature_map
+from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
+from netsim.scenarios.data.tables import Table, load_table, pooled, scale_unit, split_rows, synthetic
 from netsim.scenarios.published import published
-from netsim.scenarios.streaming import Steps, Streaming, choose_steps, converged, ends, methods, wanted
-from netsim.scenarios.streams import by_target, in_order, rounds_of, shuffled
+from netsim.scenarios.tasks.labels import measure
+from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.online import Steps, Streaming, choose_steps, converged, ends, methods, wanted
+from netsim.scenarios.tasks.settings import Channel, Setting, complete, random_graph
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
@@ -133,10 +134,10 @@ def _report(study: Study, data: str, streaming: Streaming, variance: float) -> N
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20])
     title = f"Running error from round 20 on, {data} data, {len(streaming.graph)} agents"
-    study.figure("mse", curves(shown, Axis("running_mse", log=True), axes, title))
+    study.figure("mse", curves(shown, measure("running_mse", log=True), axes, title))
     regret = rounds.dropna(subset=["static_regret"])
     title = f"Static regret, {data} data, {len(streaming.graph)} agents"
-    study.figure("regret", curves(regret, Axis("static_regret"), [Axis("round")], title))
+    study.figure("regret", curves(regret, measure("static_regret"), [Axis("round")], title))
 
 
 def running_times(data: str, streaming: Streaming) -> "pd.DataFrame":

@@ -40,7 +40,7 @@ def imported(path: Path, known: set[str]) -> set[str]:
 
 def test_there_is_no_circle() -> None:
     files = modules("netsim", "agents", "scenarios")
-    assert {"netsim.link", "netsim.agents.deep", "netsim.scenarios.coke"} <= set(files)
+    assert {"netsim.link", "netsim.agents.maps.deep", "netsim.scenarios.coke"} <= set(files)
     graph = nx.DiGraph((name, other) for name, path in files.items() for other in imported(path, set(files)))
     assert len(graph) > 100
     assert list(nx.simple_cycles(graph, length_bound=8)) == []

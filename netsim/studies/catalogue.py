@@ -4,15 +4,16 @@ import dataclasses
 import importlib
 import inspect
 import os
-import pkgutil
 import re
 import sys
 import traceback
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,27 @@ from netsim.errors import BadInput, one_line
 from netsim.studies import Study
 from netsim.studies.terminal import Reporter
 
-_PACKAGE = "netsim.scenarios"
+GROUP = "netsim.studies"
+"""The entry points of this group name the shelves: packages put their studies there (netsim's own, too)."""
 
 # What every run of a scenario is given besides its parameters.
 _TAKEN = ("out", "trace", "help", "reporter")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Where a study is, as ``module:function``, and the first line of its docstring."""
+
+    place: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The studies of a package, by name; ``columns`` are the measures that its rounds.csv begin with."""
+
+    studies: Mapping[str, Listed]
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +92,8 @@ class Scenario:
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
-        return Study(self.name, known | parameters, trace=trace, reporter=reporter)
+        columns = tuple(column for shelf in _shelves() for column in shelf.columns)
+        return Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
 
     def play(self, study: Study) -> None:
         """Run it into a study that `prepare` made."""
@@ -86,11 +105,21 @@ class Scenario:
             self.function(study, **arguments)
 
 
-def names() -> list[str]:
-    """Return the names of the scenarios that come with netsim."""
-    package = importlib.import_module(_PACKAGE)
-    found = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return [name for name in found if _is_scenario(getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name, None))]
+@cache
+def _shelves() -> tuple[Shelf, ...]:
+    found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
+    return tuple(each.load() for each in found)
+
+
+def listed() -> dict[str, Listed]:
+    """Return the studies of all installed packages by name; of two with one name netsim's own, or the first package's.
+
+    An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Shelf`.
+    """
+    found: dict[str, Listed] = {}
+    for shelf in reversed(_shelves()):
+        found |= shelf.studies
+    return dict(sorted(found.items()))
 
 
 def find(name: str) -> Scenario:
@@ -104,8 +133,9 @@ def find(name: str) -> Scenario:
         If there is none of that name, or the file cannot be used.
     """
     if not name.endswith(".py"):
-        check.one_of("scenario", name, names())
-        return _describe(name, getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name))
+        studies = listed()
+        place, _, function = studies[check.one_of("scenario", name, studies)].place.partition(":")
+        return _describe(name, getattr(importlib.import_module(place), function))
     module = types.ModuleType(f"_scenario_{Path(name).stem.replace('.', '_')}")
     with _known(module):
         _run_file(name, module)

@@ -25,7 +25,7 @@ class _Scenarios(click.Group):
     """A command for each scenario, its flags made from the function's parameters."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return catalogue.names()
+        return list(catalogue.listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         return _command(catalogue.find(cmd_name))
@@ -101,10 +101,10 @@ def app() -> None:
 @app.command("list")
 def list_them() -> None:
     """List the scenarios."""
-    found = [catalogue.find(name) for name in catalogue.names()]
-    width = max(len(each.name) for each in found)
-    for each in found:
-        click.echo(f"{each.name:{width}}  {each.title}")
+    found = catalogue.listed()
+    width = max(len(name) for name in found)
+    for name, each in found.items():
+        click.echo(f"{name:{width}}  {each.title}")
 
 
 @app.group("run", cls=_Scenarios, subcommand_metavar="NAME|PATH.py [--parameter value]...")

@@ -14,16 +14,8 @@ LABELS = {
     "transmissions": "transmissions (broadcasts)",
     "payload_bits": "payload (bits)",
     "wire_bits": "bits on the wire",
-    "train_mse": "training MSE",
-    "test_mse": "test MSE",
-    "train_loss": "training loss",
-    "consensus_error": "consensus error",
-    "running_mse": "running MSE",
-    "static_regret": "static regret",
-    "dynamic_regret": "dynamic regret",
-    "tracking_error": "mean squared error against the true function",
 }
-"""Axis labels of known columns; another column is labelled with its name."""
+"""Axis labels of the columns that every run has."""
 
 
 # Grey lines beside the algorithms' coloured ones: whole, dotted, dashed.
@@ -32,10 +24,16 @@ _LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
 
 @dataclass(frozen=True)
 class Axis:
-    """A column to draw against, and whether its axis is logarithmic."""
+    """A column to draw against, whether its axis is logarithmic, and what stands at it if not what `LABELS` says."""
 
     column: str
     log: bool = False
+    label: str = ""
+
+    @property
+    def text(self) -> str:
+        """What stands at the axis: by default the column's name in words."""
+        return self.label or LABELS.get(self.column, self.column.replace("_", " "))
 
 
 def curves(
@@ -61,12 +59,12 @@ def curves(
             panel.plot(rows[x.column], rows[y.column], styles[number % 4], label=str(name), linewidth=1.6)
         for number, (label, level) in enumerate((levels or {}).items()):
             panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
-        panel.set_xlabel(LABELS.get(x.column, x.column))
+        panel.set_xlabel(x.text)
         # A network without messages has nothing to draw against its bits, and a log axis none to stand on.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel(LABELS.get(y.column, y.column))
+    panels[0].set_ylabel(y.text)
     positive = rounds[y.column][rounds[y.column] > 0]
     if y.log and len(positive):
         panels[0].set_yscale("log")

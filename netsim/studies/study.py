@@ -30,12 +30,8 @@ COLUMNS = (
     "delivered",
     "payload_bits",
     "wire_bits",
-    "train_mse",
-    "test_mse",
-    "consensus_error",
-    "dual_residual",
 )
-"""The columns that every rounds.csv begins with; others follow."""
+"""The columns that every rounds.csv begins with; measures follow."""
 
 
 class Study:
@@ -47,6 +43,8 @@ class Study:
         Its name, or the path of its file.
     settings : mapping
         Its parameters by name, as given or by default.
+    columns : sequence of str
+        Measures that come first in rounds.csv, empty where one does not apply; others follow.
     trace : bool
         Whether to keep the event log of every run.
     reporter : Reporter, optional
@@ -57,13 +55,19 @@ class Study:
     settings : dict
         All that is needed to repeat it; a scenario puts there what it chose for a parameter left open.
     centralised : dict
-        The reference with all data in one place: train_mse, test_mse.
+        The measures of a reference with all data in one place, by name.
     runs : dict
         Each `Run` by the name of its algorithm.
     """
 
     def __init__(
-        self, scenario: str, settings: Mapping[str, Any], *, trace: bool = False, reporter: Reporter | None = None
+        self,
+        scenario: str,
+        settings: Mapping[str, Any],
+        *,
+        columns: Sequence[str] = (),
+        trace: bool = False,
+        reporter: Reporter | None = None,
     ) -> None:
         self.scenario = scenario
         self.settings = dict(settings)
@@ -72,6 +76,7 @@ class Study:
         self.notes: list[str] = []
         self.tables: dict[str, pd.DataFrame] = {}
         self.figures: dict[str, Figure] = {}
+        self._columns = (*COLUMNS, *columns)
         self._trace = trace
         self._reporter = reporter or Reporter(quiet=True)
 
@@ -113,12 +118,12 @@ class Study:
 
     @property
     def rounds(self) -> "pd.DataFrame":
-        """One row for each algorithm and round; the columns of `COLUMNS` first, empty where a metric does not apply."""
+        """One row for each algorithm and round; `COLUMNS` and the study's own columns first."""
         import pandas as pd
 
         parts = [run.rounds.assign(algorithm=name) for name, run in self.runs.items()]
         table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-        return table.reindex(columns=[*COLUMNS, *(name for name in table.columns if name not in COLUMNS)])
+        return table.reindex(columns=[*self._columns, *(name for name in table.columns if name not in self._columns)])
 
     @property
     def ledger(self) -> "pd.DataFrame":

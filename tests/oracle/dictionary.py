@@ -1,8 +1,8 @@
 """Kernel expansions pruned by direct re-fits, and the greedy projected penalty method as one synchronous recursion.
 
 No inverse is updated here: every candidate for removal is tried by solving the least squares problem that is left, and
-errors are computed in full. This is what `netsim.agents.dictionary` and `netsim.agents.penalty` are compared with, and
-so shares no code with them.
+errors are computed in full. This is what `netsim.agents.greedy.dictionary` and `netsim.agents.greedy.penalty` are
+compared with, and so shares no code with them.
 
 Weights have shape (M, C) throughout, C = 1 for one value.
 """

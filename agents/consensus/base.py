@@ -1,0 +1,181 @@
+"""What every method that shares a state is made of: a local step, the sharing, and what is done with what was heard.
+
+A method is a subclass with a `local_step` that reads like its equation. `Dual` adds the dual variable of the ADMM
+methods, `Diffusion` the weighted mean of the diffusion methods.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import netsim
+from netsim import check
+from netsim.agents.consensus.censor import Censor
+from netsim.agents.consensus.sharing import Sharing
+from netsim.core import add_scaled_difference, add_scaled_sum
+from netsim.quantize import Coder
+
+Vector = NDArray[np.float64]
+
+
+class SharingAgent(netsim.Agent):
+    """In each round a local step, then the state is shared.
+
+    Parameters
+    ----------
+    size : int or tuple of int
+        Length D of the state, or the shape of one that is a matrix; the arrays below have that shape.
+    count : int
+        Number of rounds.
+    censor : Censor, optional
+        Decides whether a change is broadcast; default: always.
+    coder : netsim.quantize.Coder, optional
+        Codes changes; default: the state travels as it is.
+    coded_start : bool
+        θ̂ begins as Q(0) and not as 0 (see `Sharing`).
+
+    Attributes
+    ----------
+    theta : ndarray
+        θ_i, zeros at first. Replaced, never changed in place.
+    sharing : Sharing
+        θ̂_i and the copies of the neighbours'; available once it runs.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, ...],
+        count: int,
+        *,
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+        coded_start: bool = False,
+    ) -> None:
+        self.count = check.integer("count", count, low=0)
+        self.censor = censor
+        self.coder = coder
+        self.coded_start = coded_start
+        shape = size if isinstance(size, tuple) else (size,)
+        self.theta: Vector = np.zeros(tuple(check.integer("size", length, low=1) for length in shape))
+        self.sharing: Sharing
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
+        self.start()
+        async for k in self.rounds(self.count):
+            self.theta = self.local_step()
+            await self.sharing.share(self.theta, k)
+            self.after_sharing()
+
+    def start(self) -> None:
+        """Prepare for the first round, the neighbours being known."""
+
+    def local_step(self) -> Vector:
+        """Return the new θ_i."""
+        raise NotImplementedError
+
+    def after_sharing(self) -> None:
+        """Use what was heard."""
+
+
+class Dual(SharingAgent):
+    """Base of the ADMM methods: after each round γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+
+    Parameters
+    ----------
+    rho : float
+        Penalty ρ > 0.
+    size, count, censor, coder, coded_start
+        As in `SharingAgent`.
+
+    Attributes
+    ----------
+    dual : ndarray
+        γ_i. Over all agents the duals sum to zero as long as no frame is lost.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, ...],
+        count: int,
+        *,
+        rho: float,
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+        coded_start: bool = False,
+    ) -> None:
+        super().__init__(size, count, censor=censor, coder=coder, coded_start=coded_start)
+        self.rho = check.finite("rho", rho, above=0.0)
+        self.dual: Vector = np.zeros(size)
+        # Σ_n θ̂_i and Σ_n θ̂_n over the neighbours n.
+        self._own_sum: Vector = np.zeros(size)
+        self._others_sum: Vector = np.zeros(size)
+
+    @property
+    def degree(self) -> int:
+        """The number of neighbours d_i."""
+        return len(self.neighbors)
+
+    def start(self) -> None:
+        """Take in what all know at first; a subclass that has a `start` of its own calls this one."""
+        self._add_up()
+
+    def after_sharing(self) -> None:
+        """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+        self._add_up()
+        self.dual = add_scaled_difference(self.dual, self.rho, self._own_sum, self._others_sum)
+
+    def _add_up(self) -> None:
+        self._own_sum = self.degree * self.sharing.own
+        self._others_sum = self.sharing.sum_of_copies()
+
+    def pull_to_sum(self) -> Vector:
+        """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step."""
+        return add_scaled_sum(self.dual, -self.rho, self._own_sum, self._others_sum)
+
+    def pull_to_difference(self) -> Vector:
+        """Return γ_i + ρ Σ_n (θ̂_i − θ̂_n), the linear term of a linearised step."""
+        return add_scaled_difference(self.dual, self.rho, self._own_sum, self._others_sum)
+
+
+class Diffusion(SharingAgent):
+    """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
+
+    A neighbour whose frames were all lost is left out and the other weights grow to sum to 1. One that the censor may
+    have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that can be done).
+
+    Parameters
+    ----------
+    eta : float
+        Step size η > 0.
+    weights : mapping
+        w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, ...],
+        count: int,
+        *,
+        eta: float,
+        weights: Mapping[Any, float],
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+    ) -> None:
+        super().__init__(size, count, censor=censor, coder=coder)
+        self.eta = check.finite("eta", eta, above=0.0)
+        self.weights = weights
+
+    def combined(self) -> Vector:
+        """Return ψ_i."""
+        total = self.weights[self.name]
+        psi = total * self.theta
+        for neighbor in self.neighbors:
+            if self.sharing.known(neighbor):
+                psi += self.weights[neighbor] * self.sharing.copies[neighbor]
+                total += self.weights[neighbor]
+        psi /= total
+        return psi

@@ -1,0 +1,124 @@
+"""What neighbours know of one another: written once, for every algorithm that shares a state.
+
+θ̂_i is the state that agent i last broadcast. Agent i keeps its own θ̂_i, and a copy of θ̂_n for each neighbour n. A
+censored round leaves θ̂_i as it is; a broadcast carries either the state itself, or, through a coder, the coded change
+Q(h) of h = θ_i − θ̂_i, and both ends add what was decoded. On a link that loses frames the copies fall behind. On one
+that delivers some twice they do not: one frame of a neighbour and round counts.
+
+A broadcast that no link takes (over its budget, its queue full, every link cut) changes nothing: θ̂_i stays what the
+neighbours know, and the next change contains this one. One that some links take and others do not is, to the neighbours
+behind the others, a lost frame.
+"""
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import netsim
+from netsim import Copies
+from netsim.agents.consensus.censor import Always, Censor, may_silence
+from netsim.quantize import Coder, decoded
+
+Vector = NDArray[np.float64]
+
+
+class Sharing:
+    """One agent's end of the sharing.
+
+    Parameters
+    ----------
+    agent : netsim.Agent
+        Whose state it is; must be running.
+    size : int or tuple of int
+        Length D of the state, or the shape of a state that is a matrix.
+    censor : Censor, optional
+        Decides whether a change is broadcast; default: always.
+    coder : netsim.quantize.Coder, optional
+        Codes changes; default: the state travels as it is (float64).
+    coded_start : bool
+        Every θ̂ begins as Q(0), what the coder makes of zeros, as in algorithms 4 and 5 of P. Xu's dissertation, not as
+        0. The two differ where the range is fixed: on [−v, v) Q(0) is half a cell, Δ/2, in every element. All agents
+        must have the same coder, and the same choice; nothing is sent for it.
+
+    Attributes
+    ----------
+    own : ndarray of that shape
+        θ̂_i, all zeros at first (or Q(0)). Replaced by a new array whenever it changes.
+    copies : netsim.Copies
+        The copies of θ̂_n by neighbour; at first as ``own``. Changed in place.
+    spoken : int
+        How often the agent broadcast, without broadcasts that no link took.
+    """
+
+    def __init__(
+        self,
+        agent: netsim.Agent,
+        size: int | tuple[int, ...],
+        censor: Censor | None = None,
+        coder: Coder | None = None,
+        *,
+        coded_start: bool = False,
+    ) -> None:
+        self._agent = agent
+        self._censor = censor or Always()
+        self._coder = coder
+        self._rng = agent.rng
+        self._start: Vector = np.zeros(size)
+        if coded_start and coder is not None:
+            # Not with the agent's own generator: all agents must find the same.
+            self._start = decoded(coder.encode(self._start, np.random.default_rng(0)))
+        self.own = self._start
+        self.copies = Copies(agent.neighbors, self.own.shape, self._start)
+        self.spoken = 0
+        # Whether a neighbour may have been silent in every round so far.
+        self._silence = may_silence(self._censor, 1)
+        self._adds = coder is not None and not coder.whole
+
+    async def share(self, state: Vector, round_number: int) -> None:
+        """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
+
+        ``state`` must not be changed in place afterwards.
+        """
+        change = state - self.own
+        if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
+            await self._speak(state, change)
+        self._silence = self._silence and may_silence(self._censor, round_number)
+        self.copies.take_in(await self._agent.collect(), add=self._adds)
+
+    async def _speak(self, state: Vector, change: Vector) -> None:
+        """Broadcast, and keep what the neighbours then know; nothing if no link takes it."""
+        agent, coder = self._agent, self._coder
+        if coder is None:
+            known = state
+            links = await agent.broadcast("state", state)
+        elif coder.whole:
+            coded = coder.encode(state, self._rng)
+            known = decoded(coded)
+            links = await agent.broadcast("state", coded)
+        else:
+            coded = coder.encode(change, self._rng)
+            known = self.own + decoded(coded)
+            links = await agent.broadcast("change", coded)
+        # Without neighbours there is no link that could refuse it.
+        if links or not len(self.copies):
+            self.own = known
+            self.spoken += 1
+
+    def heard(self, neighbor: Hashable) -> bool:
+        """Return whether a neighbour was ever heard."""
+        return self.copies.heard(neighbor)
+
+    def known(self, neighbor: Hashable) -> bool:
+        """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
+
+        All agents are taken to have the same censor. Then a neighbour that never broke its silence still has the θ̂_n
+        that all began with. Without a censor, or once a round has passed in which the censor lets everybody speak, not
+        to have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
+        receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
+        """
+        return self._silence or self.heard(neighbor)
+
+    def sum_of_copies(self) -> Vector:
+        """Return Σ_n θ̂_n as known here."""
+        return self.copies.sum()

@@ -1,0 +1,319 @@
+"""Learning to tell C classes: the model is a matrix θ of shape (D, C), and θᵀφ(x) has a score for each class.
+
+The costs here have what `netsim.agents.costs.local.LocalProblem` and `netsim.agents.consensus.online.OnlineCost` have,
+so every batch and online method takes them: the matrix is what is sent, censored by its Frobenius norm, coded and
+counted.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
+
+from netsim import check
+from netsim.agents.consensus.online import Samples, StreamCost
+from netsim.agents.costs.local import Solver
+from netsim.agents.costs.losses import Squared
+from netsim.agents.costs.multiclass import MulticlassLoss, OneVsRest
+from netsim.errors import BadInput, NetsimError
+
+Matrix = NDArray[np.float64]
+
+_MOST_STEPS = 5000
+_TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it
+_GOOD_ENOUGH = 1e-6  # where rounding ends the search
+_NEWTON_STEPS = 5
+
+
+class ClassProblem:
+    """The batch cost R(θ) = (1/T) Σ_t ℓ(θᵀφ_t, y_t) + regularizer ‖θ‖² of one agent, for C classes.
+
+    Parameters
+    ----------
+    features : ndarray of shape (T, D)
+        Feature vectors φ, one a row. Not copied.
+    labels : ndarray of shape (T,)
+        The samples' classes 0 … C − 1.
+    loss : MulticlassLoss
+        The loss ℓ, which knows C.
+    regularizer : float
+        The agent's own share of the regulariser, λ/N.
+
+    Attributes
+    ----------
+    size : (int, int)
+        Shape (D, C) of θ.
+    features, labels, loss, regularizer
+        As given.
+
+    Raises
+    ------
+    BadInput
+        For shapes that do not fit, no sample, NaN or infinity, labels that are no classes, or regularizer < 0. The
+        methods raise it for a θ of another shape.
+    """
+
+    def __init__(self, features: Matrix, labels: NDArray[Any], *, loss: MulticlassLoss, regularizer: float) -> None:
+        self.features = check.finite_array("features", features)
+        if self.features.ndim != 2 or self.features.size == 0:
+            raise BadInput(f"features.shape = {self.features.shape}: must be (T, D) with T and D at least 1")
+        if np.shape(labels) != self.features.shape[:1]:
+            raise BadInput(f"labels.shape = {np.shape(labels)}: must be ({len(self.features)},), one a row of features")
+        loss.check_targets(labels)
+        self.labels = np.asarray(labels, dtype=np.int64)
+        self.loss = loss
+        self.regularizer = check.finite("regularizer", regularizer, low=0.0)
+        self.size = (self.features.shape[1], loss.classes)
+
+    def value(self, theta: Matrix) -> float:
+        """Return R(θ) for θ of shape (D, C)."""
+        mean = float(np.mean(self.loss.value(self.features @ self._matrix(theta), self.labels)))
+        return mean + self.regularizer * float(np.vdot(theta, theta))
+
+    def gradient(self, theta: Matrix) -> Matrix:
+        """Return ∇R(θ), or a subgradient where the loss has an edge, of shape (D, C)."""
+        _, gradient = self._data(self._matrix(theta))
+        return gradient + 2.0 * self.regularizer * theta
+
+    def proximal(self, quadratic: float) -> Solver:
+        """Return a solver for the local step of the ADMM methods.
+
+        The solver maps ``linear`` to argmin_θ R(θ) + quadratic ‖θ‖² + ⟨linear, θ⟩, both of shape (D, C). For one
+        against the rest with squares that is a product with a matrix made here, once; for other losses L-BFGS runs
+        from the last answer, until the gradient is 1e-9 of its terms, or as near as rounding allows.
+
+        Raises
+        ------
+        BadInput
+            If quadratic < 0, regularizer + quadratic = 0, or the loss is not smooth.
+        NetsimError
+            From the solver, if it does not converge, as with a NaN in ``linear``.
+        """
+        curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
+        if curvature == 0.0:
+            raise check.refuse("quadratic", quadratic, "> 0 where regularizer = 0")
+        if _is_squares(self.loss):
+            inverse, constant = self._normal_equations(curvature)
+            return lambda linear: inverse @ (constant - self._matrix(linear))
+        _must_be_smooth(self.loss)
+        root = _root([self], curvature)
+        last = np.zeros(self.size)
+
+        def solve(linear: Matrix) -> Matrix:
+            nonlocal last
+            last = _minimise([self], curvature, self._matrix(linear), last, root)
+            return last.copy()
+
+        return solve
+
+    def _data(self, theta: Matrix) -> tuple[float, Matrix]:
+        """Return (1/T) Σ ℓ and its gradient."""
+        scores = self.features @ theta
+        mean = float(np.mean(self.loss.value(scores, self.labels)))
+        return mean, self.features.T @ self.loss.derivative(scores, self.labels) / len(self.labels)
+
+    def _normal_equations(self, curvature: float) -> tuple[Matrix, Matrix]:
+        """Return (2ΦᵀΦ/T + 2·curvature·I)⁻¹ and 2ΦᵀY/T, Y the labels as columns of ±1."""
+        signs = np.where(self.labels[:, None] == np.arange(self.loss.classes), 1.0, -1.0)
+        count = len(self.labels)
+        hessian = 2.0 * self.features.T @ self.features / count + 2.0 * curvature * np.eye(self.size[0])
+        try:
+            inverse: Matrix = cho_solve(cho_factor(hessian), np.eye(self.size[0]))
+        except LinAlgError:
+            raise check.refuse("regularizer", self.regularizer, "greater: the matrix to invert is singular") from None
+        return inverse, 2.0 * self.features.T @ signs / count
+
+    def _matrix(self, value: Matrix) -> Matrix:
+        if np.shape(value) != self.size:
+            raise BadInput(f"theta.shape = {np.shape(value)}: must be {self.size}")
+        return value
+
+
+def centralised_classes(problems: Sequence[ClassProblem], regularizer: float) -> Matrix:
+    """Return the model that a centre would learn from all agents: argmin Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖².
+
+    Parameters
+    ----------
+    problems : sequence of ClassProblem
+        One an agent, of one size and loss. Their own regularizers are left out.
+    regularizer : float
+        The whole λ > 0.
+
+    Returns
+    -------
+    ndarray of shape (D, C)
+
+    Raises
+    ------
+    BadInput
+        For no problem, problems that do not fit together, λ ≤ 0, or a loss that is not smooth.
+    NetsimError
+        If L-BFGS does not converge.
+    """
+    check.finite("regularizer", regularizer, above=0.0)
+    if not problems:
+        raise check.refuse("problems", problems, "at least one problem")
+    for i, problem in enumerate(problems):
+        if (problem.size, _described(problem.loss)) != (problems[0].size, _described(problems[0].loss)):
+            raise BadInput(
+                f"problems[{i}] has the shape {problem.size} and the loss {_described(problem.loss)}: "
+                f"must be {problems[0].size} and {_described(problems[0].loss)}, as in problems[0]"
+            )
+    _must_be_smooth(problems[0].loss)
+    zeros = np.zeros(problems[0].size)
+    return _minimise(problems, regularizer, zeros, zeros, _root(problems, regularizer))
+
+
+def _is_squares(loss: MulticlassLoss) -> bool:
+    return isinstance(loss, OneVsRest) and isinstance(loss.loss, Squared)
+
+
+def _described(loss: MulticlassLoss) -> str:
+    """Return a loss in words, the same for the same losses only."""
+    temperature = getattr(loss, "temperature", None)
+    return f"{type(loss).__name__} {loss.name}" + ("" if temperature is None else f" at temperature {temperature:g}")
+
+
+def _must_be_smooth(loss: MulticlassLoss) -> None:
+    if not loss.smooth:
+        raise BadInput(f"loss = {loss.name!r}: must be smooth for an exact step: give the hinge a temperature > 0")
+
+
+def _root(problems: Sequence[ClassProblem], curvature: float) -> Matrix:
+    """Return S with SSᵀ = Σ_i Φ_iᵀΦ_i/T_i + 2·curvature·I (lower), in whose coordinates the cost is round."""
+    identity = np.eye(problems[0].size[0])
+    gram = sum((p.features.T @ p.features / len(p.labels) for p in problems), np.zeros_like(identity))
+    try:
+        root: Matrix = cholesky(0.5 * gram + 2.0 * curvature * identity, lower=True)
+    except LinAlgError:
+        raise check.refuse("regularizer", curvature, "greater: the matrix to invert is singular") from None
+    return root
+
+
+def _minimise(
+    problems: Sequence[ClassProblem], curvature: float, linear: Matrix, start: Matrix, root: Matrix
+) -> Matrix:
+    """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + ⟨linear, θ⟩ by L-BFGS in the coordinates u = Sᵀθ."""
+    shape = start.shape
+    scale = 0.0
+
+    def cost(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nonlocal scale
+        theta = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
+        parts = [problem._data(theta) for problem in problems]
+        value = (
+            sum(part for part, _ in parts) + curvature * float(np.vdot(theta, theta)) + float(np.vdot(linear, theta))
+        )
+        slopes = sum((slope for _, slope in parts), np.zeros(shape))
+        pull = 2.0 * curvature * theta
+        scale = max(float(np.abs(term).max(initial=0.0)) for term in (slopes, pull, linear))
+        gradient = solve_triangular(root, slopes + pull + linear, lower=True, check_finite=False)
+        return value, gradient.ravel()
+
+    first = (root.T @ start).ravel()
+    _, slope = cost(first)
+    if not np.isfinite(slope).all():
+        raise NetsimError("the local step cannot be solved: its terms are not finite")
+    # The gradient in θ is S times that in u.
+    unit = max(scale, 1e-300) / float(np.linalg.norm(root, np.inf))
+    goal = _TOLERANCE * unit
+    found = minimize(
+        cost,
+        first,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS, "maxcor": 20, "ftol": 0.0, "gtol": goal},
+    )
+    u, slope = found.x, found.jac
+    for _ in range(_NEWTON_STEPS):
+        if np.abs(slope).max() <= _GOOD_ENOUGH * unit:
+            break
+        # L-BFGS compares costs, which rounding makes equal before the gradient is small: Newton's steps do not.
+        u = u + _newton_step(problems, curvature, root, u.reshape(shape), slope.reshape(shape)).ravel()
+        _, slope = cost(u)
+    norm = float(np.abs(slope).max())
+    if not norm <= _GOOD_ENOUGH * unit:
+        raise NetsimError(f"L-BFGS stopped at a gradient of {norm:.3g} beside terms of {unit:.3g}")
+    theta: Matrix = solve_triangular(root, u.reshape(shape), lower=True, trans=1, check_finite=False)
+    return theta
+
+
+def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matrix, u: Matrix, slope: Matrix) -> Matrix:
+    """Return d with H d = −slope to about 1e-3, by conjugate gradients; H the Hessian in the coordinates u."""
+    theta = solve_triangular(root, u, lower=True, trans=1, check_finite=False)
+    scores = [problem.features @ theta for problem in problems]
+
+    def product(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        w = solve_triangular(root, v.reshape(u.shape), lower=True, trans=1, check_finite=False)
+        bent = 2.0 * curvature * w
+        for p, f in zip(problems, scores, strict=True):
+            bent += p.features.T @ p.loss.curvature(f, p.labels, p.features @ w) / len(p.labels)
+        return np.asarray(solve_triangular(root, bent, lower=True, check_finite=False).ravel())
+
+    hessian = LinearOperator((u.size, u.size), matvec=product, dtype=np.float64)
+    step, _ = cg(hessian, -slope.ravel(), rtol=1e-3, maxiter=_MOST_STEPS)
+    return np.asarray(step.reshape(u.shape))
+
+
+class OnlineClasses(StreamCost):
+    """One agent's cost, a sample at a time, for C classes: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖², θ of shape (D, C).
+
+    Parameters
+    ----------
+    samples : iterator of (φ, y)
+        Read once, one sample a round; y is the number of a class.
+    size : int
+        Length D of φ.
+    loss : MulticlassLoss
+        The loss ℓ, which knows C.
+    regularizer : float
+        The agent's own share r = λ/N of the regulariser.
+
+    Attributes
+    ----------
+    size : (int, int)
+        Shape (D, C) of θ.
+    count : int
+        Samples so far, t.
+    mistakes : int
+        Samples so far whose class was not predicted, each with the model from before the sample.
+    loss_sum : float
+        Sum over the samples so far of L_t(θ_t).
+    """
+
+    size: tuple[int, int]
+
+    def __init__(self, samples: Samples, size: int, *, loss: MulticlassLoss, regularizer: float) -> None:
+        super().__init__(samples, (check.integer("size", size, low=1), loss.classes), regularizer)
+        self.loss = loss
+        self.mistakes = 0
+
+    def meet(self, prediction: Any) -> float:
+        """Return ℓ of the scores of the sample just drawn; count a mistake if another class's is the largest."""
+        self._label = np.array([self.target])
+        self.loss.check_targets(self._label)
+        self.mistakes += int(np.argmax(prediction) != self.target)
+        return float(self.loss.value(prediction[None], self._label)[0])
+
+    def gradient(self, theta: Matrix) -> Matrix:
+        """Return ∇L_t(θ), or a subgradient where the loss has an edge, shape (D, C)."""
+        slopes = self.loss.derivative((self.features @ theta)[None], self._label)[0]
+        gradient: Matrix = np.multiply.outer(self.features, slopes) + (2.0 * self.regularizer) * theta
+        return gradient
+
+    def argmin(self, quadratic: float, linear: Matrix) -> Matrix:
+        """Return argmin L_t(θ) + quadratic‖θ‖² + ⟨linear, θ⟩, shape (D, C), at a cost of O(DC).
+
+        As `OnlineCost.argmin`, with one slope s for each class.
+        """
+        double = 2.0 * (self.regularizer + quadratic)
+        phi = self.features
+        scores, k = phi @ linear / -double, float(phi @ phi) / double
+        # Of a sample without features nothing can be learned.
+        slopes = self.loss.slope(scores, k, int(self.target)) if k else np.zeros_like(scores)
+        theta: Matrix = (linear + np.multiply.outer(phi, slopes)) / -double
+        return theta

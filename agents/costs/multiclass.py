@@ -1,0 +1,308 @@
+"""Losses of C classes: ℓ(f, y) of C scores f and the number y of the right class, with their derivatives in f.
+
+The class that is predicted is the one of the largest score, argmax_j f_j.
+"""
+
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import wrightomega
+
+from netsim import check
+from netsim.agents.costs.losses import Loss, Squared, SquaredHinge
+from netsim.errors import BadInput
+
+Array = NDArray[np.float64]
+
+
+class MulticlassLoss(Protocol):
+    """A loss that is convex in the scores f.
+
+    Every method takes n samples at once: ``f`` of shape (n, C), and ``y`` of shape (n,) with classes 0 … C − 1, as
+    integers or as whole numbers in an array of floats.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name by which `by_name` finds the loss."""
+
+    @property
+    def classes(self) -> int:
+        """Number C of classes."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether it has a derivative everywhere."""
+
+    def check_targets(self, y: NDArray[Any], /) -> None:
+        """Raise BadInput unless every target is the number of a class."""
+
+    def value(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return ℓ(f, y), shape (n,)."""
+
+    def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return ∂ℓ/∂f, a subgradient where there is a kink, shape (n, C)."""
+
+    def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
+        """Return (∂²ℓ/∂f²) v for a direction v of each sample, both of shape (n, C)."""
+
+    def slope(self, f: Array, k: float, y: int, /) -> Array:
+        """Return the slopes s, shape (C,), that solve s = ℓ'(f − k·s, y) for one sample with f of shape (C,), k > 0.
+
+        They are those at the minimum over one sample: argmin_g ℓ(g, y) + ‖g − f‖²/(2k) is g = f − k·s.
+        """
+
+
+class Softmax:
+    """The logistic loss of C classes, −log of the right one's softmax: log Σ_j exp(f_j) − f_y.
+
+    It is stable at any scores.
+
+    Parameters
+    ----------
+    classes : int
+        Number C ≥ 2 of classes.
+    """
+
+    name: ClassVar[str] = "logistic"
+    smooth: ClassVar[bool] = True
+
+    def __init__(self, classes: int) -> None:
+        self.classes = check.integer("classes", classes, low=2)
+
+    def check_targets(self, y: NDArray[Any], /) -> None:
+        """Raise BadInput unless every target is the number of a class."""
+        _check_classes(y, self.classes)
+
+    def value(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return log Σ_j exp(f_j) − f_y, shape (n,)."""
+        return _log_sum_exp(f) - _of_class(f, y)
+
+    def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return p − e_y, p the softmax of f, shape (n, C)."""
+        return _less_one(_softmax(f), y)
+
+    def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
+        """Return (diag(p) − ppᵀ) v, shape (n, C)."""
+        return _spread(_softmax(f), v)
+
+    def slope(self, f: Array, k: float, y: int, /) -> Array:
+        """Return p − e_y, where p is the softmax of f − k (p − e_y)."""
+        return _shares(f, k, y, 1.0)
+
+
+class MulticlassHinge:
+    """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), r the best wrong class.
+
+    It is max_j m_j of the margins m_j = f_j − f_y + [j ≠ y]. At a temperature τ > 0 it is smooth instead, τ log Σ_j
+    exp(m_j/τ), which lies above by at most τ log C.
+
+    Parameters
+    ----------
+    classes : int
+        Number C ≥ 2 of classes.
+    temperature : float
+        τ ≥ 0, in units of the scores.
+
+    Attributes
+    ----------
+    smooth : bool
+        Whether τ > 0.
+    """
+
+    name: ClassVar[str] = "hinge"
+
+    def __init__(self, classes: int, temperature: float = 0.0) -> None:
+        self.classes = check.integer("classes", classes, low=2)
+        self.temperature = check.finite("temperature", temperature, low=0.0)
+        self.smooth = self.temperature > 0.0
+
+    def check_targets(self, y: NDArray[Any], /) -> None:
+        """Raise BadInput unless every target is the number of a class."""
+        _check_classes(y, self.classes)
+
+    def value(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return max_j m_j, or τ log Σ_j exp(m_j/τ), shape (n,)."""
+        margins = self._margins(f, y)
+        if not self.smooth:
+            largest: Array = margins.max(axis=1)
+            return largest
+        return self.temperature * _log_sum_exp(margins / self.temperature)
+
+    def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return e_r − e_y where the loss is positive, else 0; or p − e_y, p = softmax(m/τ). Shape (n, C)."""
+        margins = self._margins(f, y)
+        if self.smooth:
+            return _less_one(_softmax(margins / self.temperature), y)
+        # At the kink between the right class and the best wrong one, 0 is a subgradient: rest there.
+        own = _rows(y)
+        margins[own] = np.finfo(np.float64).tiny
+        largest = np.zeros_like(margins)
+        largest[np.arange(len(margins)), margins.argmax(axis=1)] = 1.0
+        return _less_one(largest, y)
+
+    def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
+        """Return (diag(p) − ppᵀ) v/τ, or 0 for the exact hinge, shape (n, C)."""
+        if not self.smooth:
+            return np.zeros(np.shape(v))
+        return _spread(_softmax(self._margins(f, y) / self.temperature), v) / self.temperature
+
+    def slope(self, f: Array, k: float, y: int, /) -> Array:
+        """Return p − e_y, p the softmax at τ of the margins at f − k (p − e_y)."""
+        margins = f + 1.0
+        margins[y] = f[y]
+        return _shares(margins, k, y, self.temperature)
+
+    def _margins(self, f: Array, y: NDArray[Any]) -> Array:
+        margins = f - _of_class(f, y)[:, None] + 1.0
+        margins[_rows(y)] = 0.0
+        return margins
+
+
+class OneVsRest:
+    """The sum over the classes of a loss of two: class j's score against the sign +1 for y = j, −1 for another.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss of each class.
+    classes : int
+        Number C ≥ 2 of classes.
+
+    Attributes
+    ----------
+    name : str
+        The name of ``loss``.
+    smooth : bool
+        Whether ``loss`` is.
+    """
+
+    def __init__(self, loss: Loss, classes: int) -> None:
+        self.classes = check.integer("classes", classes, low=2)
+        self.loss = loss
+        self.name = loss.name
+        self.smooth = loss.smooth
+
+    def check_targets(self, y: NDArray[Any], /) -> None:
+        """Raise BadInput unless every target is the number of a class."""
+        _check_classes(y, self.classes)
+
+    def value(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return Σ_j ℓ(f_j, ±1), shape (n,)."""
+        result: Array = self.loss.value(f, self._signs(y)).sum(axis=1)
+        return result
+
+    def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return ℓ'(f_j, ±1) for each class j, shape (n, C)."""
+        return self.loss.derivative(f, self._signs(y))
+
+    def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
+        """Return ℓ''(f_j, ±1) v_j for each class j, shape (n, C)."""
+        result: Array = self.loss.second_derivative(f, self._signs(y)) * v
+        return result
+
+    def slope(self, f: Array, k: float, y: int, /) -> Array:
+        """Return the slope of each class's own loss."""
+        return np.array([self.loss.slope(float(each), k, 1.0 if j == y else -1.0) for j, each in enumerate(f)])
+
+    def _signs(self, y: NDArray[Any]) -> Array:
+        signs = np.full((len(y), self.classes), -1.0)
+        signs[_rows(y)] = 1.0
+        return signs
+
+
+def by_name(name: Any, classes: int) -> MulticlassLoss:
+    """Return the loss of C classes that is called as a loss of two: logistic, hinge, squared, squared_hinge.
+
+    The first two are `Softmax` and the exact `MulticlassHinge`; the others are summed over the classes (`OneVsRest`).
+
+    Raises
+    ------
+    BadInput
+        For any other name, with the nearest one suggested, or fewer than two classes.
+    """
+    check.one_of("loss", name, ("logistic", "hinge", "squared", "squared_hinge"))
+    if name == "logistic":
+        return Softmax(classes)
+    if name == "hinge":
+        return MulticlassHinge(classes)
+    return OneVsRest(Squared() if name == "squared" else SquaredHinge(), classes)
+
+
+def _check_classes(y: NDArray[Any], classes: int) -> None:
+    known = np.isin(y, np.arange(classes))
+    if np.ndim(y) != 1:
+        raise BadInput(f"targets.shape = {np.shape(y)}: must be (n,), the number of a class for each sample")
+    bad = np.flatnonzero(~known)
+    if len(bad):
+        raise BadInput(f"targets[{bad[0]}] = {y[bad[0]]}: must be a class, a whole number from 0 to {classes - 1}")
+
+
+def _rows(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the index of each sample's right class in an array of shape (n, C)."""
+    return np.arange(len(y)), np.asarray(y, dtype=np.intp)
+
+
+def _of_class(f: Array, y: NDArray[Any]) -> Array:
+    """Return f_y, shape (n,)."""
+    result: Array = f[_rows(y)]
+    return result
+
+
+def _less_one(p: Array, y: NDArray[Any]) -> Array:
+    """Return p − e_y; changes ``p``."""
+    p[_rows(y)] -= 1.0
+    return p
+
+
+def _log_sum_exp(z: Array) -> Array:
+    """Return log Σ_j exp(z_j) without overflow, shape (n,)."""
+    top = z.max(axis=1)
+    result: Array = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+    return result
+
+
+def _softmax(z: Array) -> Array:
+    """Return exp(z_j)/Σ exp(z), shape (n, C)."""
+    powers: Array = np.exp(z - z.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers
+
+
+def _spread(p: Array, v: Array) -> Array:
+    """Return (diag(p) − ppᵀ) v of each sample, shape (n, C)."""
+    weighted = p * v
+    result: Array = weighted - p * weighted.sum(axis=1, keepdims=True)
+    return result
+
+
+def _shares(f: Array, k: float, y: int, temperature: float) -> Array:
+    """Return p − e_y with p = softmax((f − k (p − e_y))/τ); for τ = 0, p is 0 but where f − k (p − e_y) is largest.
+
+    With a = f + k e_y and a number ν, τ log p_j + k p_j = a_j − ν: p_j is (τ/k)·ω(z_j), ω Wright's function, for which
+    ω + log ω = z, and ν makes the sum 1. As τ goes to 0, p is the point of the simplex that is nearest to a/k.
+    """
+    a = np.array(f, dtype=np.float64)
+    a[y] += k
+    if temperature == 0.0:
+        sorted_ = np.sort(a)[::-1]
+        means = (np.cumsum(sorted_) - k) / np.arange(1, len(a) + 1)
+        p = np.maximum(a - means[np.flatnonzero(sorted_ > means)[-1]], 0.0) / k
+    else:
+        ratio = temperature / k
+
+        def shares(level: float) -> Array:
+            result: Array = ratio * wrightomega((a - level) / temperature - np.log(ratio))
+            return result
+
+        # All shares are at most 1 where the level is least, and at most 1/C where it is greatest.
+        top = float(a.max())
+        slack = 1e-6 * (k + temperature)
+        low, high = top - k - slack, top - k / len(a) + temperature * np.log(len(a)) + slack
+        p = shares(brentq(lambda level: float(shares(level).sum()) - 1.0, low, high, xtol=1e-300, rtol=1e-15))
+        p /= p.sum()
+    slopes: Array = p
+    slopes[y] -= 1.0
+    return slopes

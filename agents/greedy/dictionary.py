@@ -1,0 +1,222 @@
+"""A function of a kernel's Hilbert space that is kept as an expansion over few points, its dictionary.
+
+f(x) = Σ_n w_n κ(d_n, x). Learning adds points; destructive kernel orthogonal matching pursuit (KOMP with pre-fitting:
+Vincent and Bengio, "Kernel matching pursuit", 2002; Koppel, Paternain, Richard and Ribeiro, "Decentralized online
+learning with kernels", 2018, algorithm 2) takes away those that the function can do without.
+
+All that this needs is the inverse P of the kernel matrix K, which is kept up to date. Removing element j of a fitted
+set and fitting the others again changes the weights to w − P_:j w_j/P_jj and costs w_j²/P_jj of squared norm. What is
+fitted is a projection, each on a span within the one before, so the squared errors of successive removals add up.
+"""
+
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dger
+from scipy.linalg.lapack import dpstrf
+
+from netsim import check
+from netsim.agents.maps.features import Kernel, kernel_values
+
+Array = NDArray[np.float64]
+
+SPAN = 1e-6
+"""Squared distance from the span of the dictionary, of κ(x, ·) with κ(x, x) = 1, up to which a point x is not added."""
+
+_DRIFT = 1e-9  # largest rounding error of K P k, for columns k of kernel values, with which P is still used
+_REFINEMENTS = 5
+
+
+class Dictionary:
+    """An expansion f(x) = Σ_n w_n κ(d_n, x) over M points, of one value or of C.
+
+    κ(x, x) must be 1, as it is for the kernels of `netsim.agents.maps.features`. A new point that lies, to within
+    rounding, in the span of the others (a duplicate, say) would make K singular. It is not added: the part of its weight that the
+    others can carry goes to them, and the rest, of squared norm at most `SPAN` · ‖w‖², is counted as error.
+
+    P follows each addition and removal by an update. How far rounding has carried it from K⁻¹ is measured whenever
+    points are added, and beyond 1e-9 it is computed afresh.
+
+    Parameters
+    ----------
+    inputs : int
+        Length d of a point.
+    classes : int, optional
+        Number C of values, each a function of its own over the same points; by default f(x) is a number.
+    kernel : {"gaussian", "laplacian", "cauchy"}
+        The kernel κ, as in `netsim.agents.maps.features.kernel_matrix`.
+    sigma : float
+        Its bandwidth, in the units of the points.
+
+    Attributes
+    ----------
+    points : ndarray of shape (M, d)
+        The points d_n, in order of their arrival.
+    gram, inverse : ndarray of shape (M, M)
+        K and P = K⁻¹.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range.
+    """
+
+    def __init__(
+        self, inputs: int, classes: int | None = None, *, kernel: Kernel = "gaussian", sigma: float = 1.0
+    ) -> None:
+        check.integer("inputs", inputs, low=1)
+        self._values = () if classes is None else (check.integer("classes", classes, low=1),)
+        check.one_of("kernel", kernel, get_args(Kernel))
+        self.kernel = kernel
+        self.sigma = check.finite("sigma", sigma, above=0.0)
+        self.points: Array = np.zeros((0, inputs))
+        self.gram: Array = np.zeros((0, 0))
+        self.inverse: Array = np.zeros((0, 0))
+        # One column for each value.
+        self._weights: Array = np.zeros((0, *(self._values or (1,))))
+
+    def __len__(self) -> int:
+        """Return the model order M."""
+        return len(self.points)
+
+    def __call__(self, x: Array) -> Array:
+        """Return f at inputs of shape (n, d): shape (n,), or (n, C)."""
+        values = kernel_values(self.kernel, x, self.points, self.sigma) @ self._weights
+        return values.reshape(len(x), *self._values)
+
+    @property
+    def weights(self) -> Array:
+        """The weights w_n, shape (M,) or (M, C)."""
+        return self._weights.reshape(len(self), *self._values)
+
+    @property
+    def squared_norm(self) -> float:
+        """‖f‖² in the Hilbert space, summed over the values."""
+        return max(float(np.vdot(self._weights, self.gram @ self._weights)), 0.0)
+
+    def scale(self, factor: float) -> None:
+        """Multiply f by a number."""
+        self._weights = factor * self._weights
+
+    def add(self, points: Array, weights: Array) -> float:
+        """Add Σ_b v_b κ(x_b, ·) to f; return the squared norm of what could not be added (see the class), summed.
+
+        Parameters
+        ----------
+        points : ndarray of shape (B, d)
+            The points x_b.
+        weights : ndarray of shape (B,) or (B, C)
+            The weights v_b.
+        """
+        v = weights.reshape(len(points), -1)
+        across = kernel_values(self.kernel, self.points, points, self.sigma)
+        own = kernel_values(self.kernel, points, points, self.sigma)
+        # What of each new element the old ones can express, and the inner products of what they cannot.
+        expressed, unmet = self._express(across)
+        # In this form an error of ``expressed`` counts only by its square.
+        left = own - across.T @ expressed - expressed.T @ unmet
+        new, rest, factor = _independent(left)
+        lost = 0.0
+        if len(rest):
+            # The new elements take part in expressing those that are not added.
+            share = left[np.ix_(new, rest)]
+            if len(new):
+                share = cho_solve((factor, True), share)
+            beyond = left[np.ix_(rest, rest)] - left[np.ix_(rest, new)] @ share
+            lost = max(float(np.vdot(v[rest], beyond @ v[rest])), 0.0)
+            self._weights = self._weights + (expressed[:, rest] - expressed[:, new] @ share) @ v[rest]
+            v_new = v[new] + share @ v[rest]
+        else:
+            v_new = v[new]
+        if len(new):
+            corner = cho_solve((factor, True), np.eye(len(new)))
+            side = -expressed[:, new] @ corner
+            self.inverse = np.block([[self.inverse - side @ expressed[:, new].T, side], [side.T, corner]])
+            self.gram = np.block([[self.gram, across[:, new]], [across[:, new].T, own[np.ix_(new, new)]]])
+            self.points = np.concatenate([self.points, points[new]])
+            self._weights = np.concatenate([self._weights, v_new])
+        return lost
+
+    def prune(self, epsilon: float, lost: float = 0.0) -> float:
+        """Remove in turn the point that matters least, and fit the others again, while the error is at most ε.
+
+        Parameters
+        ----------
+        epsilon : float
+            The most that f may move, in the norm of the Hilbert space (over all values together).
+        lost : float
+            Squared norm by which it has moved already, as `add` returned it.
+
+        Returns
+        -------
+        float
+            The squared norm by which f has moved, ``lost`` included: at most ε², or ``lost`` if that is more.
+        """
+        w = self._weights.copy()
+        # Removed elements stay in place as zeros until the end, with a one on the diagonal.
+        p = np.array(self.inverse, order="F")
+        diagonal = np.einsum("nn->n", p)
+        kept = np.ones(len(w), dtype=bool)
+        allowance = epsilon**2
+        for _ in range(len(w)):
+            costs = np.einsum("nc,nc->n", w, w) / diagonal
+            costs[~kept] = np.inf
+            j = int(costs.argmin())
+            if not lost + costs[j] <= allowance:
+                break
+            lost += float(costs[j])
+            column = p[:, j].copy()
+            scale = 1.0 / column[j]
+            w -= column[:, None] * (scale * w[j])
+            dger(-scale, column, column, a=p, overwrite_a=1)
+            p[:, j] = p[j] = w[j] = 0.0
+            p[j, j] = 1.0
+            kept[j] = False
+        if not kept.all():
+            self.points = self.points[kept]
+            self.gram = self.gram[np.ix_(kept, kept)]
+            self.inverse = p[np.ix_(kept, kept)]
+            self._weights = w[kept]
+        return lost
+
+    def _express(self, across: Array) -> tuple[Array, Array]:
+        """Return E that solves K E = ``across``, and what is left of it, ``across`` − K E; both of shape (M, B)."""
+        expressed = self.inverse @ across
+        unmet = across - self.gram @ expressed
+        if np.abs(unmet).max(initial=0.0) > _DRIFT:
+            # In order of arrival no pivot of K is below `SPAN`, so that it can be factored.
+            self.inverse = cho_solve(cho_factor(self.gram, lower=True), np.eye(len(self.gram)))
+            expressed = self.inverse @ across
+            unmet = across - self.gram @ expressed
+        # Where K is nearly singular, the best inverse leaves more than that; each turn takes most of it away.
+        for _ in range(_REFINEMENTS):
+            if np.abs(unmet).max(initial=0.0) <= _DRIFT:
+                break
+            expressed += self.inverse @ unmet
+            unmet = across - self.gram @ expressed
+        return expressed, unmet
+
+
+def _independent(left: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Choose, largest remainder first, the elements that no others can express to within `SPAN`.
+
+    Parameters
+    ----------
+    left : ndarray of shape (B, B)
+        Inner products of the elements.
+
+    Returns
+    -------
+    new, rest : ndarray of int
+        Those chosen, in the order of choice, and the others.
+    factor : ndarray of shape (len(new), len(new))
+        Cholesky factor, lower, of the inner products of those chosen.
+    """
+    # LAPACK holds every pivot but the first, the largest element of all, against the tolerance.
+    factor, pivots, rank, _ = dpstrf(left, tol=SPAN, lower=1)
+    if left.max(initial=0.0) <= SPAN:
+        rank = 0
+    order = np.asarray(pivots, dtype=np.intp) - 1
+    return order[:rank], order[rank:], factor[:rank, :rank]

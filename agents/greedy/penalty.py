@@ -1,0 +1,239 @@
+"""The greedy projected penalty method: online kernel learning by agents that compare values, not models.
+
+A. Koppel, S. Paternain, C. Richard and A. Ribeiro, "Decentralized online learning with kernels", IEEE Transactions on
+Signal Processing, 2018. Each agent has a function f_i over a dictionary of its own (`netsim.agents.greedy.dictionary`),
+and at a sample (x, y) of its stream the cost
+
+    ℓ(f_i(x), y) + (λ/2)‖f_i‖² + (c/2) Σ_{j ∈ N_i} ‖f_i(x) − f_j(x)‖².
+
+So it asks its neighbours what they think of x. These requests carry raw inputs, and are counted as such.
+"""
+
+import asyncio
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import netsim
+from netsim import check
+from netsim.agents.costs.losses import Loss
+from netsim.agents.costs.multiclass import MulticlassLoss
+from netsim.agents.greedy.dictionary import Dictionary
+from netsim.errors import BadInput, NetsimError
+
+Array = NDArray[np.float64]
+
+Batches = Iterator[tuple[Array, NDArray[Any]]]
+"""An agent's stream of mini-batches: inputs of shape (B, d), and targets of shape (B,)."""
+
+
+_DIVERGED = 1e100  # its square is still a number
+
+
+class Penalty(Protocol):
+    """The weight c of disagreement."""
+
+    def at(self, samples: int, eta: float, degree: int) -> float:
+        """Return c after so many samples, for a step size η and a number of neighbours d_i ≥ 1."""
+
+
+@dataclass(frozen=True)
+class ConstantPenalty:
+    """The same c ≥ 0 always. It is up to the user that η·c·d_i stays below 1."""
+
+    c: float
+
+    def __post_init__(self) -> None:
+        check.finite("c", self.c, low=0.0)
+
+    def at(self, samples: int, eta: float, degree: int) -> float:
+        """Return c."""
+        return self.c
+
+
+@dataclass(frozen=True)
+class DoublingPenalty:
+    """c doubles after every so many samples, until η·c·d_i reaches a limit.
+
+    Where all neighbours' values are averaged with the own one, a step multiplies the differences by 1 − s(1 − ν), with
+    s = η·c·d_i and ν in [−1, 1] an eigenvalue of the graph's random walk: from s = 1 on it diverges on some graphs, and
+    up to s = 1/2 it does not overshoot on any. (The paper doubles without end, which diverges.)
+
+    Parameters
+    ----------
+    start : float
+        The first c ≥ 0.
+    every : int
+        Number of samples after which it doubles.
+    limit : float
+        Largest η·c·d_i, in (0, 1].
+    """
+
+    start: float
+    every: int
+    limit: float = 0.5
+
+    def __post_init__(self) -> None:
+        check.finite("start", self.start, low=0.0)
+        check.integer("every", self.every, low=1)
+        check.number("limit", self.limit, high=1.0, above=0.0)
+
+    def at(self, samples: int, eta: float, degree: int) -> float:
+        """Return min(start · 2^⌊samples/every⌋, limit/(η d_i))."""
+        # Bounded, because 2^1024 is no number any more.
+        doublings = min(samples // self.every, 500)
+        return min(self.start * 2.0**doublings, self.limit / (eta * degree))
+
+
+class GreedyPenalty(netsim.Agent):
+    """One agent of the greedy projected penalty method (algorithm 1 of the paper).
+
+    In each round it takes a mini-batch of B samples, asks each neighbour j for f_j at its B inputs in one message, and
+    when the round has closed makes a step of stochastic gradient descent in the kernel's space,
+
+        f̃ = (1 − ηλ) f_i − (η/B) Σ_b [ℓ'(f_i(x_b), y_b) + c Σ_j (f_i(x_b) − f_j(x_b))] κ(x_b, ·),
+
+    then prunes the dictionary as far as ‖f̃ − f_i‖ ≤ ε = P·η^{3/2} allows. The gradient is the mini-batch's *mean*, so
+    that η and P mean the same for any B. Values that are asked for in a round are those of models from before its step.
+
+    A neighbour whose reply did not come before the round closed is left out of the sum and counted. Nothing is scaled
+    up for it: with fewer replies the pull towards the others is weaker, as the penalty says of those that came. A
+    request and its reply take two latencies: in a shorter round everything is missing.
+
+    Parameters
+    ----------
+    model : Dictionary
+        f_i, usually empty at first; changed in place. With C values for a loss of C classes.
+    batches : iterator of (inputs, targets)
+        Its stream, read once, a mini-batch a round.
+    count : int
+        Number of rounds.
+    loss : Loss or MulticlassLoss
+        The loss ℓ. For a squared error of Loss, ℓ' = 2(f − y).
+    eta : float
+        Step size η > 0.
+    regularizer : float
+        λ ≥ 0, of (λ/2)‖f_i‖²; ηλ < 1.
+    parsimony : float
+        P ≥ 0, in units of the function's norm per η^{3/2}.
+    penalty : Penalty
+        The schedule of c.
+
+    Attributes
+    ----------
+    samples : int
+        Samples learned from so far.
+    missing : int
+        Replies that did not come in time.
+    risk : float
+        Mean of ℓ over the last mini-batch, predicted before it was learned from.
+    disagreement : float
+        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖², before learning. Neighbours whose replies did not
+        come count as the others do on average; NaN if none came.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or a loss of another number of classes than the model's values. In a run,
+        for a stream that ended, or a mini-batch whose shapes or targets do not fit.
+    NetsimError
+        In a run, if the model grows without bound.
+    """
+
+    def __init__(
+        self,
+        model: Dictionary,
+        batches: Batches,
+        count: int,
+        *,
+        loss: Loss | MulticlassLoss,
+        eta: float,
+        regularizer: float,
+        parsimony: float,
+        penalty: Penalty,
+    ) -> None:
+        self.model = model
+        self.count = check.integer("count", count, low=0)
+        self.loss: Any = loss
+        self.eta = check.finite("eta", eta, above=0.0)
+        self.regularizer = check.finite("regularizer", regularizer, low=0.0)
+        if self.eta * self.regularizer >= 1.0:
+            raise check.refuse("regularizer", regularizer, f"< 1/eta = {1.0 / self.eta:g}")
+        self.epsilon = check.finite("parsimony", parsimony, low=0.0) * self.eta**1.5
+        self.penalty = penalty
+        classes = getattr(loss, "classes", None)
+        if model.weights.shape[1:] != (() if classes is None else (classes,)):
+            raise check.refuse("loss", loss.name, f"one for a model whose weights have shape {model.weights.shape}")
+        self.samples = 0
+        self.missing = 0
+        self.risk = 0.0
+        self.disagreement = 0.0
+        self._batches = batches
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        async for _ in self.rounds(self.count):
+            x, y = self._next_batch()
+            heard = await self._ask_neighbors(x)
+            self._learn(x, y, heard)
+
+    def answer(self, frame: netsim.Frame) -> Array:
+        """Return f_i at a neighbour's inputs."""
+        return self.model(frame.payload)
+
+    async def _ask_neighbors(self, x: Array) -> list[Array]:
+        """Ask every neighbour at once, wait until the round closes, and return the replies that came."""
+        asked = [
+            asyncio.ensure_future(self.request(neighbor, "values", x, raw_data=True)) for neighbor in self.neighbors
+        ]
+        try:
+            await self.collect()
+        finally:
+            for each in asked:
+                each.cancel()
+        if asked:
+            await asyncio.wait(asked)
+        heard = [each.result().payload for each in asked if not each.cancelled()]
+        self.missing += len(asked) - len(heard)
+        return heard
+
+    def _learn(self, x: Array, y: NDArray[Any], heard: list[Array]) -> None:
+        """Make the step from f_i to f̃, and prune."""
+        f = self.model(x)
+        apart = [f - other for other in heard]
+        slope = self.loss.derivative(f, y)
+        if apart:
+            slope = slope + self.penalty.at(self.samples, self.eta, len(self.neighbors)) * sum(apart)
+        if not np.abs(slope).max() < _DIVERGED:
+            advice = "take a smaller eta, or a penalty c with eta * c * neighbours below 1"
+            raise NetsimError(f"the model grew beyond all bounds after {self.samples} samples: {advice}")
+        self.risk = float(np.mean(self.loss.value(f, y)))
+        self.disagreement = self._disagreement(apart)
+        self.model.scale(1.0 - self.eta * self.regularizer)
+        lost = self.model.add(x, (-self.eta / len(x)) * slope)
+        self.model.prune(self.epsilon, lost)
+        self.samples += len(x)
+
+    def _disagreement(self, apart: list[Array]) -> float:
+        """Return the mean over the mini-batch of Σ_j ‖f_i − f_j‖², as many neighbours as there are."""
+        if not apart:
+            return math.nan if self.neighbors else 0.0
+        squares = [float(np.vdot(each, each)) / len(each) for each in apart]
+        return len(self.neighbors) * sum(squares) / len(squares)
+
+    def _next_batch(self) -> tuple[Array, NDArray[Any]]:
+        try:
+            x, y = next(self._batches)
+        except StopIteration:
+            ended = f"the stream ended after {self.samples} samples"
+            raise BadInput(f"batches: must be one for each round; {ended}") from None
+        width = self.model.points.shape[1]
+        if np.ndim(x) != 2 or not len(x) or np.shape(x)[1] != width or np.shape(y) != (len(x),):
+            found = f"the next has {np.shape(x)} and {np.shape(y)}"
+            raise BadInput(f"batches: must be inputs of shape (B, {width}) and targets of shape (B,); {found}")
+        self.loss.check_targets(y)
+        return check.finite_array("inputs", x), y

@@ -1,0 +1,148 @@
+"""Deep feature maps: random Fourier maps of random Fourier maps, of which only the last, linear layer learns.
+
+DKL is the composition of the layers, DKL-MLP the features of every layer side by side (P. Xu's dissertation, eqs. 5.9
+and 5.10). Both are feature maps like any other, so every algorithm that learns on random features learns on them.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.agents.maps.features import FeatureMap, Form, Kernel, RandomFourier
+from netsim.errors import BadInput
+
+
+class Deep:
+    """DKL: the composition φ_M ∘ … ∘ φ_2 ∘ φ_1 of feature maps (dissertation, eq. 5.9).
+
+    Parameters
+    ----------
+    layers : sequence of FeatureMap
+        φ_1, φ_2, …: each takes the features of the one before.
+
+    Attributes
+    ----------
+    inputs, size : int
+        Length of one input and of one feature vector.
+
+    Raises
+    ------
+    BadInput
+        For no layer, or layers that do not fit together.
+    """
+
+    def __init__(self, layers: Sequence[FeatureMap]) -> None:
+        if not layers:
+            raise check.refuse("layers", layers, "at least one feature map")
+        for number, (before, after) in enumerate(itertools.pairwise(layers)):
+            if after.inputs != before.size:
+                raise BadInput(
+                    f"layers[{number + 1}].inputs = {after.inputs}: must be {before.size}, the size of layers[{number}]"
+                )
+        self.layers = tuple(layers)
+        self.inputs = layers[0].inputs
+        self.size = layers[-1].size
+
+    def __call__(self, x: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Map inputs of shape (n, inputs) to features of shape (n, size); raises BadInput as the first layer does."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class MultiPath(Deep):
+    """DKL-MLP: the features of every layer side by side, deepest first: [φ_M∘…∘φ_1; …; φ_2∘φ_1; φ_1] (eq. 5.10).
+
+    Its kernel is the sum of the layers' kernels. Parameters, attributes and errors are those of `Deep`.
+    """
+
+    def __init__(self, layers: Sequence[FeatureMap]) -> None:
+        super().__init__(layers)
+        self.size = sum(layer.size for layer in self.layers)
+
+    def __call__(self, x: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Map inputs of shape (n, inputs) to features of shape (n, size); raises BadInput as the first layer does."""
+        paths = []
+        for layer in self.layers:
+            x = layer(x)
+            paths.append(x)
+        return np.hstack(paths[::-1])
+
+
+MAPS = ("RF-KL", "DKL", "DKL-MLP")
+"""What `composed` makes of layers: random Fourier features, layers of them, all layers side by side."""
+
+
+def composed(name: str, layers: Sequence[FeatureMap]) -> FeatureMap:
+    """Return the first layer alone ("RF-KL"), the layers' `Deep` ("DKL") or `MultiPath` map ("DKL-MLP").
+
+    Raises
+    ------
+    BadInput
+        For another name, and as `Deep` does.
+    """
+    check.one_of("map", name, MAPS)
+    deep = MultiPath(layers) if name == "DKL-MLP" else Deep(layers)
+    return deep.layers[0] if name == "RF-KL" else deep
+
+
+def fourier_layers(
+    inputs: int,
+    widths: Sequence[int],
+    *,
+    sigmas: Sequence[float],
+    kernels: Sequence[Kernel] | Kernel = "gaussian",
+    form: Form = "cos",
+    orthogonal: bool = False,
+    seed: int = 0,
+) -> list[RandomFourier]:
+    """Return random Fourier layers for `Deep` or `MultiPath`, all from one seed.
+
+    The first layer is ``RandomFourier(inputs, widths[0], …, seed=seed)``; a layer does not depend on those after it.
+
+    Parameters
+    ----------
+    inputs : int
+        Length of one raw input.
+    widths : sequence of int
+        Frequencies of each layer.
+    sigmas : sequence of float
+        Bandwidth of each layer, in the units of what goes into it. Features have length about 1, so that their
+        distances are at most about 1.4: a later layer wants a bandwidth of that order (`netsim.agents.maps.bandwidth`).
+    kernels : {"gaussian", "laplacian", "cauchy"} or a sequence of these
+        Kernel of all layers, or of each.
+    form, orthogonal
+        As in `RandomFourier`, for all layers; orthogonal frequencies are drawn for Gaussian layers only.
+    seed : int
+        The seed that all agents share.
+
+    Raises
+    ------
+    BadInput
+        For numbers of widths, bandwidths and kernels that differ, and as `RandomFourier` does.
+    """
+    check.integer("seed", seed, low=0)
+    chosen: Sequence[Kernel] = [kernels] * len(widths) if isinstance(kernels, str) else kernels
+    if not len(widths) == len(sigmas) == len(chosen) > 0:
+        raise BadInput(
+            f"widths, sigmas, kernels: must be as many as there are layers; they are {len(widths)}, {len(sigmas)}, "
+            f"{len(chosen)}"
+        )
+    layers: list[RandomFourier] = []
+    for number, (width, sigma, kernel) in enumerate(zip(widths, sigmas, chosen, strict=True)):
+        own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0]) if number else seed
+        layers.append(
+            RandomFourier(
+                layers[-1].size if layers else inputs,
+                width,
+                sigma=sigma,
+                kernel=kernel,
+                form=form,
+                orthogonal=orthogonal and kernel == "gaussian",
+                seed=own,
+            )
+        )
+    return layers

@@ -1,0 +1,1 @@
+"""What is measured of models: errors, agreement, classes mistaken, regret."""

@@ -1,0 +1,1 @@
+"""Distributed kernel regression by successive orthogonal projections, in four orders of turns."""

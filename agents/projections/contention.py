@@ -1,0 +1,128 @@
+"""Turns by contention: whoever's timer fires claims its neighbourhood, and has its turn if all of it agrees."""
+
+import asyncio
+from typing import Any
+
+from netsim import check
+from netsim.agents.projections.estimate import Part, Vector
+from netsim.agents.projections.projector import Projector, longer
+from netsim.core import Frame
+
+
+class Contention(Projector):
+    """Each agent draws an exponential timer; when it fires it asks every sharer for its grant, and acts if all agree.
+
+    A sharer agrees at once unless it is claiming itself or has granted another; it takes no turn until the grant ends,
+    which it does with the new values or with a release. So of agents that share an example never two act at a time,
+    whatever the links do. Nobody waits while it holds back others but for the delivery of its own messages, each
+    repeated until it is answered, so there is no deadlock; after each refusal an agent pauses twice as long on
+    average, up to 8-fold.
+
+    A claim has a number, and is decided once: a copy that comes late finds the decision that was taken.
+
+    Parameters
+    ----------
+    pause : float
+        Mean of the timer in seconds: about as long as the turns of all who share an example with the agent take.
+    part, sweeps, settings
+        As in `Projector`; always reliable.
+
+    Attributes
+    ----------
+    refused : int
+        Claims that failed.
+    """
+
+    def __init__(self, part: Part, sweeps: int, *, pause: float = 1.0, **settings: Any) -> None:
+        super().__init__(part, sweeps, **settings | {"reliable": True})
+        self.pause = check.finite("pause", pause, above=0.0)
+        self.refused = 0
+        self._claiming = False
+        # The claim that was granted: whose, and its number.
+        self._granted: tuple[int, int] | None = None
+        self._free = asyncio.Event()
+        self._free.set()
+        # By sharer, the last of its claims that is decided and done with.
+        self._settled = dict.fromkeys(part.sharers, 0)
+
+    async def turns(self) -> None:
+        """Take as many turns as there are sweeps, each after a claim."""
+        with self.at_work():
+            await self._contend()
+
+    async def _contend(self) -> None:
+        mean, number = self.pause, 0
+        while self.taken < self.sweeps:
+            # Who has granted a claim draws anew when that ends; an exponential timer has no memory.
+            await self._free.wait()
+            await asyncio.sleep(self.rng.exponential(mean))
+            if self._granted is not None:
+                continue
+            number += 1
+            self._claiming = True
+            granted = await self._claim(number)
+            if len(granted) == len(self.part.sharers):
+                await self.turn()
+                mean = self.pause
+            self._claiming = False
+            if len(granted) < len(self.part.sharers):
+                self.refused += 1
+                mean = longer(mean, self.pause)
+                await self._release(granted, number)
+
+    async def _claim(self, number: int) -> list[int]:
+        """Return the sharers that agree; on a radio nobody is asked after the first refusal."""
+        granted: list[int] = []
+        refused = False
+
+        async def ask(sharer: int) -> None:
+            nonlocal refused
+            if self.radio and refused:
+                return
+            if await self.tell(sharer, "claim", number):
+                granted.append(sharer)
+            else:
+                refused = True
+
+        await self.each(self.part.sharers, ask)
+        return granted
+
+    async def _release(self, granted: list[int], number: int) -> None:
+        async def release(sharer: int) -> None:
+            await self.tell(sharer, "release", number)
+
+        await self.each(granted, release)
+
+    def receive(self, frame: Frame) -> Any:
+        """Decide a claim, or end it."""
+        if frame.kind == "claim":
+            return self._decide(frame)
+        if frame.kind == "release" and self._granted == (frame.sender, frame.payload):
+            self._settle()
+        return super().receive(frame)
+
+    def _decide(self, frame: Frame) -> bool:
+        claim = sender, number = frame.sender, frame.payload
+        if self._granted == claim:
+            return True
+        if number <= self._settled[sender]:  # type: ignore[index]
+            return False
+        if self._claiming or self._granted is not None:
+            self._settled[sender] = number  # type: ignore[index]
+            return False
+        self._granted = claim  # type: ignore[assignment]
+        self._free.clear()
+        return True
+
+    def take(self, sender: int, version: int, values: Vector) -> None:
+        """Take in new values, with which the sender's claim ends."""
+        if version > self.latest[sender] and self._granted is not None and self._granted[0] == sender:
+            self._settle()
+        super().take(sender, version, values)
+
+    def _settle(self) -> None:
+        """End the claim that was granted."""
+        assert self._granted is not None
+        sender, number = self._granted
+        self._settled[sender], self._granted = number, None
+        self._free.set()

@@ -1,0 +1,226 @@
+"""The orders in which agents take their turns, and by name the network that each needs and its agents.
+
+`Token` (passed round a ring), `Coloured` (in parallel, by colours), `Walk` (a token that wanders at random), and
+`netsim.agents.projections.contention.Contention`, which negotiates turns.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import networkx as nx
+
+from netsim import check
+from netsim.agents.projections.contention import Contention
+from netsim.agents.projections.estimate import Ensemble, Part
+from netsim.agents.projections.projector import Projector, number_of
+from netsim.core import Frame
+from netsim.errors import BadInput
+
+ORDERS = ("token", "coloured", "random", "contention")
+
+
+class InOrder(Projector):
+    """Base of the fixed orders: agents take turns by rank, those of a lower rank first, again and again.
+
+    An agent begins when it has heard of the last turn that each sharer takes before; so whatever the links do, the
+    run is the serial one, and agents of one rank, who must share nothing, go in parallel.
+
+    Parameters
+    ----------
+    rank : int
+        The agent's rank, 0, 1, …
+    ranks : mapping
+        The ranks of its sharers, all different from its own.
+    period : int
+        The number of ranks.
+    part, sweeps, settings
+        As in `Projector`.
+    """
+
+    def __init__(
+        self, part: Part, sweeps: int, *, rank: int, ranks: Mapping[int, int], period: int, **settings: Any
+    ) -> None:
+        super().__init__(part, sweeps, **settings)
+        self.rank, self.period = rank, period
+        self.latest = {sharer: ranks[sharer] - period for sharer in part.sharers}
+        if rank in (ranks[sharer] for sharer in part.sharers):
+            raise BadInput(f"rank = {rank}: must differ from the ranks of all sharers")
+
+    def version(self) -> int:
+        """Return the turn's place in the serial order."""
+        return self.taken * self.period + self.rank
+
+    async def all_heard(self) -> None:
+        """Wait until each sharer's last turn before this agent's next has been heard of."""
+        earliest = self.version() - self.period
+        while min(self.latest.values(), default=earliest + 1) <= earliest:
+            self._news.clear()
+            await self._news.wait()
+
+
+class Coloured(InOrder):
+    """Agents of one colour take their turns at the same time; ranks are the colours of the graph of sharers."""
+
+    async def turns(self) -> None:
+        """Take each turn as soon as those before it have been heard of."""
+        while self.taken < self.sweeps:
+            await self.all_heard()
+            await self.turn()
+
+
+class TokenHolder(Projector):
+    """Base of the agents that pass a token: a message "token" with the number of turns taken so far, of all agents."""
+
+    def __init__(self, part: Part, sweeps: int, **settings: Any) -> None:
+        super().__init__(part, sweeps, **settings)
+        self.tokens: asyncio.Queue[int] = asyncio.Queue()
+        self._last = -1
+
+    def receive(self, frame: Frame) -> Any:
+        """Take the token, once."""
+        if frame.kind == "token" and frame.payload > self._last:
+            self._last = frame.payload
+            self.tokens.put_nowait(frame.payload)
+        return super().receive(frame)
+
+
+class Token(TokenHolder, InOrder):
+    """A token passed round a ring, after the values: the rank is the place on the ring.
+
+    Parameters
+    ----------
+    following : int
+        The next agent on the ring.
+    part, sweeps, rank, ranks, period, settings
+        As in `InOrder`.
+    """
+
+    def __init__(self, part: Part, sweeps: int, *, following: int, **settings: Any) -> None:
+        super().__init__(part, sweeps, **settings)
+        self.following = following
+
+    async def turns(self) -> None:
+        """Take a turn whenever the token comes; who is first on the ring has it at first."""
+        while self.taken < self.sweeps:
+            if self.period > 1 and self.version() > 0:
+                await self.tokens.get()
+            await self.all_heard()
+            await self.turn()
+            passed = (self.taken - 1) * self.period + self.rank + 1
+            if self.period > 1 and passed < self.sweeps * self.period:
+                await self.tell(self.following, "token", passed)
+
+
+class Walk(TokenHolder):
+    """A token that goes to a neighbour at random, until all agents together have taken so many turns.
+
+    Whoever takes the last says "over" to its neighbours, who pass that on.
+
+    Parameters
+    ----------
+    turns_in_all : int
+        Turns of all agents together.
+    first : bool
+        Whether the agent has the token at first.
+    part, settings
+        As in `Projector`.
+    """
+
+    OVER: ClassVar[int] = -1
+
+    def __init__(self, part: Part, turns_in_all: int, *, first: bool, **settings: Any) -> None:
+        super().__init__(part, turns_in_all, **settings)
+        if first:
+            self.tokens.put_nowait(0)
+
+    def receive(self, frame: Frame) -> Any:
+        """Hear that it is over."""
+        if frame.kind == "over":
+            self.tokens.put_nowait(self.OVER)
+        return super().receive(frame)
+
+    async def turns(self) -> None:
+        """Take a turn whenever the token comes, and send it on."""
+        number = await self.tokens.get()
+        while 0 <= number < self.sweeps:
+            await self.turn()
+            number += 1
+            if self.neighbors and number < self.sweeps:
+                await self.tell(self._at_random(), "token", number)
+                number = await self.tokens.get()
+        if not self.reliable:
+            await self.broadcast("over", None)
+            return
+
+        async def say(other: int) -> None:
+            await self.tell(other, "over", None)
+
+        await self.each([number_of(other) for other in self.neighbors], say)
+
+    def _at_random(self) -> int:
+        return number_of(self.neighbors[self.rng.integers(len(self.neighbors))])
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def network_graph(ensemble: Ensemble, order: str) -> "nx.Graph[int]":
+    """Return the graph of the agents 0 … m − 1: joined where they share an example and, for the token, on the ring.
+
+    Raises
+    ------
+    BadInput
+        If it is not connected, or the order is unknown.
+    """
+    check.one_of("order", order, ORDERS)
+    graph: nx.Graph[int] = ensemble.sharers.copy()
+    count = len(ensemble)
+    if order == "token" and count > 1:
+        graph.add_edges_from((i, (i + 1) % count) for i in range(count))
+    if not nx.is_connected(graph):
+        parts = sorted(nx.connected_components(graph), key=len)
+        raise BadInput(
+            f"ensemble: must join all agents by examples that they share for order = {order!r}; it has {len(parts)} "
+            f"parts, the smallest of {len(parts[0])} with agent {min(parts[0])}"
+        )
+    return graph
+
+
+def projectors(
+    ensemble: Ensemble, order: str, sweeps: int, *, pause: float = 1.0, radio: bool = False, **settings: Any
+) -> dict[int, Projector]:
+    """Return new agents, one for each node of `network_graph`, that take turns in an order.
+
+    Parameters
+    ----------
+    order : {"token", "coloured", "random", "contention"}
+        A token round the ring 0, 1, …; in parallel by the colours of the graph of sharers (networkx.greedy_color);
+        a token that wanders at random, from agent 0; by claims.
+    sweeps : int
+        Turns of each agent; "random": of all agents on average.
+    pause : float
+        Mean seconds between an agent's claims ("contention" only).
+    radio, settings
+        As in `netsim.agents.projections.projector.Projector`: duration, reliable, timeout.
+    """
+    check.one_of("order", order, ORDERS)
+    count = len(ensemble)
+    parts = [Part(ensemble, i, radio) for i in range(count)]
+    settings["radio"] = radio
+    if order == "token":
+        ranks = {i: i for i in range(count)}
+        return {
+            i: Token(part, sweeps, rank=i, ranks=ranks, period=count, following=(i + 1) % count, **settings)
+            for i, part in enumerate(parts)
+        }
+    if order == "coloured":
+        colours = nx.greedy_color(ensemble.sharers)
+        period = 1 + max(colours.values())
+        return {
+            i: Coloured(part, sweeps, rank=colours[i], ranks=colours, period=period, **settings)
+            for i, part in enumerate(parts)
+        }
+    if order == "random":
+        return {i: Walk(part, sweeps * count, first=i == 0, **settings) for i, part in enumerate(parts)}
+    return {i: Contention(part, sweeps, pause=pause, **settings) for i, part in enumerate(parts)}

@@ -1,0 +1,281 @@
+"""An agent that trains by successive orthogonal projections, whatever the order in which agents take turns.
+
+In its turn an agent projects (`netsim.agents.projections.estimate.Estimate`) and tells the new values of its examples
+to those who share them, and to nobody else; no input or target ever travels. Agents that share nothing may take their
+turns at the same time: their projections commute. What every order (`netsim.agents.projections.orders`,
+`netsim.agents.projections.contention`) keeps is that an agent has heard all that the sharers' earlier turns said before
+it takes its own, so that each run is a serial one, in some order.
+"""
+
+import asyncio
+import math
+import sys
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import netsim
+from netsim import check
+from netsim.agents.projections.estimate import Ensemble, Estimate, Part, Vector
+from netsim.core import Frame
+from netsim.errors import NetsimError
+
+_TRIES = 2_000
+_LONGEST = 8  # times the first wait, after many tries
+# Bits at most of a frame without values (two lists, four numbers of five bytes, a text of eight), and what values add.
+_FRAME, _ARRAY = 256, 128
+
+
+class Projector(netsim.Agent):
+    """Base: one agent's estimate and copies of the message values, and how values reach those who share them.
+
+    An agent's turns are numbered so that of two turns that set the same value the later has the larger number (its
+    version). It travels with the values, so an old message that comes late, or twice, changes nothing.
+
+    A subclass says in `turns` when the agent takes its turns.
+
+    Parameters
+    ----------
+    part : Part
+        What the agent knows at the start, for the medium that it is on.
+    sweeps : int
+        Number of turns.
+    duration : float
+        Seconds that a projection takes.
+    reliable : bool
+        Each message is repeated until it is acknowledged. Do without only on links that lose nothing and delay all
+        frames alike.
+    timeout : float
+        Seconds after which a message that is not acknowledged is repeated; doubled, up to 8-fold, with each
+        repetition.
+    radio : bool
+        The medium is a radio: values are broadcast, and sharers are spoken to one after another, so that their
+        answers do not collide. On wires they are spoken to all at once.
+
+    Attributes
+    ----------
+    z : ndarray of shape (|S_i|,)
+        Its copies of the message values. Replaced, never changed in place.
+    versions : int array of shape (|S_i|,)
+        The number of the turn that set each; −1: none yet.
+    estimate : Estimate
+        f_i.
+    taken : int
+        Turns so far.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        sweeps: int,
+        *,
+        duration: float = 0.0,
+        reliable: bool = True,
+        timeout: float = 1.0,
+        radio: bool = False,
+    ) -> None:
+        self.part = part
+        self.sweeps = check.integer("sweeps", sweeps, low=0)
+        self.duration = check.finite("duration", duration, low=0.0)
+        self.reliable = reliable
+        self.timeout = check.finite("timeout", timeout, above=0.0)
+        self.radio = radio
+        self.z: Vector = part.targets.copy()
+        self.versions = np.full(len(self.z), -1)
+        self.estimate = Estimate(part.gram, part.regularizer)
+        self.taken = 0
+        # The last turn heard of, by sharer.
+        self.latest = dict.fromkeys(part.sharers, -1)
+        self._news = asyncio.Event()
+        self._jobs = 0
+        self._rounds: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Take turns; listen to the end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen())
+            await self.turns()
+
+    async def turns(self) -> None:
+        """Take the agent's turns when they are due."""
+        raise NotImplementedError
+
+    # --- a turn -------------------------------------------------------------------------------------------------------
+
+    async def turn(self) -> None:
+        """Project, and tell the new values to those who share them."""
+        with self.at_work():
+            if self.duration:
+                await asyncio.sleep(self.duration)
+            self.project()
+            await self.tell_values()
+
+    def project(self) -> None:
+        """Project, and number the turn."""
+        version = self.version()
+        self.z = self.estimate.project(self.z)
+        self.versions = np.full(len(self.z), version)
+        self.taken += 1
+
+    def version(self) -> int:
+        """Return the number of the turn that begins: larger than that of any that set one of the agent's values."""
+        return int(self.versions.max()) + 1
+
+    async def tell_values(self) -> None:
+        """Tell each sharer the values that it shares; if reliable, return when all have them."""
+        # As they are now: a sharer that has heard them may have its turn before others have.
+        version, z = int(self.versions[0]), self.z
+        places, sharers = self.part.to_send, self.part.sharers
+        if self.radio and sharers:
+            await self.broadcast("values", [version, z[places[sharers[0]]]])
+            if not self.reliable:
+                return
+
+        async def tell(sharer: int) -> None:
+            # Nobody acknowledges a broadcast, or all would at once: each is asked in turn, and told again if need be.
+            if not (self.radio and await self.tell(sharer, "heard", version)):
+                await self.tell(sharer, "values", [version, z[places[sharer]]])
+
+        await self.each(sharers, tell)
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    async def each(self, others: Sequence[int], speak: Callable[[int], Awaitable[None]]) -> None:
+        """Speak to others: one after another on a radio, at once on wires."""
+        if self.radio:
+            for other in others:
+                await speak(other)
+        else:
+            await asyncio.gather(*(speak(other) for other in others))
+
+    async def tell(self, to: int, kind: str, payload: Any) -> Any:
+        """Send a message to a neighbour, if reliable until it is acknowledged; return the answer.
+
+        Raises
+        ------
+        NetsimError
+            If there is no answer after very many tries.
+        """
+        if not self.reliable:
+            await self.send(to, kind, payload)
+            return None
+        patience = self.timeout
+        with self.at_work():
+            for _ in range(_TRIES):
+                try:
+                    # Not all wait equally long, or two that collide would do so for ever.
+                    return (await self.request(to, kind, payload, patience * (1 + self.rng.random()))).payload
+                except TimeoutError:
+                    patience = longer(patience, self.timeout)
+        raise NetsimError(
+            f"no answer from {to!r} to {kind!r} in {_TRIES} tries: the link is cut, its budget is less than a message, "
+            f"or timeout = {self.timeout:g} s is shorter than a round trip"
+        )
+
+    def answer(self, frame: Frame) -> Any:
+        """Acknowledge a message that came as a request, at the instant when it arrives."""
+        # What came before it, and was not looked at yet, is older news: a broadcast that this asks about, say.
+        for earlier in self.inbox.take(math.nextafter(self.now, math.inf)):
+            self.receive(earlier)
+        return self.receive(frame)
+
+    async def _listen(self) -> None:
+        async for frame in self.inbox:
+            self.receive(frame)
+
+    def receive(self, frame: Frame) -> Any:
+        """Take in a message, which may come more than once; return the acknowledgement."""
+        if frame.kind == "heard":
+            return self.latest[number_of(frame.sender)] >= frame.payload
+        if frame.kind == "values" and frame.sender in self.part.in_common:
+            self.take(number_of(frame.sender), *frame.payload)
+        return True
+
+    def take(self, sender: int, version: int, values: Vector) -> None:
+        """Take in a sharer's values, where they are newer than what is here."""
+        places = self.part.in_common[sender]
+        newer = version > self.versions[places]
+        self.z, self.versions = self.z.copy(), self.versions.copy()
+        self.z[places[newer]] = values[self.part.in_message[sender][newer]]
+        self.versions[places[newer]] = version
+        self.latest[sender] = max(self.latest[sender], version)
+        self._news.set()
+
+    # --- the network's rounds -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Take part in the network's rounds meanwhile, and for two more, only so that each has its row in the results.
+
+        Turns keep to no rounds. An agent that merely waits to hear something takes no part in them, so that a network
+        in which all wait for what was lost ends with an error.
+        """
+        self._jobs += 1
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.create_task(self._stay())
+        try:
+            yield
+        finally:
+            self._jobs -= 1
+
+    async def _stay(self) -> None:
+        idle = 0
+        async for _ in self.rounds(sys.maxsize, keep_late=True):
+            idle = 0 if self._jobs else idle + 1
+            if idle == 2:
+                break
+
+
+def longer(wait: float, first: float) -> float:
+    """Return how long to wait after one more failure, in seconds: twice as long, up to 8 times the first wait."""
+    return min(2 * wait, _LONGEST * first)
+
+
+def largest_message(ensemble: Ensemble, *, radio: bool = False) -> int:
+    """Return the bits of the values in the largest message that agents send; its frame is a little larger."""
+    if radio:
+        return 64 * max(len(ensemble.on_air(i)) for i in range(len(ensemble)))
+    return 64 * max((len(ensemble.shared(a, b)) for a, b in ensemble.sharers.edges), default=0)
+
+
+def sure_timeout(
+    ensemble: Ensemble,
+    *,
+    latency: float = 0.0,
+    rate: float | None = None,
+    round_period: float = 1.0,
+    radio: bool = False,
+) -> float:
+    """Return a timeout in seconds that is longer than any message and its answer are under way, in every order.
+
+    What is lost is repeated after it, and nothing else is. A rate is shared with what else waits to be sent: on wires
+    with what goes to the same agent, on a radio with the sender's own values and an answer to each neighbour.
+
+    Parameters
+    ----------
+    latency : float
+        The longest time in seconds that a frame is under way once it has left.
+    rate : float, optional
+        Bits per second of a transmitter.
+    round_period : float
+        Length of a round in seconds: a hundredth of it is added, so that on links without delay the timeout is more
+        than nothing, and what a budget refuses is not tried too often in one round.
+    radio : bool
+        Whether values are broadcast.
+    """
+    check.finite("latency", latency, low=0.0)
+    check.finite("round_period", round_period, above=0.0)
+    largest = _FRAME + _ARRAY + largest_message(ensemble, radio=radio)
+    # A ring adds two neighbours.
+    neighbors = 2 + max(degree for _, degree in ensemble.sharers.degree)
+    queued = 2 * largest + neighbors * _FRAME if radio else largest + _FRAME
+    sending = 0.0 if rate is None else queued / check.finite("rate", rate, above=0.0)
+    return 2 * (latency + sending) + 0.01 * round_period
+
+
+def number_of(name: Hashable) -> int:
+    """Return an agent's name as what it is here, its number."""
+    assert isinstance(name, int)
+    return name

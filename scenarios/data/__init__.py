@@ -1,0 +1,1 @@
+"""Where samples come from: files, tables, classes, streams, synthetic problems."""

@@ -1,0 +1,271 @@
+"""What feeds the online agents: each gets an iterator of pairs (φ, y), one a round, to be read once.
+
+From a table the rows may come shuffled, in the order of the file, or sorted over the agents by target, so that each
+agent sees a part of the problem only. `MovingTruth` makes samples of a model that changes and is known. Features are
+computed in blocks of `BLOCK` samples an agent, never for a whole table: beyond the table, a stream takes the memory of
+one block, and 8 bytes for the number of each of its rows.
+
+Every stream follows from its seed, and reading one agent's does not move another's.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.agents.consensus.online import Samples
+from netsim.agents.maps.features import FeatureMap
+from netsim.errors import BadInput
+from netsim.scenarios.data.tables import Table
+
+Vector = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Kind = Literal["drift", "switch", "rotate"]
+
+BLOCK = 256
+"""How many samples of an agent are turned into features at a time."""
+
+_STRETCH = 256  # rounds of a drifting truth that are computed and kept together
+
+
+def rounds_of(table: Table, agents: int) -> int:
+    """Return for how many rounds the table has a sample for every agent: its rows divided by ``agents``, rounded down.
+
+    Raises
+    ------
+    BadInput
+        If ``agents`` is less than 1, or more than the table has rows.
+    """
+    count = len(table.target)
+    check.integer("agents", agents, low=1)
+    if agents > count:
+        raise BadInput(f"agents = {agents}: must be at most {count}, the rows of table {table.name!r}")
+    return count // agents
+
+
+def shuffled(table: Table, agents: int, features: FeatureMap, seed: int) -> list[Samples]:
+    """Deal the rows at random: every agent sees the same problem.
+
+    Parameters
+    ----------
+    table : Table
+        The samples. Each row goes to one agent; where they do not divide evenly, the first agents get one more.
+    agents : int
+        Number N of agents.
+    features : FeatureMap
+        φ; takes inputs of the table's width.
+    seed : int
+        Seed of the shuffle.
+
+    Returns
+    -------
+    list of iterators of (φ of shape (D,), y)
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or features of another width.
+    """
+    return by_target(table, agents, features, mixing=1.0, seed=seed)
+
+
+def in_order(table: Table, agents: int, features: FeatureMap) -> list[Samples]:
+    """Deal the rows in the order of the file, which is time: round t = 0, 1, … sees the rows tN … tN + N − 1.
+
+    Parameters, result and errors are those of `shuffled`.
+    """
+    _check(table, agents, features)
+    count = len(table.target)
+    return [_serve(table, features, np.arange(i, count, agents)) for i in range(agents)]
+
+
+def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float, seed: int) -> list[Samples]:
+    """Deal the rows by their target, so that the agents' problems differ.
+
+    A share ``mixing`` of the rows, drawn at random, is dealt at random. The others are sorted by target (or label;
+    equal ones at random) and cut into N consecutive pieces, one an agent, the lowest for agent 0. Each agent sees its
+    own rows in random order.
+
+    Parameters
+    ----------
+    table, agents, features, seed
+        As in `shuffled`.
+    mixing : float
+        From 0, agents with nothing in common, to 1, which is `shuffled`.
+
+    Returns
+    -------
+    list of iterators of (φ of shape (D,), y)
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or features of another width.
+    """
+    _check(table, agents, features)
+    rng = np.random.default_rng(check.integer("seed", seed, low=0))
+    order = rng.permutation(len(table.target))
+    cut = round(check.probability("mixing", mixing) * len(order))
+    mixed, rest = order[:cut], order[cut:]
+    pieces = np.array_split(rest[np.argsort(table.target[rest], kind="stable")], agents)
+    # The mixed rows fill up what the pieces leave of each agent's even share.
+    shares = np.array([len(share) for share in np.array_split(order, agents)])
+    missing = shares - [len(piece) for piece in pieces]
+    fillings = np.split(mixed, np.cumsum(missing)[:-1])
+    rows = [np.concatenate(both) for both in zip(fillings, pieces, strict=True)]
+    return [_serve(table, features, rng.permutation(each)) for each in rows]
+
+
+class MovingTruth:
+    """Synthetic streams of a linear model in feature space that changes and is known.
+
+    In round t = 1, 2, …, ``rounds`` agent i sees x ~ U[0, 1]^d and y = θ°_tᵀφ(x) + e with e ~ N(0, noise²), all
+    independent. ‖θ°_t‖ = scale·√D throughout.
+
+    Parameters
+    ----------
+    kind : {"drift", "switch", "rotate"}
+        ``drift``: a random walk on the sphere, θ° turns by ``rate`` radians a round, each time towards another random
+        direction. ``switch``: a new random θ° every ``every`` rounds. ``rotate``: θ° turns by ``rate`` radians a
+        round in one random plane.
+    agents : int
+        Number N of agents.
+    features : FeatureMap
+        φ, such as a `RandomFourier`; takes inputs of width d.
+    rounds : int
+        Length of the streams.
+    noise : float
+        Standard deviation of e, in units of y: the least error that any model can have is noise² on average.
+    seed : int
+        Seed of everything drawn. Streams of other agents and of a longer run do not change an agent's.
+    rate : float
+        Speed of ``drift`` and ``rotate``, in radians a round; 0 stands still.
+    every : int
+        Rounds between two switches.
+    scale : float
+        Size of the signal: the root mean square of f_t over all truths, for ‖φ‖ = 1.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or fewer than two features.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        agents: int,
+        features: FeatureMap,
+        rounds: int,
+        *,
+        noise: float = 0.1,
+        seed: int,
+        rate: float = 0.01,
+        every: int = 500,
+        scale: float = 1.0,
+    ) -> None:
+        self.kind = check.one_of("kind", kind, get_args(Kind))
+        self.agents = check.integer("agents", agents, low=1)
+        self.features = features
+        self.rounds = check.integer("rounds", rounds, low=0)
+        self.noise = check.finite("noise", noise, low=0.0)
+        self.seed = check.integer("seed", seed, low=0)
+        self.rate = check.finite("rate", rate, low=0.0)
+        self.every = check.integer("every", every, low=1)
+        self.norm = check.finite("scale", scale, above=0.0) * math.sqrt(features.size)
+        if features.size < 2:
+            raise BadInput(f"features.size = {features.size}: must be at least 2, for a truth to move")
+        first, second = self._rng(0, 0).standard_normal((2, features.size))
+        first /= np.linalg.norm(first)
+        second -= (second @ first) * first
+        # Two orthogonal directions: where the truth starts, and where to a rotation turns.
+        self._plane = first, second / np.linalg.norm(second)
+        # A drifting truth at the start of each stretch so far (one vector in _STRETCH rounds), and the last stretches.
+        self._starts = [first]
+        self._stretches: dict[int, Vector] = {}
+
+    def truth(self, t: int) -> Vector:
+        """Return θ°_t of round t = 1 … ``rounds``, shape (D,).
+
+        Raises
+        ------
+        BadInput
+            For another t.
+        """
+        check.integer("t", t, low=1, high=self.rounds)
+        result: Vector = self._truths(t, t + 1)[0]
+        return result
+
+    def streams(self) -> list[Samples]:
+        """Return new iterators of (φ of shape (D,), y), one an agent; each time the same samples."""
+        return [self._serve(i) for i in range(self.agents)]
+
+    def _serve(self, agent: int) -> Iterator[tuple[Vector, float]]:
+        # Generators of their own for inputs and noise, so that the block has no part in what is drawn.
+        places, errors = self._rng(1, agent), self._rng(2, agent)
+        for start in range(1, self.rounds + 1, BLOCK):
+            stop = min(start + BLOCK, self.rounds + 1)
+            phi = self.features(places.random((stop - start, self.features.inputs)))
+            y = np.einsum("td,td->t", phi, self._truths(start, stop))
+            y += self.noise * errors.standard_normal(stop - start)
+            yield from zip(phi, y.tolist(), strict=True)
+
+    def _truths(self, start: int, stop: int) -> Vector:
+        """Return θ°_t for t = start … stop − 1, shape (stop − start, D)."""
+        t = np.arange(start - 1, stop - 1)
+        if self.kind == "rotate":
+            first, second = self._plane
+            unit = np.cos(self.rate * t)[:, None] * first + np.sin(self.rate * t)[:, None] * second
+        elif self.kind == "switch":
+            numbers, places = np.unique(t // self.every, return_inverse=True)
+            drawn = np.array([self._rng(3, int(each)).standard_normal(self.features.size) for each in numbers])
+            unit = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True))[places]
+        else:
+            numbers, places = np.unique(t // _STRETCH, return_inverse=True)
+            walked = np.array([self._stretch(int(each)) for each in numbers])
+            unit = walked[places, t % _STRETCH]
+        result: Vector = self.norm * unit
+        return result
+
+    def _stretch(self, number: int) -> Vector:
+        """Return the walk from round number·_STRETCH, as unit vectors, to the next stretch: shape (_STRETCH + 1, D)."""
+        while len(self._starts) <= number:
+            self._starts.append(self._walk(len(self._starts) - 1)[-1].copy())
+        if number not in self._stretches:
+            # The agents are in the same round, or nearly: more than two are never needed at a time.
+            while len(self._stretches) >= 2:
+                del self._stretches[next(iter(self._stretches))]
+            path = self._stretches[number] = self._walk(number)
+            if len(self._starts) == number + 1:
+                self._starts.append(path[-1].copy())
+        return self._stretches[number]
+
+    def _walk(self, number: int) -> Vector:
+        """Walk from the start of a stretch to that of the next, both included."""
+        place = self._starts[number]
+        path = [place]
+        stay, turn = math.cos(self.rate), math.sin(self.rate)
+        for direction in self._rng(4, number).standard_normal((_STRETCH, self.features.size)):
+            aside = direction - (direction @ place) * place
+            place = stay * place + (turn / math.sqrt(aside @ aside)) * aside
+            path.append(place)
+        return np.array(path)
+
+    def _rng(self, purpose: int, number: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, number)))
+
+
+def _check(table: Table, agents: int, features: FeatureMap) -> None:
+    rounds_of(table, agents)
+    width = table.inputs.shape[1]
+    if features.inputs != width:
+        raise BadInput(f"features.inputs = {features.inputs}: must be {width}, the inputs of table {table.name!r}")
+
+
+def _serve(table: Table, features: FeatureMap, rows: Rows) -> Iterator[tuple[Vector, float]]:
+    for start in range(0, len(rows), BLOCK):
+        block = rows[start : start + BLOCK]
+        yield from zip(features(table.inputs[block]), table.target[block].tolist(), strict=True)

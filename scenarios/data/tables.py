@@ -1,0 +1,237 @@
+"""The data sets that the studies learn from: tables, a synthetic problem, and how agents share them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.agents.maps.features import kernel_matrix
+from netsim.errors import BadInput
+from netsim.scenarios.data.files import find, nearest, numbers, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_INPUTS = {
+    "airquality": ("datetime",),
+    "energy": ("date",),
+    "adult": ("split",),
+    "wisdm_har": ("UNIQUE_ID", "user"),
+}
+"""Columns that are no inputs: times, who it was, and how a set is split."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Samples of a regression or two-class problem.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    inputs : ndarray of shape (n, d)
+        Inputs, one sample a row, in the units of the file unless scaled.
+    target : ndarray of shape (n,)
+        What is to be predicted.
+    input_columns : tuple of str
+        Names of the d columns of ``inputs``.
+    target_column : str
+        Name of the target.
+    """
+
+    name: str
+    inputs: NDArray[np.float64]
+    target: NDArray[np.float64]
+    input_columns: tuple[str, ...]
+    target_column: str
+
+
+@dataclass(frozen=True)
+class AgentData:
+    """One agent's samples, to train on and to test on: inputs of shape (T, d), targets of shape (T,)."""
+
+    train_inputs: NDArray[np.float64]
+    train_target: NDArray[np.float64]
+    test_inputs: NDArray[np.float64]
+    test_target: NDArray[np.float64]
+
+
+def load_table(name: str, *, target: str | None = None) -> Table:
+    """Read the table ``<name>.csv.gz`` from the folder that the environment variable NETSIM_DATA names.
+
+    The file starts with a line of column names. The time columns of airquality and energy are left out;
+    codes for missing values, such as airquality's −200, are kept as they are.
+
+    Parameters
+    ----------
+    name : str
+        Name of the table, without the suffix.
+    target : str, optional
+        Column to predict; the last one by default. All others are inputs.
+
+    Raises
+    ------
+    BadInput
+        If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, the target is
+        no column, or a column holds text, NaN or infinity.
+    """
+    path, frame, target = read_columns(name, target)
+    columns = [str(each) for each in frame.columns]
+    values = np.column_stack([numbers(path, frame[each]) for each in columns])
+    place = columns.index(target)
+    return Table(
+        name=name,
+        inputs=np.delete(values, place, axis=1),
+        target=values[:, place].copy(),
+        input_columns=tuple(columns[:place] + columns[place + 1 :]),
+        target_column=target,
+    )
+
+
+def read_columns(name: str, target: str | None) -> "tuple[Path, pd.DataFrame, str]":
+    """Return the path of ``<name>.csv.gz`` in the folder NETSIM_DATA, its usable columns, and which is the target.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file or it is no table, or the target is no column.
+    """
+    path = find(name, ".csv.gz")
+    frame = read_table(path)
+    frame = frame.drop(columns=[each for each in NOT_INPUTS.get(name, ()) if each in frame.columns])
+    columns = [str(each) for each in frame.columns]
+    if len(columns) < 2:
+        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
+    if target is not None and target not in columns:
+        hint = nearest(target, columns) or f": {', '.join(columns)}"
+        raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
+    return path, frame, columns[-1] if target is None else target
+
+
+def scale_unit(table: Table) -> Table:
+    """Return the table with each input column and the target scaled to [0, 1]; constant ones become 0."""
+    return replace(table, inputs=unit(table.inputs), target=unit(table.target))
+
+
+def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows: int | None = None) -> list[AgentData]:
+    """Shuffle the samples, deal them evenly to the agents, and split each agent's share.
+
+    Parameters
+    ----------
+    table : Table
+        The samples.
+    agents : int
+        Number of agents. Their numbers of samples differ by one at most.
+    train_share : float
+        Share in (0, 1) of an agent's samples that trains, rounded to whole samples so that at least one
+        trains and one tests.
+    seed : int
+        Seed of the shuffle.
+    rows : int, optional
+        Number of samples to draw at random first; all by default.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or fewer than two samples an agent.
+    """
+    check.integer("agents", agents, low=1)
+    if not 0.0 < check.probability("train_share", train_share) < 1.0:
+        raise check.refuse("train_share", train_share, "between 0 and 1")
+    count = len(table.target)
+    if rows is not None:
+        count = check.integer("rows", rows, low=1, high=count)
+    if count < 2 * agents:
+        raise BadInput(f"agents = {agents}: must be at most {count // 2}, for 2 samples each of {count}")
+    order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(table.target))[:count]
+    shares = np.array_split(order, agents)
+    return [_split(table.inputs[share], table.target[share], train_share) for share in shares]
+
+
+def split_rows(table: Table, share: float, *, seed: int) -> tuple[Table, Table]:
+    """Return a share of a table's rows, drawn at random, and the others; both keep the order of the rows.
+
+    Raises
+    ------
+    BadInput
+        If either part would be empty.
+    """
+    count = round(check.probability("share", share) * len(table.target))
+    if not 0 < count < len(table.target):
+        raise check.refuse("share", share, f"such that neither part of {len(table.target)} rows is empty")
+    drawn = np.zeros(len(table.target), dtype=bool)
+    drawn[np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(drawn))[:count]] = True
+    first, second = (replace(table, inputs=table.inputs[rows], target=table.target[rows]) for rows in (drawn, ~drawn))
+    return first, second
+
+
+def pooled(parts: Sequence[AgentData], name: str = "synthetic") -> Table:
+    """Return all agents' samples as one table."""
+    inputs = np.concatenate([each for part in parts for each in (part.train_inputs, part.test_inputs)])
+    target = np.concatenate([each for part in parts for each in (part.train_target, part.test_target)])
+    return Table(name, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "y")
+
+
+def training(parts: Sequence[AgentData]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the inputs and targets of all agents' training samples."""
+    return np.concatenate([part.train_inputs for part in parts]), np.concatenate([part.train_target for part in parts])
+
+
+def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)) -> list[AgentData]:
+    """Draw the synthetic regression problem of Xu, Wang, Chen and Tian, "COKE", 2021, §5.1.
+
+    Agent i holds T_i samples y = Σ_{m=1..50} b_m κ(c_m, x) + e, with b ~ U[0, 1], c and x ~ N(0, I₅), noise
+    e of variance 0.1, and κ the Gaussian kernel of bandwidth 5. Inputs and target are then scaled to [0,
+    1], column by column, over all agents together; the first 70 % of each agent's samples train. Before the
+    scaling, agent i's samples do not depend on how many agents there are.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    seed : int
+        Seed of everything drawn.
+    samples : (int, int)
+        Smallest and largest T_i, which is uniform between them.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range.
+    """
+    check.integer("agents", agents, low=1)
+    check.integer("seed", seed, low=0)
+    if not isinstance(samples, Sequence) or len(samples) != 2:
+        raise check.refuse("samples", samples, "a pair (smallest, largest)")
+    low = check.integer("samples[0]", samples[0], low=2)
+    high = check.integer("samples[1]", samples[1], low=low)
+    common, *own = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(1 + agents))
+    weights = common.uniform(0.0, 1.0, 50)
+    centres = common.standard_normal((50, 5))
+    inputs, targets = [], []
+    for rng in own:
+        x = rng.standard_normal((int(rng.integers(low, high, endpoint=True)), 5))
+        noise = rng.normal(0.0, np.sqrt(0.1), len(x))
+        inputs.append(x)
+        targets.append(kernel_matrix("gaussian", x, centres, 5.0) @ weights + noise)
+    ends = np.cumsum([len(x) for x in inputs])[:-1]
+    scaled_inputs = np.split(unit(np.concatenate(inputs)), ends)
+    scaled_targets = np.split(unit(np.concatenate(targets)), ends)
+    return [_split(x, y, 0.7) for x, y in zip(scaled_inputs, scaled_targets, strict=True)]
+
+
+def _split(inputs: NDArray[np.float64], target: NDArray[np.float64], train_share: float) -> AgentData:
+    cut = min(max(round(train_share * len(target)), 1), len(target) - 1)
+    return AgentData(inputs[:cut], target[:cut], inputs[cut:], target[cut:])
+
+
+def unit(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an array with each column scaled to [0, 1]; a constant one becomes 0."""
+    low = array.min(axis=0)
+    span = array.max(axis=0) - low
+    result: NDArray[np.float64] = (array - low) / np.where(span > 0.0, span, 1.0)
+    return result

@@ -1,0 +1,195 @@
+"""Patches of Brodatz's textures as histograms of textons.
+
+A texton is a typical small neighbourhood of a pixel (Leung and Malik, "Representing and recognizing the visual
+appearance of materials using three-dimensional textons", 2001). Here neighbourhoods are the 5 × 5 grey values around a
+pixel, less their mean, and the textons the centres of their clusters (k-means). Which 13 of the 112 pictures Koppel,
+Paternain, Richard and Ribeiro took for "Decentralized online learning with kernels", 2018, §V, they do not say; these
+are the 13 of the mosaics in the USC-SIPI texture database.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.scenarios.data.files import load_arrays
+
+Array = NDArray[np.float64]
+
+FILE = "brodatz_center256"
+TEXTURES = {
+    "grass": 9,
+    "bark": 12,
+    "straw": 15,
+    "herringbone weave": 16,
+    "woolen cloth": 19,
+    "pressed calf leather": 24,
+    "beach sand": 29,
+    "water": 38,
+    "wood grain": 68,
+    "raffia": 84,
+    "pigskin": 92,
+    "brick": 94,
+    "plastic bubbles": 112,
+}
+"""The pictures' numbers in Brodatz's album (1966)."""
+
+WINDOW = 5  # pixels across a neighbourhood
+PATCH = 24  # pixels across a patch
+_NEIGHBORHOODS = 4000  # of each picture, to cluster
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Patches to train on and to test on, from parts of the pictures that share no pixel.
+
+    Attributes
+    ----------
+    train_inputs, test_inputs : ndarray of shape (n, textons)
+        Square roots of the texton frequencies of each patch: vectors of length 1, whose distance is, but for a factor,
+        Hellinger's distance of the histograms.
+    train_labels, test_labels : ndarray of shape (n,)
+        The number of each patch's picture, 0, 1, ….
+    """
+
+    train_inputs: Array
+    train_labels: NDArray[np.int64]
+    test_inputs: Array
+    test_labels: NDArray[np.int64]
+
+
+def load_textures(numbers: Sequence[int] = tuple(TEXTURES.values())) -> NDArray[np.uint8]:
+    """Return some of Brodatz's pictures from ``brodatz_center256.npz`` in the folder NETSIM_DATA.
+
+    The file holds the pictures ``x`` of shape (images, height, width), and their numbers in the album, ``ids``.
+
+    Returns
+    -------
+    ndarray of shape (len(numbers), height, width)
+        Grey values, 0 to 255.
+
+    Raises
+    ------
+    BadInput
+        If the file is missing or damaged, an array is missing or has another shape, or a picture is not there.
+    """
+    arrays = load_arrays(FILE, ("x", "ids"))
+    x, ids = arrays["x"], arrays["ids"]
+    if x.ndim != 3 or x.dtype != np.uint8:
+        raise BadInput(f"{FILE}.npz: x is {x.dtype} {x.shape}: must be uint8 of shape (images, height, width)")
+    if ids.shape != x.shape[:1]:
+        raise BadInput(f"{FILE}.npz: ids.shape = {ids.shape}: must be ({len(x)},), a number for each image of x")
+    places = {int(number): place for place, number in enumerate(ids)}
+    for number in numbers:
+        if number not in places:
+            raise BadInput(f"{FILE}.npz: ids has no picture {number}: must hold {', '.join(map(str, numbers))}")
+    return x[[places[number] for number in numbers]]
+
+
+def cut_patches(
+    images: NDArray[np.uint8],
+    train: int,
+    test: int,
+    *,
+    textons: int = 256,
+    train_share: float = 0.6,
+    seed: int = 0,
+) -> Patches:
+    """Draw patches of pictures, each a class, and describe them by their texton histograms.
+
+    Patches to train on, and the neighbourhoods that textons are made from, come from the left part of each picture;
+    patches to test on from the right part. Patches of one part may overlap, those of different parts have no pixel in
+    common, neighbourhoods included.
+
+    Parameters
+    ----------
+    images : ndarray of shape (classes, height, width)
+        Grey values, 0 to 255.
+    train, test : int
+        Number of patches of either kind, as many of each class but for one.
+    textons : int
+        Number of textons.
+    train_share : float
+        The left part's share of a picture's width.
+    seed : int
+        Seed of everything drawn.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range, or pictures too small for a patch in each part.
+    """
+    check.integer("train", train, low=1)
+    check.integer("test", test, low=1)
+    check.integer("textons", textons, low=2)
+    check.number("train_share", train_share, above=0.0, high=1.0)
+    least = PATCH + WINDOW - 1
+    height, width = images.shape[1:]
+    edge = round(train_share * width)
+    if min(height, edge, width - edge) < least:
+        raise BadInput(f"images.shape = {images.shape}: each part must be {least} x {least} pixels or more")
+    rng = np.random.default_rng(check.integer("seed", seed, low=0))
+    left = [neighborhoods(image[:, :edge]) for image in images]
+    right = [neighborhoods(image[:, edge:]) for image in images]
+    sample = np.concatenate([rng.permutation(each.reshape(-1, each.shape[2]))[:_NEIGHBORHOODS] for each in left])
+    centres = _cluster(sample, textons, int(rng.integers(2**31)))
+    parts = []
+    for regions, count in ((left, train), (right, test)):
+        maps = [nearest_texton(region, centres) for region in regions]
+        labels = rng.permutation(np.arange(count) % len(images))
+        parts.append((np.stack([_histogram(maps[label], textons, rng) for label in labels]), labels))
+    (train_inputs, train_labels), (test_inputs, test_labels) = parts
+    return Patches(train_inputs, train_labels, test_inputs, test_labels)
+
+
+def neighborhoods(image: NDArray[np.uint8]) -> Array:
+    """Return each pixel's neighbourhood, in [−1, 1] and less its mean: shape (height − 4, width − 4, 25)."""
+    windows = np.lib.stride_tricks.sliding_window_view(image / 255.0, (WINDOW, WINDOW))
+    flat = windows.reshape(*windows.shape[:2], -1)
+    result: Array = flat - flat.mean(axis=2, keepdims=True)
+    return result
+
+
+def nearest_texton(region: Array, centres: Array) -> NDArray[np.intp]:
+    """Return the number of the texton nearest to each neighbourhood, shape (height, width)."""
+    # ‖v − c‖² = ‖v‖² − 2(vᵀc − ‖c‖²/2)
+    nearness = region @ centres.T - 0.5 * np.sum(np.square(centres), axis=1)
+    result: NDArray[np.intp] = nearness.argmax(axis=2)
+    return result
+
+
+def _histogram(textons: NDArray[np.intp], count: int, rng: np.random.Generator) -> Array:
+    """Return the square roots of the texton frequencies of a patch at random, shape (count,)."""
+    row, column = (int(rng.integers(size - PATCH + 1)) for size in textons.shape)
+    patch = textons[row : row + PATCH, column : column + PATCH]
+    return np.sqrt(np.bincount(patch.ravel(), minlength=count) / patch.size)
+
+
+def _cluster(sample: Array, textons: int, seed: int) -> Array:
+    """Return the centres of clusters, shape (textons, 25)."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    if textons > len(sample):
+        raise check.refuse("textons", textons, f"at most {len(sample)}, the number of neighbourhoods")
+    clusters = MiniBatchKMeans(textons, random_state=seed, n_init=1, batch_size=4096, max_iter=30).fit(sample)
+    centres: Array = clusters.cluster_centers_
+    return centres
+
+
+def centralised_accuracy(patches: Patches, sigma: float, strength: float = 10.0) -> float:
+    """Return the test accuracy of scikit-learn's support vector machine on the same features, all in one place.
+
+    Parameters
+    ----------
+    sigma : float
+        Bandwidth of its Gaussian kernel.
+    strength : float
+        Its parameter C.
+    """
+    from sklearn.svm import SVC
+
+    machine = SVC(C=strength, gamma=0.5 / sigma**2).fit(patches.train_inputs, patches.train_labels)
+    return float(machine.score(patches.test_inputs, patches.test_labels))

@@ -1,0 +1,214 @@
+"""What random features are compared with: a network trained in all its layers, and a kernel method without features."""
+
+import itertools
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.agents.maps.bandwidth import median_distance
+from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
+from netsim.scenarios.data.tables import AgentData
+
+_MOST_PASSES = 200
+_EARLY_STOPPING_ROWS = 10_000
+_LARGEST_BATCH = 200
+_TUNING_ROWS = 1500
+_SEEDS = 2**32
+
+Array = NDArray[np.float64]
+Grid = tuple[Sequence[float], Sequence[float]]
+Factory = Callable[[float, float, int], Any]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a library's method achieved.
+
+    Attributes
+    ----------
+    method, widths : str
+        What it is called, and its structure.
+    parameters, per_output : float
+        Trainable parameters, in all and with a single output; NaN for a kernel method: its number grows with the data.
+    measures : dict
+        test_mse, or test_accuracy and test_balanced_accuracy; the same of the training samples.
+    seconds : float
+        Time to learn, without the choice of its settings.
+    remark : str
+        What a reader should know; may be empty.
+    """
+
+    method: str
+    widths: str
+    parameters: float
+    per_output: float
+    measures: dict[str, float]
+    seconds: float
+    remark: str
+
+
+def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regularizer: float, seed: int) -> Baseline:
+    """Return a network of ReLU layers, trained by scikit-learn with Adam in at most 200 passes (``DNN``).
+
+    Parameters
+    ----------
+    part : AgentData
+        Samples to train and to test on.
+    widths : sequence of int
+        Units of the hidden layers.
+    classes : int
+        Number of classes; 0 for a regression, whose target is scaled to variance 1 for the training.
+    regularizer : float
+        λ of the dissertation's cost (5.3), the mean loss + λ‖W‖² (see `penalty_of`).
+    seed : int
+        Seed of the first weights and of the order of the samples.
+
+    With more than 10,000 samples it stops early, as soon as a tenth that is held out is no longer better predicted.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    kind = MLPClassifier if classes else MLPRegressor
+    early = len(part.train_target) > _EARLY_STOPPING_ROWS
+    # The tenth that is held out is not learned from.
+    count = len(part.train_target) - (math.ceil(len(part.train_target) / 10) if early else 0)
+    alpha, batch = penalty_of(regularizer, count, classes)
+    network = kind(
+        hidden_layer_sizes=tuple(widths),
+        alpha=alpha,
+        batch_size=batch,
+        max_iter=_MOST_PASSES,
+        early_stopping=early,
+        random_state=seed % _SEEDS,
+    )
+    spread = 1.0 if classes else float(part.train_target.std()) or 1.0
+    centre = 0.0 if classes else float(part.train_target.mean())
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        # That it stopped at the limit is said in the remark.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        network.fit(part.train_inputs, (part.train_target - centre) / spread)
+    seconds = time.perf_counter() - begin
+    total = sum(each.size for each in [*network.coefs_, *network.intercepts_])
+    single = total - (network.n_outputs_ - 1) * (widths[-1] + 1)
+    limit = network.n_iter_ >= _MOST_PASSES
+    return Baseline(
+        "DNN",
+        "+".join(str(width) for width in widths),
+        total,
+        single,
+        _measures(lambda x: spread * network.predict(x) + centre, part, classes),
+        seconds,
+        f"The DNN stopped at the limit of {_MOST_PASSES} passes, before it converged." if limit else "",
+    )
+
+
+def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int]:
+    """Return the ``alpha`` and the ``batch_size`` with which scikit-learn's networks minimise (5.3).
+
+    The dissertation's cost is (1/T) Σ_t ℓ(f(x_t), y_t) + λ‖W‖². In a batch of B samples the library takes the mean of
+    ℓ, or of half the square of a regression, and (α/2B)‖W‖²: so α = 2λB, or λB. Its W are the weights without biases,
+    which (5.3) penalises, too; squares are of the target as it is given to the library.
+
+    Parameters
+    ----------
+    regularizer : float
+        λ.
+    count : int
+        Number T of samples that are learned from.
+    classes : int
+        Number of classes; 0 for a regression.
+
+    Returns
+    -------
+    alpha : float
+    batch_size : int
+        B, at most 200. All batches of a pass are as large, but for the last, which lacks a few: a much smaller one
+        would be penalised much more.
+    """
+    batch = math.ceil(count / math.ceil(count / _LARGEST_BATCH))
+    return (2 if classes else 1) * regularizer * batch, batch
+
+
+def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Baseline:
+    """Return a Gaussian kernel method of scikit-learn without random features: SVM, or kernel ridge for a regression.
+
+    Its bandwidth and its regulariser are the best of a grid, cross-validated on at most 1500 samples.
+
+    Parameters
+    ----------
+    part, classes, seed
+        As of `deep_network`.
+    most_rows : int
+        It trains on at most so many samples, taken at random.
+    """
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.svm import SVC
+
+    rows = np.random.default_rng(seed).permutation(len(part.train_target))[:most_rows]
+    inputs, target = part.train_inputs[rows], part.train_target[rows]
+    median = median_distance(inputs, seed=seed)
+
+    def made(times: float, strength: float, count: int) -> Any:
+        gamma = 0.5 / (times * median) ** 2
+        if classes:
+            return SVC(C=strength, gamma=gamma)
+        return KernelRidge(alpha=count / strength, kernel="rbf", gamma=gamma)
+
+    grid: Grid = (0.25, 0.5, 1.0, 2.0), (1.0, 10.0, 100.0)
+    if not classes:
+        grid = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0), (1e4, 1e6, 1e8)
+    times, strength = _best(grid, made, inputs[:_TUNING_ROWS], target[:_TUNING_ROWS])
+    begin = time.perf_counter()
+    model = made(times, strength, len(target)).fit(inputs, target)
+    seconds = time.perf_counter() - begin
+    name = "SVM" if classes else "kernel ridge"
+    few = len(rows) < len(part.train_target)
+    return Baseline(
+        f"{name}, {len(rows):,} of {len(part.train_target):,} rows" if few else name,
+        "",
+        float("nan"),
+        float("nan"),
+        _measures(model.predict, part, classes),
+        seconds,
+        "",
+    )
+
+
+def _best(grid: Grid, made: Factory, inputs: Array, target: Array) -> tuple[float, float]:
+    """Return the point of a grid with the best score over three folds."""
+    folds = np.array_split(np.arange(len(target)), 3)
+
+    def score(point: tuple[float, float]) -> float:
+        total = 0.0
+        for held in folds:
+            rest = np.setdiff1d(np.arange(len(target)), held)
+            # A fold may lack all classes but one, of which nothing can be learned.
+            if len(np.unique(target[rest])) > 1:
+                total += made(*point, len(rest)).fit(inputs[rest], target[rest]).score(inputs[held], target[held])
+        return total
+
+    times, strength = max(itertools.product(*grid), key=score)
+    return times, strength
+
+
+def _measures(predict: Callable[[Array], Array], part: AgentData, classes: int) -> dict[str, float]:
+    found = {}
+    for name, inputs, target in (
+        ("train", part.train_inputs, part.train_target),
+        ("test", part.test_inputs, part.test_target),
+    ):
+        predicted = predict(inputs)
+        if not classes:
+            found[f"{name}_mse"] = float(np.mean(np.square(predicted - target)))
+            continue
+        confusion = confusion_matrix(target.astype(np.int64), predicted.astype(np.int64), classes)
+        found[f"{name}_accuracy"] = accuracy(confusion)
+        found[f"{name}_balanced_accuracy"] = balanced_accuracy(confusion)
+    return found

@@ -1,0 +1,180 @@
+"""The feature maps that are compared, RF-KL, DKL and DKL-MLP, and how their bandwidths are chosen."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.agents.maps.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
+from netsim.agents.maps.deep import composed, fourier_layers
+from netsim.agents.maps.features import FeatureMap, Kernel
+from netsim.errors import BadInput
+from netsim.scenarios.tasks.settings import names_in
+from netsim.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
+LATER = (1 / 4, 1 / 2, 1.0, 2.0, 4.0)
+"""The grids of the first layer's bandwidth and of all later ones', in medians."""
+
+_MOST_ROWS = 2000
+_MOST_FEATURES = 1000
+_FOLDS = 3
+# Few frequencies differ much from draw to draw: then three draws are tried.
+_FEW_FEATURES, _DRAWS = 100, 3
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a map is made of.
+
+    Attributes
+    ----------
+    method : str
+        One of `netsim.agents.maps.deep.MAPS`.
+    widths : tuple of int
+        Random frequencies of each layer; one layer for RF-KL.
+    kernels : tuple of str
+        Kernel of each layer.
+    """
+
+    method: str
+    widths: tuple[int, ...]
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        return f"{self.method} {self.structure}"
+
+    @property
+    def structure(self) -> str:
+        """The widths as the published tables write them."""
+        return "+".join(str(width) for width in self.widths)
+
+    @property
+    def features(self) -> int:
+        """Length of a feature vector."""
+        return sum(self.widths) if self.method == "DKL-MLP" else self.widths[-1]
+
+    def sigmas(self, sample: Array, times: Sequence[float], seed: int) -> list[float]:
+        """Return each layer's bandwidth: so many times the median distance between samples of what goes into it."""
+        return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed)
+
+    def build(self, sample: Array, times: Sequence[float], seed: int) -> FeatureMap:
+        """Return the map, its bandwidths as `sigmas` gives them for a sample of inputs, shape (n, d)."""
+        sigmas = self.sigmas(sample, times, seed)
+        layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
+        return composed(self.method, layers)
+
+
+def shapes(widths: Sequence[int], layers: int, kernels: Sequence[Kernel]) -> list[Shape]:
+    """Return the maps of each width, and RF-KL also with as many features as DKL-MLP has."""
+    flat = sorted({*widths, *(layers * width for width in widths)})
+    found = [Shape("RF-KL", (width,), tuple(kernels[:1])) for width in flat]
+    return found + [
+        Shape(method, (width,) * layers, tuple(kernels)) for method in ("DKL", "DKL-MLP") for width in widths
+    ]
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """Return the positive whole numbers that a parameter lists, in order, each once."""
+    try:
+        found = {int(each) for each in names_in(text)}
+    except ValueError:
+        raise check.refuse(name, text, "positive whole numbers with commas between") from None
+    return sorted(check.integer(name, each, low=1) for each in found)
+
+
+def kernels_in(text: str, layers: int) -> list[Kernel]:
+    """Return the kernel of each layer: one name for all, or as many as there are layers."""
+    given = [check.one_of("kernels", each, get_args(Kernel)) for each in names_in(text)]
+    if len(given) not in (1, layers):
+        raise BadInput(f"kernels = {text!r}: must be one, or one for each of {layers} layers; there are {len(given)}")
+    known: dict[str, Kernel] = {str(kernel): kernel for kernel in get_args(Kernel)}
+    chosen = [known[name] for name in given]
+    return chosen * layers if len(chosen) == 1 else chosen
+
+
+def choose_times(
+    study: Study,
+    candidates: Sequence[Shape],
+    inputs: Array,
+    targets: Array,
+    *,
+    regularizer: float,
+    tune: bool,
+    seed: int,
+) -> dict[str, tuple[float, ...]]:
+    """Return, for each map by its name, each layer's bandwidth in medians: 1, or the best of a grid.
+
+    The grid is searched with ridge regression, cross-validated on at most 2000 samples. Layers after the first share a
+    multiple. A map of more than 1000 features takes what was best for the method's largest one up to there. What was
+    tried is kept as tuning.csv, what was chosen shown as a table.
+
+    Parameters
+    ----------
+    inputs, targets : arrays of shape (n, d), and (n,) or (n, C)
+        Training samples; for classes, a column of ±1 for each.
+    regularizer : float
+        λ of the ridge regression.
+    """
+    import pandas as pd
+
+    chosen: dict[str, tuple[float, ...]] = {shape.name: (1.0,) * len(shape.widths) for shape in candidates}
+    if not tune:
+        return chosen
+    rows = np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]
+    parts = []
+    for method in dict.fromkeys(shape.method for shape in candidates):
+        known = sorted((shape for shape in candidates if shape.method == method), key=lambda shape: shape.features)
+        for number, shape in enumerate(known):
+            if not number or shape.features <= _MOST_FEATURES:
+                parts.append(_tried(study, shape, inputs[rows], targets[rows], regularizer, seed))
+                best = parts[-1].iloc[int(np.argmin(parts[-1]["error"]))]
+            chosen[shape.name] = (float(best["first"]), *[float(best["later"])] * (len(shape.widths) - 1))
+    study.tables["tuning"] = pd.concat(parts, ignore_index=True)
+    study.table("bandwidths", "Bandwidths chosen, in medians", _summary(study.tables["tuning"]))
+    study.settings["bandwidths"] = "; ".join(
+        f"{name}: {', '.join(f'{each:g}' for each in times)}" for name, times in chosen.items()
+    )
+    return chosen
+
+
+def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularizer: float, seed: int) -> "pd.DataFrame":
+    """Return the cross-validated error of each point of the grid."""
+    import pandas as pd
+
+    grid = list(itertools.product(FIRST, LATER)) if len(shape.widths) > 1 else [(first, np.nan) for first in FIRST]
+    score = squared_error if targets.ndim == 1 else misclassified
+    folds = min(_FOLDS, len(inputs))
+    draws = _DRAWS if shape.features <= _FEW_FEATURES else 1
+    errors = np.zeros(len(grid))
+    with study.progress(f"tune {shape.name}", draws) as progress:
+        for draw in range(draws):
+            maps = [
+                shape.build(inputs, (first, *[later] * (len(shape.widths) - 1)), seed + draw) for first, later in grid
+            ]
+            found = cross_validated(maps, inputs, targets, [regularizer], score=score, folds=folds, seed=seed + draw)
+            errors += found[:, 0] / draws
+            progress(draw + 1)
+    first, later = zip(*grid, strict=True)
+    return pd.DataFrame(
+        {"method": shape.method, "widths": shape.structure, "first": first, "later": later, "error": errors}
+    )
+
+
+def _summary(tried: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the best point of each map's grid beside that of the medians."""
+    keys = ["method", "widths"]
+    best = tried.loc[tried.groupby(keys, sort=False)["error"].idxmin()].reset_index(drop=True)
+    medians = tried[(tried["first"] == 1.0) & (tried["later"].isna() | (tried["later"] == 1.0))]
+    return best.merge(medians[[*keys, "error"]].rename(columns={"error": "error_of_medians"}), on=keys)

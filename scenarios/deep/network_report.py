@@ -1,0 +1,199 @@
+"""What the study of deep models over a network shows: its tables, figures and notes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.count.records import DELIVERED
+from netsim.scenarios.deep.maps import Shape
+from netsim.scenarios.tasks.classes import MEASURES
+from netsim.scenarios.tasks.savings import cost_to_reach
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_TIMES = (2.5, 2.0, 1.8, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 1.05, 1.02, 1.01)
+"""Levels of the training loss, in multiples of the centralised model's."""
+
+_ERRORS = (0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02)
+_COUNTS = ("transmissions", "payload_bits", "wire_bits")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the study.
+
+    Attributes
+    ----------
+    shape : Shape
+        The map.
+    method : str
+        DKLA, COKE or QC-ODKLA.
+    lost : float
+        Mean probability that a frame is lost.
+    best : mapping
+        Measures of the centralised model on this map.
+    """
+
+    shape: Shape
+    method: str
+    lost: float
+    best: Mapping[str, float]
+
+    @property
+    def short(self) -> str:
+        """What it is called beside others with the same map."""
+        return self.method + (f", loss {self.lost:g}" if self.lost else "")
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        return f"{self.shape.method} {self.short}"
+
+
+def report(study: Study, cases: Sequence[Case], classes: int) -> None:
+    """Leave the study's tables, notes and figures."""
+    rounds = study.rounds
+    shapes = list(dict.fromkeys(case.shape for case in cases))
+    features = shapes[0].features
+    study.note(
+        f"{shapes[0].name} and {shapes[1].name} have {features:,} features each: models and messages are "
+        f"{features:,} x {classes} matrices, {features * classes:,} trainable parameters."
+    )
+    study.table("ends", "At the end", _ends(study, cases))
+    savings = _savings(rounds, cases)
+    if len(savings):
+        study.table("cost_to_reach", "Transmissions to reach a training loss, in multiples of the optimum's", savings)
+        for text in _savings_said(savings, cases):
+            study.note(text)
+    errors = rounds.assign(test_error=1.0 - rounds["test_accuracy"])
+    bits = cost_to_reach(errors, "test_error", _ERRORS, cost="wire_bits", saves={})
+    if len(bits):
+        study.table("bits_to_reach", "Bits on the wire to reach a share of test samples misclassified", bits)
+    for text in [*_silence_said(study, cases), *_losses_said(study, cases), *_online_said(study, cases)]:
+        study.note(text)
+    title = f"{study.settings['data']} data, {study.settings['agents']} agents"
+    for shape in shapes:
+        own = [case for case in cases if case.shape == shape]
+        figure = _curves(rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
+        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure)
+    first = [case for case in cases if case.lost == cases[0].lost]
+    study.figure("test_error", _curves(errors, first, "test_error", "test error (1 − accuracy)", title))
+
+
+def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
+    """Return the last row of each run, and the centralised models."""
+    import pandas as pd
+
+    found = []
+    for case in cases:
+        last = study.runs[case.name].rounds.iloc[-1]
+        kinds = {"map": case.shape.name, "method": case.method, "loss": case.lost}
+        found.append(kinds | {name: last[name] for name in (*_COUNTS, *MEASURES, "consensus_error", "dual_residual")})
+    for shape, best in {case.shape: case.best for case in cases}.items():
+        found.append({"map": shape.name, "method": "centralised", **best})
+    return pd.DataFrame(found)
+
+
+def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "pd.DataFrame":
+    """Return, map by map and level by level, the transmissions that each method needed."""
+    import pandas as pd
+
+    tables = []
+    losses = dict.fromkeys(case.lost for case in cases)
+    for shape in dict.fromkeys(case.shape for case in cases):
+        own = {case.name: case for case in cases if case.shape == shape}
+        best = next(iter(own.values())).best["train_loss"]
+        part = rounds[rounds["algorithm"].isin(list(own))]
+        part = part.assign(algorithm=part["algorithm"].map({name: case.short for name, case in own.items()}))
+        part = part.assign(times=part["train_loss"] / best)
+        table = cost_to_reach(part, "times", _TIMES, saves={_saving(lost): _pair(lost) for lost in losses})
+        table.insert(0, "map", shape.name)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _saving(lost: float) -> str:
+    return "COKE saves %" + (f", loss {lost:g}" if lost else "")
+
+
+def _pair(lost: float) -> tuple[str, str]:
+    end = f", loss {lost:g}" if lost else ""
+    return f"DKLA{end}", f"COKE{end}"
+
+
+def _savings_said(savings: "pd.DataFrame", cases: Sequence[Case]) -> list[str]:
+    """Return what COKE saved, for each map and loss."""
+    said = []
+    for name, part in savings.groupby("map", sort=False):
+        for lost in dict.fromkeys(case.lost for case in cases):
+            known = part[["times", _saving(lost)]].dropna()
+            if len(known):
+                least, most = known[_saving(lost)].min(), known[_saving(lost)].max()
+                levels = f"{known['times'].max():g} to {known['times'].min():g} times the optimum's"
+                said.append(
+                    f"{name}, frame loss {lost:g}: COKE saves {least:.0f} to {most:.0f} % of DKLA's transmissions to a "
+                    f"training loss of {levels}."
+                )
+    return said
+
+
+def _losses_said(study: Study, cases: Sequence[Case]) -> list[str]:
+    """Return what lost frames did to each run."""
+    said = []
+    for case in cases:
+        run = study.runs[case.name]
+        if run.ledger.link_messages <= run.ledger.exits[DELIVERED]:
+            continue
+        last = run.rounds.iloc[-1]
+        ideal = next((c for c in cases if (c.shape, c.method, c.lost) == (case.shape, case.method, 0.0)), None)
+        beside = ""
+        if ideal is not None and ideal is not case:
+            loss = study.runs[ideal.name].rounds["train_loss"].iloc[-1]
+            beside = f", without loss at {loss / ideal.best['train_loss']:.3g} times"
+        said.append(
+            f"{case.name} missed frames: its duals no longer sum to zero, by {last['dual_residual']:.3g}. It ends at "
+            f"{last['train_loss'] / case.best['train_loss']:.3g} times the centralised training loss{beside}, with a "
+            f"consensus error of {last['consensus_error']:.3g}."
+        )
+    return said
+
+
+def _silence_said(study: Study, cases: Sequence[Case]) -> list[str]:
+    """Return which runs sent nothing although there are neighbours."""
+    silent = [case.name for case in cases if not study.runs[case.name].ledger.transmissions]
+    if not silent or len(next(iter(study.runs.values())).agents) == 1:
+        return []
+    return [f"{', '.join(silent)}: nothing was ever sent; the threshold is too high for such a model."]
+
+
+def _online_said(study: Study, cases: Sequence[Case]) -> list[str]:
+    """Return what QC-ODKLA achieved, which sees one sample a round where the others see all of theirs."""
+    said = []
+    for case in cases:
+        if case.method == "QC-ODKLA":
+            last = study.runs[case.name].rounds.iloc[-1]
+            said.append(
+                f"{case.name} takes one sample an agent and round, {last['round']:.0f} each, the others all of theirs "
+                f"every time: test accuracy {last['test_accuracy']:.3f} beside the centralised "
+                f"{case.best['test_accuracy']:.3f}."
+            )
+    return said
+
+
+def _curves(rounds: "pd.DataFrame", cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
+    """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' levels."""
+    part = rounds[rounds["algorithm"].isin([case.name for case in cases])]
+    part = part[np.isfinite(part[column])]
+    shapes = {case.shape: case.best for case in cases}
+    levels = {
+        f"centralised, {shape.method}": best[column] if column in best else 1.0 - best["test_accuracy"]
+        for shape, best in shapes.items()
+    }
+    axes = [Axis(name, log=True) for name in ("round", "transmissions", "wire_bits")]
+    return curves(part, Axis(column, log=True, label=label), axes, title, levels)

@@ -1,0 +1,1 @@
+"""Error against bits of every method with every coder and every censor."""

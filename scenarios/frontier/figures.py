@@ -1,0 +1,157 @@
+"""The figures of the study of the frontier."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
+from netsim.scenarios.tasks.labels import MEASURES
+from netsim.studies.figures import LABELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Marker and colour of each method.
+_STYLES = dict(zip(METHODS, zip("os^DvPX", ("C0", "C3", "C2", "C4", "C1", "C5", "C6"), strict=True), strict=True))
+_SMALL = 7.5  # points, of names in the figure
+_NEAR = 12.0  # %
+
+
+def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure":
+    """Draw final error against payload and wire bits, the front as a line, its points named; below, what is near."""
+    from matplotlib.figure import Figure
+
+    drawn = table[(table["payload_bits"] > 0) & (table["train_mse"] <= variance)]
+    near = drawn["above_%"] <= _NEAR
+    figure = Figure(figsize=(13, 10.5))
+    figure.subplots_adjust(left=0.075, right=0.99, bottom=0.11, top=0.95, wspace=0.15, hspace=0.14)
+    panels = figure.subplots(2, 2)
+    for column, bits in enumerate(("payload_bits", "wire_bits")):
+        above, below = panels[:, column]
+        level = 1.0 + WITHIN
+        _scatter(above, drawn, bits, "train_mse", level * table["train_mse"].iloc[0], ~near)
+        _scatter(below, drawn[near], bits, "above_%", 100 * WITHIN, near[near])
+        below.set_xlabel(LABELS[bits])
+    panels[0, 0].set_ylabel(f"final {MEASURES['train_mse']}")
+    panels[1, 0].set_ylabel(f"% above {REFERENCE}")
+    figure.suptitle(f"Error against bits, {title}; below, what ends within {_NEAR:g} % of {REFERENCE}")
+    _legend(figure, [str(name) for name in drawn["method"].unique()])
+    return figure
+
+
+def _scatter(
+    panel: "Axes", table: "pd.DataFrame", bits: str, error: str, level: float, named: "pd.Series[bool]"
+) -> None:
+    """Draw errors against bits, a level, and the front, some of its points with their names."""
+    for method, part in table.groupby("method", sort=False):
+        marker, colour = _STYLES[str(method)]
+        for censored, points in part.groupby(part["censor"] != "none"):
+            face = colour if censored else "none"
+            panel.scatter(points[bits], points[error], 36, marker=marker, facecolors=face, edgecolors=colour)
+    panel.set_xscale("log")
+    if error == "train_mse":
+        panel.set_yscale("log")
+    front = table[table[bits.replace("bits", "front")]].sort_values(bits)
+    panel.step(front[bits], front[error], "-", where="post", color="0.2", linewidth=1, zorder=0)
+    panel.axhline(level, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+    panel.tick_params(which="both", labelsize=9)
+    panel.tick_params(axis="y", which="minor", labelsize=_SMALL)
+    panel.grid(alpha=0.25)
+    front = front[named.reindex(front.index)]
+    _name_points(panel, front[bits], front[error], [str(name) for name in front.index])
+
+
+def _legend(figure: "Figure", methods: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for method in methods:
+        marker, colour = _STYLES[method]
+        handles.append(Line2D([], [], marker=marker, color=colour, linestyle="none", label=method))
+    common = [
+        Line2D([], [], marker="o", color="0.4", markerfacecolor="none", linestyle="none", label="hollow: uncensored"),
+        Line2D([], [], marker="o", color="0.4", linestyle="none", label="filled: censored"),
+        Line2D([], [], color="0.2", linewidth=1, label="Pareto front"),
+        Line2D([], [], color="0.6", linewidth=0.8, linestyle="--", label=f"1 % above {REFERENCE}"),
+    ]
+    for row, shown in enumerate((common, handles)):
+        figure.legend(
+            handles=shown, loc="lower center", ncols=len(shown), frameon=False, bbox_to_anchor=(0.5, 0.025 * row)
+        )
+
+
+def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
+    """Write names below and left of the points of a front, where no other point can be; widen the axes as needed.
+
+    Names go down as the front does, none nearer to the last than a line, so that none covers another or a leader.
+    """
+    points = np.column_stack([x, y])
+    if not len(points):
+        return
+    line, gap = 1.35 * _SMALL, 8.0
+    widths = np.array([0.56 * _SMALL * len(name) for name in names])
+
+    def in_points() -> NDArray[np.float64]:
+        corner = panel.transAxes.transform((0.0, 0.0))
+        result: NDArray[np.float64] = (panel.transData.transform(points) - corner) * (72 / panel.figure.dpi)
+        return result
+
+    while True:
+        at = in_points()
+        heights = at[:, 1] - 1.6 * line
+        for i in range(1, len(heights)):
+            heights[i] = min(heights[i], heights[i - 1] - line)
+        left, low = (at[:, 0] - gap - widths).min() - 4, heights.min() - line
+        if left >= 0 and low >= 0:
+            break
+        corner = np.asarray(panel.transData.inverted().transform(panel.transAxes.transform((-0.03, -0.03))))
+        if left < 0:
+            panel.set_xlim(left=float(corner[0]))
+        if low < 0:
+            panel.set_ylim(bottom=float(corner[1]))
+    for name, (px, py), height in zip(names, at, heights, strict=True):
+        panel.annotate(
+            name,
+            xy=(px, py),
+            xytext=(px - gap, height),
+            xycoords="axes points",
+            textcoords="axes points",
+            ha="right",
+            va="center",
+            fontsize=_SMALL,
+            arrowprops={
+                "relpos": (1, 0.5),
+                "arrowstyle": "-",
+                "color": "0.6",
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 3,
+            },
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+        )
+
+
+def draw_there(table: "pd.DataFrame") -> "Figure":
+    """Draw the bits that each combination spent until it was there, and in all."""
+    from matplotlib.figure import Figure
+
+    rows = table[table["payload_bits_there"] > 0].sort_values("payload_bits_there", ascending=False)
+    figure = Figure(figsize=(8.5, 1.6 + 0.24 * len(rows)), layout="constrained")
+    panel = figure.subplots()
+    for place, (_, row) in enumerate(rows.iterrows()):
+        marker, colour = _STYLES[row["method"]]
+        there, total = row["payload_bits_there"], row["payload_bits"]
+        panel.plot([there, total], [place, place], color=colour, linewidth=1, alpha=0.5)
+        panel.plot(total, place, marker, color=colour, markerfacecolor="white", markersize=5)
+        panel.plot(there, place, marker, color=colour, markersize=6)
+    panel.set_yticks(range(len(rows)), [str(name) for name in rows.index], fontsize=8)
+    panel.set_ylim(-0.7, len(rows) - 0.3)
+    panel.set_xscale("log")
+    panel.set_xlabel(f"{LABELS['payload_bits']}: filled, until within 1 % for good; hollow, in all")
+    panel.grid(alpha=0.25)
+    panel.set_title(f"Bits to stay within 1 % of {REFERENCE}'s final training MSE")
+    return figure

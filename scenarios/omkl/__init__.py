@@ -1,0 +1,1 @@
+"""Gossiped and quantized online multi-kernel learning, and its benchmarks."""

@@ -1,0 +1,80 @@
+"""The figure of the study of online multi-kernel learning."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, Method
+from netsim.studies.figures import LABELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = {"path": "C3", "ring": "C0", "star": "C4", "complete": "C2"}
+_FIRST_ROUND = 10
+"""Before, a mean over the rounds so far is mostly noise."""
+
+
+def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence[Method], title: str) -> "Figure":
+    """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
+
+    Parameters
+    ----------
+    losses : DataFrame
+        By eta, method and round: running_loss and its running_loss_band, payload_bits.
+    above : DataFrame
+        By eta, method and round: ``above``, how much more than the ``reference`` is lost, and its ``band``; or empty.
+    """
+    from matplotlib.figure import Figure
+
+    etas = losses["eta"].unique()
+    start = min(_FIRST_ROUND, int(losses["round"].max()))
+    losses = losses[losses["round"] >= start]
+    figure = Figure(figsize=(13, 1.6 + 3.5 * len(etas)), layout="constrained")
+    panels = figure.subplots(len(etas), 3, squeeze=False)
+    for row, eta in zip(panels, etas, strict=True):
+        for method in methods:
+            part = losses[(losses["eta"] == eta) & (losses["method"] == method.name)]
+            for panel, x in zip(row[:2], ("round", "payload_bits"), strict=True):
+                _curve(panel, method, part, x, "running_loss", "running_loss_band")
+            if len(above):
+                part = above[(above["eta"] == eta) & (above["method"] == method.name) & (above["round"] >= start)]
+                _curve(row[2], method, part, "round", "above", "band")
+        row[0].set_ylabel(f"mean loss so far, η = {eta:g}")
+        _label(row[0], "round")
+        _label(row[1], "payload_bits")
+        _label(row[2], "round")
+        if (losses["payload_bits"] > 0).any():
+            row[1].set_xscale("log", nonpositive="mask")
+        if len(above):
+            row[2].set_ylabel(f"the same, above {above['reference'].iloc[0]}")
+            row[2].axhline(0.0, color="0.4", linewidth=0.8, zorder=0)
+            row[2].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    band = "; bands: two standard errors over the repetitions" if losses["running_loss_band"].notna().any() else ""
+    figure.suptitle(f"{title}\nfrom round {start} on{band}")
+    return figure
+
+
+def _curve(panel: "Axes", method: Method, part: "pd.DataFrame", x: str, y: str, band: str) -> None:
+    """Draw one method's curve and band."""
+    if part.empty:
+        return
+    if method.kind == GOSSIP:
+        colour = _COLOURS[method.topology]
+        # Coded and uncoded curves mostly lie upon one another: the dashes let the broad one show through.
+        style, width = ("-", 3.0) if method.bits is None else ("--", 1.2)
+        alpha = 0.35 if method.bits is None else 1.0
+    else:
+        colour, style, width, alpha = ("0.1" if method.kind == COMPLETE else "C1"), ":", 1.8, 1.0
+    panel.plot(part[x], part[y], style, color=colour, linewidth=width, alpha=alpha, label=method.name)
+    # One band for each graph; those of coded gossip lie upon it.
+    if method.kind != GOSSIP or method.bits is None:
+        panel.fill_between(part[x], part[y] - part[band], part[y] + part[band], color=colour, alpha=0.15, linewidth=0)
+
+
+def _label(panel: "Axes", x: str) -> None:
+    panel.set_xlabel(LABELS.get(x, x))
+    panel.grid(alpha=0.3)

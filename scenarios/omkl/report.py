@@ -1,0 +1,210 @@
+"""What the study of online multi-kernel learning shows: final losses beside links and bits, and what differs."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from netsim.scenarios.omkl.figures import draw_losses
+from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Method
+from netsim.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = (
+    "round",
+    "transmissions",
+    "link_messages",
+    "payload_bits",
+    "wire_bits",
+    "loss",
+    "running_loss",
+    "weighted_loss",
+    "consensus_error",
+)
+"""What is kept of every round of every repetition."""
+
+_TAIL = 0.1
+"""Share of the rounds, at the end, of which ``tail_loss`` is the mean loss."""
+
+_FINAL = ("running_loss", "tail_loss")
+_LINKS, _BITS = "links", "bits"
+
+
+def report(study: Study, tried: Sequence[Method], runs: "pd.DataFrame", agents: int, sigma: float) -> None:
+    """Leave tables, notes and the figure with the study.
+
+    Parameters
+    ----------
+    tried : sequence of Method
+        What ran.
+    runs : DataFrame
+        `COLUMNS`, and eta, method (its name) and repetition.
+    agents : int
+        Number of agents.
+    sigma : float
+        Bandwidth of the one kernel of the method that has one.
+    """
+    final = _final(runs)
+    losses = study.tables["losses"] = _losses(runs)
+    ends = _ends(tried, runs, final, agents)
+    count = runs["repetition"].nunique()
+    study.table("ends", f"At the end; means over {count} repetitions" if count > 1 else "At the end", ends)
+    study.note(
+        f"running_loss is the mean over agents and all rounds, tail_loss over the last {_TAIL:.0%} of the rounds, both "
+        "of the combined prediction's logistic loss and its regulariser."
+    )
+    differences = _differences(tried, final)
+    if len(differences):
+        title = "Loss of a method less that of another; ±: two standard errors of the paired difference"
+        study.table("differences", title, differences)
+        for text in _statements(tried, ends, differences, agents, sigma):
+            study.note(text)
+    title = (
+        f"Online multi-kernel learning, {study.settings['data']} data, {agents} agents, {runs['round'].max()} rounds"
+    )
+    study.figure("losses", draw_losses(losses, _above(tried, runs), tried, title))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _losses(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the means over the repetitions in each round, and two standard errors of the running loss."""
+    groups = runs.groupby(["eta", "method", "round"], sort=False)
+    means = groups[list(COLUMNS[1:])].mean()
+    means["running_loss_band"] = 2.0 * groups["running_loss"].sem()
+    return means.reset_index()
+
+
+def _final(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return running_loss and tail_loss, indexed by eta, method and repetition."""
+    last = runs["round"].max()
+    keys = ["eta", "method", "repetition"]
+    final: pd.DataFrame = runs[runs["round"] == last].set_index(keys)[["running_loss"]]
+    tail = runs[runs["round"] > last - max(1, round(_TAIL * last))].groupby(keys)["loss"].mean()
+    final["tail_loss"] = tail
+    return final.sort_index()
+
+
+def _ends(tried: Sequence[Method], runs: "pd.DataFrame", final: "pd.DataFrame", agents: int) -> "pd.DataFrame":
+    """Return a row for each step and method: what it needed, and its losses."""
+    import pandas as pd
+
+    counts = ["transmissions", "link_messages", "payload_bits", "wire_bits"]
+    needed = runs[runs["round"] == runs["round"].max()].groupby(["eta", "method"])[counts].mean()
+    means = final.groupby(["eta", "method"]).mean()
+    rows = []
+    for eta, method in itertools.product(runs["eta"].unique(), tried):
+        row: dict[str, Any] = {"eta": eta, "method": method.name, "topology": method.topology}
+        row["links"] = method.graph(agents).number_of_edges()
+        row["element_bits"] = method.element_bits
+        for part in (needed, means):
+            row |= part.loc[(eta, method.name)].to_dict()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _comparisons(tried: Sequence[Method]) -> list[tuple[str, Method, Method]]:
+    """Return what is compared: what the comparison is about, a method, and with which."""
+    gossip = [method for method in tried if method.kind == GOSSIP]
+    found = []
+    for ours, theirs in itertools.product(gossip, gossip):
+        if ours.topology != "complete" and theirs.topology == "complete" and ours.bits == theirs.bits:
+            found.append((_LINKS, ours, theirs))
+    for ours, theirs in itertools.product(gossip, gossip):
+        if ours.topology == theirs.topology and ours.bits is not None and theirs.bits is None:
+            found.append((_BITS, ours, theirs))
+    coded = [method for method in gossip if method.bits is not None][:1]
+    others = [method for method in tried if method.kind != GOSSIP]
+    return found + [(theirs.kind, ours, theirs) for ours, theirs in itertools.product(coded, others)]
+
+
+def _differences(tried: Sequence[Method], final: "pd.DataFrame") -> "pd.DataFrame":
+    """Return, step by step, how much more a method loses than another, in both losses."""
+    import pandas as pd
+
+    rows = []
+    for eta, (about, ours, theirs) in itertools.product(final.index.unique("eta"), _comparisons(tried)):
+        row: dict[str, Any] = {"eta": eta, "about": about, "method": ours.name, "against": theirs.name}
+        for name in _FINAL:
+            base = final[name].loc[(eta, theirs.name)]
+            apart = final[name].loc[(eta, ours.name)] - base
+            row[name] = apart.mean()
+            row[f"± {name}"] = 2.0 * apart.sem() if len(apart) > 1 else math.nan
+            row[f"{name} %"] = 100.0 * apart.mean() / base.mean()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _above(tried: Sequence[Method], runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return by eta, method and round how much more gossip has lost so far than without a quantizer on all links.
+
+    Without a complete graph the reference is gossip on the first one; without gossip the table is empty.
+    """
+    import pandas as pd
+
+    gossip = [method for method in tried if method.kind == GOSSIP]
+    plain = sorted((method for method in gossip if method.bits is None), key=lambda each: each.topology != "complete")
+    if not plain:
+        return pd.DataFrame()
+    keys = ["eta", "repetition", "round"]
+    base = runs[runs["method"] == plain[0].name].set_index(keys)["running_loss"]
+    parts = []
+    for method in gossip:
+        apart = runs[runs["method"] == method.name].set_index(keys)["running_loss"] - base
+        groups = apart.groupby(["eta", "round"], sort=False)
+        part = pd.DataFrame({"above": groups.mean(), "band": 2.0 * groups.sem()}).reset_index()
+        parts.append(part.assign(method=method.name, reference=plain[0].name))
+    return pd.concat(parts, ignore_index=True)
+
+
+# --- what they say ----------------------------------------------------------------------------------------------------
+
+
+def _statements(
+    tried: Sequence[Method], ends: "pd.DataFrame", differences: "pd.DataFrame", agents: int, sigma: float
+) -> list[str]:
+    """Return what the differences say: one line for each step and thing compared."""
+    by_name = {method.name: method for method in tried}
+    payload = ends.groupby("method")["payload_bits"].mean()
+    said = []
+    for (eta, about), part in differences.groupby(["eta", "about"], sort=False):
+        ours, theirs = (by_name[part[column].iloc[0]] for column in ("method", "against"))
+        if about == _LINKS:
+            graphs = dict.fromkeys(by_name[name].topology for name in part["method"])
+            links = {each: Method(GOSSIP, each, None).graph(agents).number_of_edges() for each in graphs}
+            named = " and ".join(f"{each} ({count} links)" for each, count in links.items())
+            most = [_up(part[f"{name} %"].abs().max(skipna=False)) for name in _FINAL]
+            text = (
+                f"gossip on {named} ends within {most[0]} % of the running loss of the complete graph "
+                f"({theirs.graph(agents).number_of_edges()} links) and within {most[1]} % of its tail loss"
+            )
+        elif about == _BITS:
+            most = [_up(part[name].abs().max(skipna=False)) for name in _FINAL]
+            share = (
+                f", with {payload[ours.name] / payload[theirs.name]:.1%} of the bits" if payload[theirs.name] else ""
+            )
+            text = (
+                f"a {ours.bits}-bit quantizer moves gossip's running loss by at most {most[0]} "
+                f"and its tail loss by at most {most[1]}{share}"
+            )
+        else:
+            with_it = f"{theirs.name} with the one kernel sigma = {sigma:g}" if about == SINGLE else theirs.name
+            ends_at = [f"{abs(part[f'{name} %'].iloc[0]):.2g} % {_word(part[name].iloc[0])}" for name in _FINAL]
+            text = f"{ours.name} has a running loss {ends_at[0]} and a tail loss {ends_at[1]} than {with_it}"
+        said.append(f"eta = {eta:g}: {text}.")
+    return said
+
+
+def _up(value: float) -> str:
+    """Return a number rounded up to two digits: a bound that holds."""
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit) * unit:.2g}"
+
+
+def _word(difference: float) -> str:
+    return "higher" if difference > 0 else "lower"

@@ -1,0 +1,223 @@
+"""What the study of online multi-kernel learning runs: two classes to tell apart, its methods, its measures."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check, topology
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.maps.features import RandomFourier
+from netsim.agents.measures.metrics import consensus_error
+from netsim.quantize import QSGD
+from netsim.scenarios.data.classes import load_labelled
+from netsim.scenarios.data.streams import shuffled
+from netsim.scenarios.data.tables import Table, unit
+
+GRAPHS = {"path": topology.path, "ring": topology.ring, "star": topology.star, "complete": topology.complete}
+GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"
+KINDS = (GOSSIP, SINGLE, COMPLETE)
+SCALINGS = ("unit", "variance", "none")
+
+_SYNTHETIC_ROWS = 4000
+_MOST_IMAGES = 10_000
+
+Streams = Sequence[Sequence[tuple[NDArray[np.float64], float]]]
+MultiKernelAgent = GossipOMKL | CompleteOMKL
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def chosen_for(data: str, rows: int | None, positive: str | None, scaling: str | None) -> dict[str, Any]:
+    """Return rows, positive and scaling, where left open as the data set asks for.
+
+    Banana and the synthetic set are centred and of unit variance as they are, in the units of the paper's bandwidths;
+    all others are scaled to [0, 1]. Of MNIST's images 10,000 are used, and 8 is the class to tell.
+
+    Raises
+    ------
+    BadInput
+        For an unknown scaling, or a class to tell of the synthetic set.
+    """
+    images = data == "mnist"
+    if data == "synthetic" and positive is not None:
+        raise check.refuse("positive", positive, "left out for synthetic data")
+    if scaling is None:
+        scaling = "none" if data in ("synthetic", "banana") else "unit"
+    return {
+        "rows": _MOST_IMAGES if rows is None and images else rows,
+        "positive": "8" if positive is None and images else positive,
+        "scaling": check.one_of("scaling", scaling, SCALINGS),
+    }
+
+
+def problem(data: str, chosen: Mapping[str, Any], seed: int) -> Table:
+    """Return a problem of two classes, its target ±1, as `chosen_for` says."""
+    if data == "synthetic":
+        rows = _SYNTHETIC_ROWS if chosen["rows"] is None else check.integer("rows", chosen["rows"], low=2)
+        inputs, target = two_bananas(rows, seed)
+    else:
+        labelled = load_labelled(data, rows=chosen["rows"], seed=seed)
+        inputs, target = labelled.inputs, labelled.signs(chosen["positive"])
+    if chosen["scaling"] == "unit":
+        inputs = unit(inputs)
+    elif chosen["scaling"] == "variance":
+        spread = inputs.std(axis=0)
+        inputs = (inputs - inputs.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    return Table(data, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "class")
+
+
+def two_bananas(rows: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw two crescents that reach into each other, in the plane, a class each.
+
+    With a ~ U[0, π] the classes −1 and +1, equally likely, are (cos a, sin a) and (1 − cos a, ½ − sin a), and noise of
+    standard deviation 0.25 in both directions. Then each column is centred and divided by its standard deviation.
+
+    Returns
+    -------
+    inputs : ndarray of shape (rows, 2)
+    target : ndarray of shape (rows,)
+        −1 or +1.
+    """
+    rng = np.random.default_rng(check.integer("seed", seed, low=0))
+    target = rng.choice([-1.0, 1.0], rows)
+    angle = rng.uniform(0.0, math.pi, rows)
+    first = np.column_stack([np.cos(angle), np.sin(angle)])
+    inputs = np.where(target[:, None] < 0.0, first, (1.0, 0.5) - first) + rng.normal(0.0, 0.25, (rows, 2))
+    return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), target
+
+
+@dataclass(frozen=True)
+class Models:
+    """The agents' models.
+
+    Attributes
+    ----------
+    agents : int
+        Number of agents.
+    sigmas : tuple of float
+        Bandwidths of the Gaussian kernels.
+    features : int
+        Number D of random frequencies of a kernel, each a sine and a cosine.
+    regularizer : float
+        λ.
+    """
+
+    agents: int
+    sigmas: tuple[float, ...]
+    features: int
+    regularizer: float
+
+    def streams(self, table: Table, rounds: int, seed: int) -> Streams:
+        """Return each agent's samples (z, y) of so many rounds: random features and order of the rows from ``seed``."""
+        numbers = np.random.SeedSequence(seed).generate_state(1 + len(self.sigmas)).tolist()
+        maps = [
+            RandomFourier(table.inputs.shape[1], self.features, sigma=sigma, form="cos+sin", seed=number)
+            for sigma, number in zip(self.sigmas, numbers[1:], strict=True)
+        ]
+        every = shuffled(table, self.agents, SideBySide(maps), numbers[0])
+        return [list(itertools.islice(each, rounds)) for each in every]
+
+    def cost(self, samples: Sequence[tuple[NDArray[np.float64], float]], kernels: int) -> MultiKernelCost:
+        """Return an agent's cost with the first so many kernels, at the start of its stream."""
+        size = 2 * self.features
+        own = ((z[: kernels * size], y) for z, y in samples)
+        return MultiKernelCost(own, kernels, size, regularizer=self.regularizer)
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method on a graph.
+
+    Attributes
+    ----------
+    kind : str
+        "gossip": gossip OMKL with all kernels; "Koloskova": with the first alone; "OMKL": on the complete graph.
+    topology : str
+        Name of the graph.
+    bits : int, optional
+        Bits of a level of the random quantizer; None: no quantizer.
+    """
+
+    kind: str
+    topology: str
+    bits: int | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        return f"{self.kind} {self.topology}" + ("" if self.bits is None else f" {self.bits}-bit")
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an element of a model on its way: 64 for a float64, else a sign and a level."""
+        return 64 if self.bits is None else 1 + self.bits
+
+    def graph(self, agents: int) -> "nx.Graph[int]":
+        """Return its graph of so many agents."""
+        return GRAPHS[self.topology](agents)
+
+    def agents(
+        self, models: Models, streams: Streams, rounds: int, eta: float, gamma: float
+    ) -> dict[int, MultiKernelAgent]:
+        """Return new agents, at the start of their streams."""
+        coder = None if self.bits is None else QSGD(self.bits, by_row=True)
+        costs = [models.cost(each, 1 if self.kind == SINGLE else len(models.sigmas)) for each in streams]
+        if self.kind == COMPLETE:
+            return {
+                i: CompleteOMKL(cost, rounds, agents=len(costs), eta=eta, coder=coder) for i, cost in enumerate(costs)
+            }
+        weights = topology.metropolis_weights(self.graph(len(costs)))
+        return {
+            i: GossipOMKL(cost, rounds, eta=eta, gamma=gamma, weights=dict(enumerate(row)), coder=coder)
+            for i, (cost, row) in enumerate(zip(costs, weights, strict=True))
+        }
+
+
+def methods(kinds: Sequence[str], topologies: Sequence[str], bits: int) -> list[Method]:
+    """Return the methods: gossip on every graph with and without a quantizer, and the benchmarks, quantized.
+
+    That of one kernel runs on the first graph; OMKL on the complete one, whatever the others are.
+    """
+    found = [Method(GOSSIP, graph, each) for graph in topologies for each in (None, bits) if GOSSIP in kinds]
+    if SINGLE in kinds:
+        found.append(Method(SINGLE, topologies[0], bits))
+    if COMPLETE in kinds:
+        found.append(Method(COMPLETE, "complete", bits))
+    return found
+
+
+# --- measures ---------------------------------------------------------------------------------------------------------
+
+
+class Measure:
+    """The columns of a round (a probe): means over the agents of the costs of the predictions they made.
+
+    ``loss`` is that of the combined prediction in this round, ``running_loss`` its mean over the rounds so far,
+    ``weighted_loss`` the kernels' own costs by their weights, in this round.
+    """
+
+    def __init__(self) -> None:
+        self._before = np.zeros(2)
+
+    def __call__(self, agents: Mapping[Any, MultiKernelAgent]) -> dict[str, float]:
+        """Return loss, running_loss, weighted_loss and consensus_error."""
+        costs = [agent.cost for agent in agents.values()]
+        sums = np.array([sum(cost.combined.loss_sum for cost in costs), sum(cost.weighted_sum for cost in costs)])
+        loss, weighted = ((sums - self._before) / len(costs)).tolist()
+        self._before = sums
+        return {
+            "loss": loss,
+            "running_loss": float(sums[0]) / sum(cost.combined.count for cost in costs),
+            "weighted_loss": weighted,
+            "consensus_error": consensus_error(np.stack([agent.model.ravel() for agent in agents.values()])),
+        }

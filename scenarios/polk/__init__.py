@@ -1,0 +1,1 @@
+"""Online kernel classification by the greedy projected penalty method."""

@@ -1,0 +1,88 @@
+"""The figures of the scenario `polk`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.agents.greedy.dictionary import Dictionary
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+_PANELS = (
+    ("objective", "objective, mean over agents"),
+    ("disagreement", "disagreement $\\sum_{ij}\\|f_i(x_i)-f_j(x_i)\\|^2$"),
+    ("model_order", "model order, mean over agents"),
+    ("accuracy", "test accuracy, mean over agents"),
+)
+
+
+def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
+    """Draw objective, disagreement, model order and accuracy against samples, a curve for each run.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        A study's rounds.
+    levels : mapping
+        By run: what the best possible accuracy is called, and how large it is.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 6.4), layout="constrained")
+    panels = figure.subplots(2, 2, sharex=True)
+    for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
+        for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
+            shown = rows.dropna(subset=[column])
+            panel.plot(shown["samples"], shown[column], color=f"C{number}", linewidth=1.3, label=str(name))
+            if column == "accuracy" and name in levels:
+                what, level = levels[str(name)]
+                panel.axhline(level, color=f"C{number}", linewidth=1, linestyle=":", label=what)
+        panel.set_ylabel(label)
+        panel.grid(alpha=0.3)
+    for panel in panels[1]:
+        panel.set_xlabel("samples of an agent")
+    figure.suptitle(title)
+    found = dict(zip(*reversed(panels[1, 1].get_legend_handles_labels()), strict=True))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 5), frameon=False)
+    return figure
+
+
+def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], title: str) -> "Figure":
+    """Draw where a model of the plane decides for which class, its dictionary, and the samples.
+
+    Parameters
+    ----------
+    inputs : ndarray of shape (n, 2)
+        The samples.
+    labels : ndarray of shape (n,)
+        Their classes.
+    """
+    from matplotlib.colors import ListedColormap, Normalize
+    from matplotlib.figure import Figure
+
+    classes = model.weights.shape[1]
+    colors = ListedColormap([f"C{number}" for number in range(classes)])
+    low, high = np.quantile(inputs, [0.0, 1.0], axis=0) + np.array([[-0.3], [0.3]])
+    across, up = np.meshgrid(np.linspace(low[0], high[0], 250), np.linspace(low[1], high[1], 250))
+    decided = model(np.stack([across.ravel(), up.ravel()], axis=1)).argmax(axis=1).reshape(across.shape)
+    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    panel = figure.subplots()
+    norm = Normalize(-0.5, classes - 0.5)
+    panel.pcolormesh(across, up, decided, alpha=0.25, shading="nearest", cmap=colors, norm=norm)
+    panel.scatter(inputs[:, 0], inputs[:, 1], 3, labels, cmap=colors, norm=norm, alpha=0.6, linewidths=0)
+    points = model.points
+    marked = panel.scatter(points[:, 0], points[:, 1], 46, facecolors="none", edgecolors="black", linewidths=1.4)
+    patches = [panel.scatter([], [], color=f"C{number}", s=24) for number in range(classes)]
+    names = [f"class {number}" for number in range(classes)]
+    figure.legend([*patches, marked], [*names, "dictionary"], loc="outside lower center", ncols=6, frameon=False)
+    panel.set_xlabel("$x_1$")
+    panel.set_ylabel("$x_2$")
+    panel.set_aspect("equal")
+    panel.set_title(title)
+    return figure

@@ -1,0 +1,290 @@
+"""What the study `privacy` runs: every algorithm of the project, set up on one task."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+import netsim
+from netsim import check, draws, topology
+from netsim.agents import (
+    COKE,
+    CTA,
+    DKLA,
+    Geometric,
+    LocalProblem,
+    OnlineCost,
+    PowerLaw,
+    RandomFourier,
+    Squared,
+    centralised,
+)
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.greedy.dictionary import Dictionary
+from netsim.agents.greedy.penalty import ConstantPenalty, GreedyPenalty
+from netsim.agents.maps.features import kernel_values
+from netsim.agents.projections.estimate import Ensemble, state_of
+from netsim.agents.projections.orders import network_graph, projectors
+from netsim.agents.projections.projector import sure_timeout
+from netsim.quantize import QSGD, Float, Uniform
+from netsim.scenarios.data.tables import AgentData, Table, deal, load_table, scale_unit, training
+from netsim.scenarios.projections.ensembles import field
+from netsim.scenarios.tasks.online import Steps, methods
+from netsim.scenarios.tasks.settings import Channel
+
+Vector = NDArray[np.float64]
+Predict = Callable[[Mapping[int, Any]], Vector]
+
+_STEPS = Steps(rho=0.3, eta=2.0, step=0.3)
+_BITS = 4
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm on its network.
+
+    Attributes
+    ----------
+    sends : str
+        What travels.
+    predict : callable
+        From the agents, by number, to each one's predictions at the test inputs, shape (agents, n).
+    read_by_others : int
+        Samples that other agents read beforehand.
+    """
+
+    name: str
+    sends: str
+    network: netsim.Network
+    agents: dict[int, Any]
+    predict: Predict
+    read_by_others: int = 0
+
+
+class Task:
+    """The samples, and every algorithm set up to learn from them."""
+
+    def __init__(
+        self,
+        parts: list[AgentData],
+        features: int,
+        sigma: float,
+        regularizer: float,
+        rounds: int,
+        public: int,
+        channel: Channel,
+        seed: int,
+    ) -> None:
+        self.parts, self.rounds, self.public, self.channel, self.seed = parts, rounds, public, channel, seed
+        self.sigma, self.regularizer = sigma, regularizer
+        self.count, self.width = len(parts), parts[0].train_inputs.shape[1]
+        self.test = np.concatenate([part.test_inputs for part in parts])
+        self.truth = np.concatenate([part.test_target for part in parts])
+        self.variance = float(np.var(self.truth))
+        self.phi = RandomFourier(self.width, features, sigma=sigma, form="cos+sin", seed=seed)
+        self.kernels = SideBySide(
+            [
+                RandomFourier(self.width, features, sigma=times * sigma, form="cos+sin", seed=seed + number)
+                for number, times in enumerate((1.0, 0.5, 2.0))
+            ]
+        )
+        edges = min(max(self.count - 1, 3 * self.count // 2), self.count * (self.count - 1) // 2)
+        self.graph = topology.erdos_renyi(self.count, edges=edges, seed=seed)
+        self.share = regularizer / self.count
+        self.problems = [
+            LocalProblem(self.phi(part.train_inputs), part.train_target, loss=Squared(), regularizer=self.share)
+            for part in parts
+        ]
+        self._weights = [dict(enumerate(row)) for row in topology.metropolis_weights(self.graph)]
+        self.entry_by_name: dict[str, Entry] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every algorithm, with new agents."""
+        for make in (self._batch, self._online, self._multikernel, self._greedy, self._projections):
+            for entry in make():
+                self.entry_by_name[entry.name] = entry
+                yield entry
+
+    def measure(self, entry: Entry) -> Callable[[Mapping[int, Any]], dict[str, float]]:
+        """Return a probe of the mean over the agents of their errors on all test samples."""
+        # A prediction of everything by everybody costs more than a round: not in every one.
+        every = max(self.rounds // 25, 1)
+        done = 0
+
+        def test_error(agents: Mapping[int, Any]) -> dict[str, float]:
+            nonlocal done
+            done += 1
+            if done % every and done != self.rounds:
+                return {"test_mse": np.nan}
+            return {"test_mse": float(np.mean(np.square(entry.predict(agents) - self.truth)))}
+
+        return test_error
+
+    def best(self) -> float:
+        """Return the test error of the model that a centre would learn."""
+        theta = centralised(self.problems, self.regularizer)
+        return float(np.mean(np.square(self.phi(self.test) @ theta - self.truth)))
+
+    # --- the algorithms -----------------------------------------------------------------------------------------------
+
+    def _network(self, graph: "nx.Graph[int]") -> netsim.Network:
+        return self.channel.network(graph, self.seed)
+
+    def _linear(self, name: str, sends: str, agents: dict[int, Any]) -> Entry:
+        seen = self.phi(self.test)
+
+        def predict(agents: Mapping[int, Any]) -> Vector:
+            return np.stack([seen @ agent.theta for agent in agents.values()])
+
+        return Entry(name, sends, self._network(self.graph), agents, predict)
+
+    def _batch(self) -> Iterator[Entry]:
+        count, problems = self.rounds, self.problems
+        # As the online methods' papers count, and so all of them.
+        plain = Float(32)
+        censor, coder = Geometric(0.5, 0.98), Uniform(_BITS)
+        yield self._linear(
+            "CTA",
+            "model",
+            {i: CTA(p, count, eta=0.5, weights=self._weights[i], coder=plain) for i, p in enumerate(problems)},
+        )
+        yield self._linear("DKLA", "model", {i: DKLA(p, count, rho=0.01, coder=plain) for i, p in enumerate(problems)})
+        censored = {i: COKE(p, count, rho=0.01, censor=censor, coder=plain) for i, p in enumerate(problems)}
+        yield self._linear("COKE", "model", censored)
+        coded = {i: COKE(p, count, rho=0.01, censor=censor, coder=coder) for i, p in enumerate(problems)}
+        yield self._linear(f"COKE {_BITS}-bit", "change of the model", coded)
+
+    def _online(self) -> Iterator[Entry]:
+        coder = Uniform(_BITS)
+        known = methods(Geometric(0.5, 0.98), coder) | {
+            method.name: method
+            for method in methods(PowerLaw(1.0, 0.5), coder).values()
+            if method.name in ("CoDDKL", "QC-DDKL")
+        }
+        for name in ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL"):
+            costs = [
+                OnlineCost(self._stream(i, self.phi), self.phi.size, loss=Squared(), regularizer=self.share)
+                for i in range(self.count)
+            ]
+            agents = {i: known[name].agent(c, self.rounds, _STEPS, self._weights[i]) for i, c in enumerate(costs)}
+            yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
+
+    def _multikernel(self) -> Iterator[Entry]:
+        size = self.phi.size
+        eta, coder = 0.3, QSGD(_BITS, by_row=True)
+        seen = self.kernels(self.test).reshape(len(self.test), -1, size)
+
+        def cost(i: int, kernels: int) -> MultiKernelCost:
+            stream = ((z[: kernels * size], y) for z, y in self._stream(i, self.kernels))
+            return MultiKernelCost(stream, kernels, size, loss=Squared(), regularizer=self.share)
+
+        def predict(agents: Mapping[int, Any]) -> Vector:
+            return np.stack(
+                [
+                    np.einsum("npk,pk,p->n", seen[:, : len(each.model)], each.model, each.kernel_weights.values)
+                    for each in agents.values()
+                ]
+            )
+
+        for name, kernels in (("gossip OMKL", 3), ("Koloskova", 1)):
+            gossip = {
+                i: GossipOMKL(cost(i, kernels), self.rounds, eta=eta, gamma=0.2, weights=self._weights[i], coder=coder)
+                for i in range(self.count)
+            }
+            yield Entry(f"{name} {_BITS}-bit", "changes of the models", self._network(self.graph), gossip, predict)
+        whole = {
+            i: CompleteOMKL(cost(i, 3), self.rounds, agents=self.count, eta=eta, coder=coder) for i in range(self.count)
+        }
+        network = self._network(topology.complete(self.count))
+        yield Entry(f"OMKL (complete graph) {_BITS}-bit", "steps of the models, losses", network, whole, predict)
+
+    def _greedy(self) -> Iterator[Entry]:
+        def batches(i: int) -> Iterator[tuple[Vector, Vector]]:
+            for row in self._rows(i):
+                yield self.parts[i].train_inputs[[row]], self.parts[i].train_target[[row]]
+
+        agents = {
+            i: GreedyPenalty(
+                Dictionary(self.width, sigma=self.sigma),
+                batches(i),
+                self.rounds,
+                loss=Squared(),
+                eta=0.2,
+                regularizer=1e-6,
+                parsimony=0.05,
+                penalty=ConstantPenalty(0.2),
+            )
+            for i in range(self.count)
+        }
+
+        def predict(agents: Mapping[int, Any]) -> Vector:
+            return np.stack([agent.model(self.test) for agent in agents.values()])
+
+        yield Entry("greedy penalty", "inputs; estimates there", self._network(self.graph), agents, predict)
+
+    def _projections(self) -> Iterator[Entry]:
+        inputs, targets = training(self.parts)
+        each = np.split(np.arange(len(targets)), np.cumsum([len(part.train_target) for part in self.parts])[:-1])
+        shown = np.linspace(0, len(targets) - 1, self.public).astype(int)
+        access = [np.union1d(own, shown).tolist() for own in each]
+        gram = partial(kernel_values, "gaussian", sigma=self.sigma)
+        # The centre's cost here is a sum over the samples, not a mean over each agent's.
+        weight = self.regularizer * len(targets) / self.count
+        ensemble = Ensemble(inputs, targets, access, regularizers=weight / self.count, gram=gram)
+        sweeps = max(self.rounds // self.count, 1)
+        settings: dict[str, Any] = {"radio": self.channel.medium == "radio", "reliable": not self.channel.is_ideal}
+        settings["timeout"] = sure_timeout(
+            ensemble,
+            latency=self.channel.latency,
+            rate=self.channel.rate,
+            round_period=self.channel.round_period,
+            radio=self.channel.medium == "radio",
+        )
+        agents: dict[int, Any] = dict(
+            projectors(ensemble, "token", sweeps, duration=self.channel.round_period, **settings)
+        )
+        seen = [gram(self.test, ensemble.inputs[own]) for own in ensemble.access]
+
+        def predict(agents: Mapping[int, Any]) -> Vector:
+            found = state_of(ensemble, agents).coefficients
+            return np.stack([each @ coefficients for each, coefficients in zip(seen, found, strict=True)])
+
+        network = self._network(network_graph(ensemble, "token"))
+        yield Entry("projections (token)", "estimates at public inputs", network, agents, predict, self.public)
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def _rows(self, agent: int) -> Iterator[int]:
+        """Yield the numbers of an agent's samples, in a new order at each pass."""
+        rng = draws.generator(self.seed, agent, "samples")
+        while True:
+            yield from rng.permutation(len(self.parts[agent].train_target)).tolist()
+
+    def _stream(self, agent: int, phi: RandomFourier | SideBySide) -> Iterator[tuple[Vector, float]]:
+        part = self.parts[agent]
+        features = phi(part.train_inputs)
+        for row in self._rows(agent):
+            yield features[row], float(part.train_target[row])
+
+
+def draw_samples(data: str, agents: int, samples: int, seed: int) -> list[AgentData]:
+    """Return each agent's samples, as many to train on as to test on.
+
+    Raises
+    ------
+    BadInput
+        If the table has too few rows.
+    """
+    count = 2 * agents * samples
+    if data == "field":
+        rng = np.random.default_rng(seed)
+        inputs = rng.random((count, 2))
+        target = field(inputs) + 0.1 * rng.standard_normal(count)
+        return deal(Table("field", inputs, target, ("x", "y"), "field"), agents, train_share=0.5, seed=seed)
+    table = scale_unit(load_table(data))
+    check.integer("samples", samples, low=2, high=len(table.target) // (2 * agents))
+    return deal(table, agents, train_share=0.5, seed=seed, rows=count)

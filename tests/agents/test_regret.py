@@ -1,0 +1,168 @@
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from netsim import BadInput
+from netsim.agents.measures.regret import DynamicRegret, StaticRegret
+
+Array = NDArray[np.float64]
+Rounds = tuple[Array, Array, Array]
+
+
+def rounds(seed: int, count: int, agents: int, size: int) -> Rounds:
+    """Draw features, targets and models of shapes (T, N, D), (T, N) and (T, N, D)."""
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=(count, agents, size)),
+        rng.normal(size=(count, agents)),
+        rng.normal(size=(count, agents, size)),
+    )
+
+
+def losses(x: Array, y: Array, thetas: Array, share: float) -> Array:
+    """Return L_i,t(θ_i,t), shape (T, N)."""
+    result: Array = (np.einsum("tnd,tnd->tn", x, thetas) - y) ** 2 + share * np.sum(thetas**2, axis=2)
+    return result
+
+
+def least(x: Array, y: Array, share: float) -> tuple[float, Array]:
+    """Return the least loss of one model over samples (n, D) and (n,), by brute force, and the model."""
+    count, size = x.shape
+    # ‖[x; √(n r) I] θ − [y; 0]‖² is the total loss.
+    rows = np.vstack([x, math.sqrt(count * share) * np.eye(size)])
+    right = np.concatenate([y, np.zeros(size)])
+    theta = np.linalg.lstsq(rows, right)[0]
+    return float(np.sum((rows @ theta - right) ** 2)), theta
+
+
+shapes = pytest.mark.parametrize(("agents", "size"), [(1, 6), (4, 6), (6, 6), (9, 6), (5, 1)])
+shares = pytest.mark.parametrize("share", [0.0, 1e-9, 2e-5, 0.3])
+
+
+@shapes
+@shares
+def test_static_regret_equals_brute_force_after_every_round(agents: int, size: int, share: float) -> None:
+    x, y, thetas = rounds(agents, 12, agents, size)
+    paid = losses(x, y, thetas, share)
+    regret = StaticRegret(size, share)
+    for t in range(12):
+        regret.add(x[t], y[t], thetas=thetas[t])
+        best, model = least(x[: t + 1].reshape(-1, size), y[: t + 1].ravel(), share)
+        assert regret.loss == pytest.approx(paid[: t + 1].sum(), rel=1e-12)
+        # Where the samples are met exactly what is left is the rounding of Σy², more on some machines than on others.
+        assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-6 * share**0.5 + 1e-11)
+        assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
+        if share > 1e-6 or agents * (t + 1) > size + 2:
+            np.testing.assert_allclose(regret.best(), model, rtol=0, atol=1e-6)
+    assert (regret.rounds, regret.count) == (12, 12 * agents)
+
+
+@shapes
+@shares
+def test_dynamic_regret_equals_brute_force(agents: int, size: int, share: float) -> None:
+    x, y, thetas = rounds(agents, 12, agents, size)
+    paid = losses(x, y, thetas, share)
+    regret = DynamicRegret(size, share)
+    best = 0.0
+    for t in range(12):
+        regret.add(x[t], y[t], thetas=thetas[t])
+        best += least(x[t], y[t], share)[0]
+        assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-12)
+        assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
+    assert regret.rounds == 12
+
+
+@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
+def test_losses_serve_as_well_as_models(kind: type[StaticRegret | DynamicRegret]) -> None:
+    x, y, thetas = rounds(0, 8, 3, 5)
+    by_models, by_losses = kind(5, 0.01), kind(5, 0.01)
+    for each in zip(x, y, thetas, losses(x, y, thetas, 0.01), strict=True):
+        by_models.add(each[0], each[1], thetas=each[2])
+        by_losses.add(each[0], each[1], losses=each[3])
+    assert by_losses.value == pytest.approx(by_models.value, rel=1e-12)
+
+
+def test_the_best_models_have_no_regret() -> None:
+    x, y, _ = rounds(1, 10, 4, 6)
+    _, model = least(x.reshape(-1, 6), y.ravel(), 0.01)
+    static, dynamic = StaticRegret(6, 0.01), DynamicRegret(6, 0.01)
+    for t in range(10):
+        static.add(x[t], y[t], thetas=np.tile(model, (4, 1)))
+        dynamic.add(x[t], y[t], thetas=np.tile(least(x[t], y[t], 0.01)[1], (4, 1)))
+    assert abs(static.value) < 1e-9
+    assert abs(dynamic.value) < 1e-9
+    # One model for all rounds cannot beat one a round.
+    assert dynamic.best_loss < static.best_loss
+
+
+def test_samples_that_repeat_have_their_repeated_residual() -> None:
+    # Two agents with one input and different targets: no model meets both, even without a regulariser.
+    x, y = np.array([[3.0, 4.0], [3.0, 4.0]]), np.array([1.0, 2.0])
+    for kind in (StaticRegret, DynamicRegret):
+        regret = kind(2, 0.0)
+        for _ in range(5):
+            regret.add(x, y, thetas=np.zeros((2, 2)))
+        assert regret.loss == 25.0
+        assert regret.best_loss == pytest.approx(5 * 0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
+def test_before_the_first_round_there_is_no_regret(kind: type[StaticRegret | DynamicRegret]) -> None:
+    regret = kind(3, 0.1)
+    assert (regret.rounds, regret.loss, regret.value) == (0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
+def test_models_that_grow_without_bound_have_endless_regret(kind: type[StaticRegret | DynamicRegret]) -> None:
+    regret = kind(2, 0.1)
+    regret.add(np.ones((2, 2)), np.ones(2), thetas=np.full((2, 2), 1e200))
+    assert regret.value == math.inf
+    regret.add(np.ones((2, 2)), np.ones(2), losses=np.full(2, 1.5e308))
+    assert regret.value == math.inf
+    regret.add(np.ones((2, 2)), np.ones(2), thetas=np.full((2, 2), np.nan))
+    assert math.isnan(regret.value)
+
+
+def test_memory_is_that_of_the_moments() -> None:
+    regrets = StaticRegret(20, 0.1), DynamicRegret(20, 0.1)
+    for regret in regrets:
+        for x, y, thetas in zip(*rounds(0, 50, 3, 20), strict=True):
+            regret.add(x, y, thetas=thetas)
+    held = [sum(np.size(value) for value in vars(regret).values()) for regret in regrets]
+    assert held[0] < 20 * 20 + 20 + 10
+    assert held[1] < 10
+
+
+@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": np.ones((2, 4))}, "features.shape = (2, 4): must be (N, 3)"),
+        ({"features": np.ones(3)}, "features.shape = (3,): must be (T, D) with T and D at least 1"),
+        ({"targets": np.ones(3)}, "targets.shape = (3,): must be (2,), one a row of features"),
+        ({"targets": np.array([1.0, np.nan])}, "targets[1] = nan: must be finite (1 such values)"),
+        ({"thetas": np.ones((3, 2))}, "thetas.shape = (3, 2): must be (2, 3), as features"),
+        ({"thetas": None, "losses": np.ones(3)}, "losses.shape = (3,): must be (2,), as targets"),
+        ({"thetas": None}, "thetas, losses: must be one of the two, not both or neither"),
+        ({"losses": np.ones(2)}, "thetas, losses: must be one of the two, not both or neither"),
+    ],
+)
+def test_bad_rounds_are_refused(
+    kind: type[StaticRegret | DynamicRegret], changes: dict[str, Array | None], message: str
+) -> None:
+    given = {"features": np.ones((2, 3)), "targets": np.ones(2), "thetas": np.ones((2, 3)), **changes}
+    regret = kind(3, 0.1)
+    with pytest.raises(BadInput) as caught:
+        regret.add(**given)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+    assert (regret.rounds, regret.loss, regret.value) == (0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
+def test_bad_parameters_are_refused(kind: type[StaticRegret | DynamicRegret]) -> None:
+    with pytest.raises(BadInput, match=r"^size = 0: must be a whole number >= 1$"):
+        kind(0, 0.1)
+    with pytest.raises(BadInput, match=r"^regularizer = -1.0: must be a number >= 0$"):
+        kind(3, -1.0)

@@ -1,0 +1,251 @@
+"""Random networks keep the laws: a few each time; `benchmarks.soak` runs many more."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netsim import Agent, Frame, Link, Network, topology
+from netsim.count.records import CAUSES
+from tests.fuzzers.laws import Played, check_books
+from tests.fuzzers.messages import check_messages
+from tests.fuzzers.networks import Case, check_one, hashes
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_laws_hold_on_random_networks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(16):
+        check_one(rng)
+
+
+def test_the_networks_are_hard_enough() -> None:
+    """Each end of a frame is met: a law that is never put to the test holds always."""
+    met: Counter[str] = Counter()
+    for seed in range(60):
+        for row in Case(seed).play().links:
+            met.update({name: row[name] for name in (*CAUSES, "duplicated", "in_flight")})
+    assert all(met[name] > 5 for name in (*CAUSES, "duplicated", "in_flight")), met
+
+
+# --- one seed, one run ------------------------------------------------------------------------------------------------
+
+
+def start_elsewhere(seed: int, count: int, **environment: str) -> "subprocess.Popen[str]":
+    """Begin to print the digests of the same networks in another process."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
+    command = [sys.executable, "-m", "tests.fuzzers.networks", str(seed), str(count)]
+    return subprocess.Popen(command, cwd=ROOT, env=kept | environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_every_process_and_both_cores_run_the_same() -> None:
+    """The Python core says what the compiled one must do: the same events, the same tables, to the byte."""
+    others = [
+        start_elsewhere(3, 40, PYTHONHASHSEED="1"),
+        start_elsewhere(3, 40, PYTHONHASHSEED="2", NETSIM_CORE="python"),
+    ]
+    here = hashes(3, 40)
+    assert len(set(here)) == 40
+    for other in others:
+        output, _ = other.communicate(timeout=300)
+        assert other.returncode == 0
+        assert output.splitlines() == here
+
+
+# --- the checks see what they should ----------------------------------------------------------------------------------
+
+
+def forget_a_frame(played: Played) -> None:
+    del next(agent for agent in played.agents.values() if agent.notes.got).notes.got[0]
+
+
+def read_too_early(played: Played) -> None:
+    got = next(agent for agent in played.agents.values() if agent.notes.got).notes.got
+    got[0] = replace(got[0], now=got[0].sent_at - 1)
+
+
+def another_payload(played: Played) -> None:
+    got = next(agent for agent in played.agents.values() if agent.notes.got).notes.got
+    got[0] = replace(got[0], payload=["nobody sent this"])
+
+
+def a_call_too_many(played: Played) -> None:
+    calls = next(agent for agent in played.agents.values() if agent.notes.calls).notes.calls
+    calls.append(calls[0])
+
+
+def lose_from_the_table(played: Played) -> None:
+    next(row for row in played.links if row["delivered"])["delivered"] -= 1
+
+
+def a_bit_too_many(played: Played) -> None:
+    next(row for row in played.links if row["wire_bits"])["wire_bits"] += 1
+
+
+def a_bit_less_of_a_sender(played: Played) -> None:
+    next(row for row in played.senders if row["payload_bits"])["payload_bits"] -= 1
+
+
+def forget_an_event(played: Played) -> None:
+    played.ended.remove(next(row for row in played.ended if row["event"] == "delivered"))
+
+
+def arrive_before_the_latency(played: Played) -> None:
+    next(row for row in played.ended if row["event"] == "delivered")["time_s"] = -1.0
+
+
+def close_late(played: Played) -> None:
+    played.rounds[0]["time_s"] += 1e-9
+
+
+def count_ahead(played: Played) -> None:
+    played.rounds[0]["delivered"] += 1
+
+
+TAMPERINGS = [
+    forget_a_frame,
+    read_too_early,
+    another_payload,
+    a_call_too_many,
+    lose_from_the_table,
+    a_bit_too_many,
+    a_bit_less_of_a_sender,
+    forget_an_event,
+    arrive_before_the_latency,
+    close_late,
+    count_ahead,
+]
+
+
+def plain() -> Played:
+    """A run in which frames arrive and rounds close."""
+    return next(
+        played
+        for played in (Case(seed).play(trace=True) for seed in range(100))
+        if played.rounds and played.rounds[0]["delivered"] and not played.damages and played.network.medium == "wires"
+    )
+
+
+def check(played: Played) -> None:
+    check_books(played)
+    check_messages(played)
+
+
+@pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda tamper: tamper.__name__)
+def test_the_checks_notice(tamper: Callable[[Played], None]) -> None:
+    played = plain()
+    check(played)
+    tamper(played)
+    with pytest.raises(AssertionError):
+        check(played)
+
+
+# --- what random networks found ---------------------------------------------------------------------------------------
+
+
+class Talk(Agent):
+    """Broadcasts in each round and collects."""
+
+    async def run(self) -> None:
+        async for k in self.rounds(100):
+            await self.broadcast("x", k)
+            await self.collect()
+
+
+@pytest.mark.parametrize("period", [0.1, 0.3, 0.7, 1 / 3, 1e-6, 7.3])
+def test_a_latency_of_a_period_is_late_in_every_round(period: float) -> None:
+    network = Network(topology.path(2), Link(latency=period), round_period=period)
+    row = network.run({0: Talk(), 1: Talk()}).ledger.table([]).iloc[0]
+    assert row["delivered"] == 0
+
+
+def test_looking_as_a_round_closes_changes_nothing() -> None:
+    class InRounds(Agent):
+        async def run(self) -> None:
+            async for _ in self.rounds(2):
+                await self.collect()
+
+    class Outside(Agent):
+        async def run(self) -> None:
+            await asyncio.sleep(0.5)
+            await self.broadcast("x", 1)
+            await asyncio.sleep(3)
+
+    def delivered(looks: bool) -> list[int]:
+        network = Network(topology.path(2), Link(latency=0.5))
+        agents = {0: InRounds(), 1: Outside()}
+        if looks:
+            network.at(1.0, lambda: [len(agent.inbox) for agent in agents.values()].clear())
+        return network.run(agents).rounds["delivered"].tolist()
+
+    assert delivered(looks=True) == delivered(looks=False)
+
+
+class Asker(Agent):
+    """Asks one neighbour, or nobody, and answers all."""
+
+    def __init__(self, to: int | None, timeout: float | None = None) -> None:
+        self.to, self.patience = to, timeout
+
+    def answer(self, frame: Frame) -> int:
+        return 1
+
+    async def run(self) -> None:
+        if self.to is not None:
+            with suppress(TimeoutError):
+                await self.request(self.to, "ask", 0, timeout=self.patience)
+            await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("agents", [{0: (1, 0.5), 1: (None,)}, {0: (1,), 1: (None,), 2: (None,), 3: (2,)}])
+@pytest.mark.parametrize("time", [0.25, 0.5])
+def test_looking_as_frames_arrive_changes_nothing(agents: dict[int, Any], time: float) -> None:
+    def hash_of(looks: bool) -> str:
+        network = Network(topology.path(len(agents)), Link(latency=0.25))
+        askers = {node: Asker(*of) for node, of in agents.items()}
+        if looks:
+            network.at(time, lambda: [len(asker.inbox) for asker in reversed(askers.values())].clear())
+        return network.run(askers).trace_hash
+
+    assert hash_of(looks=True) == hash_of(looks=False)
+
+
+NUMPY = [
+    {"rate": np.float32(1000)},
+    {"mtu": np.int64(13), "header_bits": np.int64(8)},
+    {"crc": np.bool_(False), "corrupt": np.float64(0.5)},
+    {"fifo": np.bool_(True)},
+]
+
+
+@pytest.mark.parametrize("settings", NUMPY, ids=lambda settings: "-".join(settings))
+def test_numpy_scalars_mean_what_they_hold(settings: dict[str, Any]) -> None:
+    plain = {name: value.item() for name, value in settings.items()}
+    one, other = (Network(topology.path(3), Link(**of)).run({i: Talk() for i in range(3)}) for of in (settings, plain))
+    assert one.trace_hash == other.trace_hash
+    assert repr(one.ledger.totals()) == repr(other.ledger.totals())
+
+
+def test_a_pause_of_another_precision_leaves_the_clock_alone() -> None:
+    class Asker(Agent):
+        def answer(self, frame: Frame) -> int:
+            return 1
+
+        async def run(self) -> None:
+            await asyncio.sleep(np.float32(0.1))
+            await self.request(self.neighbors[0], "ask", 1)
+            self.ended = self.now
+
+    run = Network(topology.path(2)).run({0: Asker(), 1: Asker()})
+    assert type(run.agents[0].ended) is float

@@ -1,0 +1,43 @@
+"""One agent alone: every study works, sends nothing and warns of nothing (warnings fail a test)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netsim.errors import BadInput
+from netsim.studies import catalogue
+
+ALONE: dict[str, dict[str, Any]] = {
+    "averaging": {},
+    "coke": {"rounds": 5, "features": 8},
+    "online": {"rounds": 20, "features": 8},
+    "dynamic": {"rounds": 20, "features": 8, "compare": ""},
+    "omkl": {"rounds": 5, "seeds": 1, "topologies": "path", "rows": 20},
+    "polk": {"samples": 100, "compare": False},
+    "projections": {"sweeps": 3, "examples": 20, "radius": 1.0},
+    "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},
+}
+BETWEEN_AGENTS = {"frontier", "privacy"}
+OF_ONE_AGENT = {"deep"}
+
+
+def test_every_study_is_here() -> None:
+    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT} == set(catalogue.listed())
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_agent_alone(name: str, tmp_path: Any) -> None:
+    study = catalogue.find(name).execute(agents=1, **ALONE[name])
+    assert study.runs
+    for run in study.runs.values():
+        assert run.ledger.link_messages == run.ledger.wire_bits == 0
+    study.save(tmp_path / "out")
+    numbers = study.rounds.drop(columns="algorithm").to_numpy(dtype=float)
+    assert not np.isinf(numbers).any()
+
+
+@pytest.mark.parametrize("name", sorted(BETWEEN_AGENTS))
+def test_a_study_of_what_is_sent_takes_two(name: str) -> None:
+    with pytest.raises(BadInput, match="agents = 1: must be a whole number >= 2"):
+        catalogue.find(name).execute(agents=1)

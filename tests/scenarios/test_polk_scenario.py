@@ -1,0 +1,243 @@
+"""The scenario `polk`: its problems against what can be computed of them, and small runs of it."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netsim import BadInput
+from netsim.scenarios.data.mixtures import Mixtures, draw_mixtures
+from netsim.scenarios.data.textures import (
+    FILE,
+    TEXTURES,
+    centralised_accuracy,
+    cut_patches,
+    load_textures,
+    nearest_texton,
+    neighborhoods,
+)
+from netsim.scenarios.polk.task import batches, draw_problem
+from netsim.studies import Study, catalogue
+
+needs_data = pytest.mark.skipif(
+    "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
+)
+
+
+def run(**parameters: object) -> Study:
+    return catalogue.find("polk").execute(**parameters)
+
+
+SMALL = {"agents": 4, "density": 0.6, "samples": 330, "checks": 3}
+
+
+# --- mixtures ---------------------------------------------------------------------------------------------------------
+
+
+def test_bayes_is_the_most_probable_class() -> None:
+    mixtures = draw_mixtures(np.random.default_rng(1))
+    x, _ = mixtures.draw(200, np.random.default_rng(2))
+    for point, chosen in zip(x, mixtures.bayes(x), strict=True):
+        probable = [
+            sum(np.exp(-((point - mean) @ (point - mean)) / (2 * 0.2**2)) / (2 * np.pi * 0.2**2) for mean in modes) / 3
+            for modes in mixtures.means
+        ]
+        assert chosen == int(np.argmax(probable))
+
+
+def test_bayes_accuracy_of_two_gaussians_is_known() -> None:
+    # Two modes at a distance of 2 s: right with probability Φ(1).
+    mixtures = Mixtures(np.array([[[0.0, 0.0]], [[0.4, 0.0]]]), 0.2)
+    x, y = mixtures.draw(200_000, np.random.default_rng(3))
+    assert np.mean(mixtures.bayes(x) == y) == pytest.approx(0.841345, abs=0.003)
+    far = np.array([[1e3, 1e3], [-1e3, 0.0]])
+    assert mixtures.bayes(far).tolist() == [1, 0]
+
+
+def test_mixtures_are_drawn_as_described() -> None:
+    mixtures = draw_mixtures(np.random.default_rng(4), classes=4, modes=2000, spread=0.5)
+    assert mixtures.means.mean(axis=1) == pytest.approx(np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]), abs=0.1)
+    assert mixtures.means.std(axis=1) == pytest.approx(1.0, abs=0.1)
+    x, y = Mixtures(np.zeros((4, 3, 2)), 0.5).draw(40_000, np.random.default_rng(5))
+    assert x.std(axis=0) == pytest.approx(0.5, abs=0.01)
+    assert np.bincount(y) == pytest.approx(10_000, abs=400)
+    with pytest.raises(BadInput, match=r"^classes = 1: "):
+        draw_mixtures(np.random.default_rng(0), classes=1)
+
+
+def test_every_agent_sees_the_whole_training_set_in_an_order_of_its_own() -> None:
+    problem = draw_problem("mixtures", {"agents": 3, "density": 0.9, "samples": 100, "sigma": 1.0}, seed=0)
+    parts = list(batches(problem, 0, 2, 6))
+    assert [len(y) for _, y in parts] == [17, 17, 17, 17, 16, 16] * 2
+    first, second = (np.concatenate([x for x, _ in half]) for half in (parts[:6], parts[6:]))
+    other = np.concatenate([x for x, _ in batches(problem, 1, 1, 6)])
+    for seen in (first, second, other):
+        assert np.array_equal(np.sort(seen, axis=0), np.sort(problem.inputs, axis=0))
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+# --- the study --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss_function", ["logistic", "hinge", "squared"])
+def test_a_small_study_learns(loss_function: str) -> None:
+    study = run(loss_function=loss_function, draws=2, compare=False, **SMALL)
+    table = study.tables["draws"]
+    assert table["seed"].tolist() == [0, 1]
+    assert (table["points below"] < 12).all()
+    assert (table["worst agent"] <= table["accuracy"]).all()
+    assert (table["largest"] < 60).all()
+    assert (table["missing"] == 0).all()
+    rounds = study.rounds[study.rounds["algorithm"] == "draw 0"]
+    assert rounds["samples"].iloc[-1] == 330
+    # At rounds 1, 3, 7 and 10; the agent that asks sends 2 numbers a sample, and gets 5.
+    assert rounds["accuracy"].notna().sum() == 4
+    assert (7 * table["raw_data_bits"] == 2 * table["payload_bits"]).all()
+    assert set(study.figures) == {"progress", "surface"}
+
+
+def test_doubling_the_penalty_lowers_the_disagreement() -> None:
+    study = run(samples=1200, agents=6, density=0.5, checks=1)
+    table = study.tables["penalties"]
+    assert table["c"].iloc[1:].to_numpy() * 2 ** np.arange(2, -1, -1) == pytest.approx(table["c"].iloc[3])
+    assert (np.diff(table["disagreement"]) < 0).all()
+    assert "penalties" in study.figures
+
+
+def test_what_does_not_come_in_time_is_counted() -> None:
+    study = run(latency=0.6, compare=False, **SMALL)
+    last = study.rounds.iloc[-1]
+    assert last["missing"] == last["link_messages"] / 2 > 0
+    lossy = run(loss=0.2, compare=False, **SMALL)
+    assert lossy.rounds["missing"].iloc[-1] == lossy.rounds["lost"].iloc[-1] > 0
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, second = (run(compare=False, seed=5, **SMALL) for _ in range(2))
+    assert first.trace_hash == second.trace_hash != run(compare=False, seed=6, **SMALL).trace_hash
+    assert first.rounds.equals(second.rounds)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"data": "brodats"}, r"^data = 'brodats': .*did you mean 'brodatz'"),
+        ({"loss_function": "hing"}, r"^loss_function = 'hing': .*did you mean 'hinge'"),
+        ({"batch": 0}, r"^batch = 0: "),
+        ({"samples": 0}, r"^samples = 0: "),
+        ({"doubling": -1}, r"^doubling = -1: "),
+        ({"limit": 2.0}, r"^limit = 2.0: "),
+        ({"sigma": 0.0}, r"^sigma = 0.0: "),
+        ({"eta": -1.0}, r"^eta = -1.0: "),
+        ({"seed": -1}, r"^seed = -1: "),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        run(**({"samples": 50, "agents": 3, "density": 0.9, "compare": False} | parameters))
+
+
+# --- textures ---------------------------------------------------------------------------------------------------------
+
+
+def stripes(classes: int = 3, size: int = 96) -> np.ndarray:
+    """Draw noisy stripes of another period and direction for each class."""
+    rng = np.random.default_rng(0)
+    rows, columns = np.mgrid[:size, :size]
+    waves = [np.sin(rows * 2 / (1 + c) + columns * c) for c in range(classes)]
+    return np.stack([np.clip(128 + 80 * wave + 20 * rng.standard_normal(wave.shape), 0, 255) for wave in waves]).astype(
+        np.uint8
+    )
+
+
+def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
+    patches = cut_patches(stripes(), 90, 60, textons=20, seed=1)
+    assert patches.train_inputs.shape == (90, 20)
+    assert np.sum(patches.test_inputs**2, axis=1) == pytest.approx(1.0)
+    # Frequencies among 24 × 24 places.
+    counts = patches.train_inputs**2 * 576
+    assert counts == pytest.approx(np.round(counts), abs=1e-9)
+    assert np.bincount(patches.train_labels).tolist() == [30, 30, 30]
+    assert centralised_accuracy(patches, 0.6) > 0.95
+    again = cut_patches(stripes(), 90, 60, textons=20, seed=1)
+    assert np.array_equal(patches.test_inputs, again.test_inputs)
+
+
+def test_what_is_tested_on_was_never_trained_on() -> None:
+    # 60 % of 100 columns are the left part: what is to the right of them changes nothing in training.
+    images = stripes(size=100)
+    changed = images.copy()
+    changed[:, :, 60:] = 255 - changed[:, :, 60:]
+    first, second = (cut_patches(each, 30, 30, textons=10, seed=2) for each in (images, changed))
+    assert np.array_equal(first.train_inputs, second.train_inputs)
+    assert not np.array_equal(first.test_inputs, second.test_inputs)
+
+
+def test_neighborhoods_and_the_nearest_texton() -> None:
+    image = np.arange(48, dtype=np.uint8).reshape(6, 8)
+    around = neighborhoods(image)
+    assert around.shape == (2, 4, 25)
+    window = image[1:6, 2:7] / 255.0
+    assert around[1, 2] == pytest.approx((window - window.mean()).ravel())
+    rng = np.random.default_rng(0)
+    region, centres = rng.standard_normal((4, 5, 25)), rng.standard_normal((6, 25))
+    distances = np.linalg.norm(region[:, :, None] - centres, axis=3)
+    assert np.array_equal(nearest_texton(region, centres), distances.argmin(axis=2))
+
+
+def test_pictures_that_are_too_small_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"^images.shape = \(3, 60, 60\): each part must be 28 x 28 pixels or more$"):
+        cut_patches(stripes(size=60), 10, 10)
+    with pytest.raises(BadInput, match=r"^textons = 20000: must be at most "):
+        cut_patches(stripes(), 10, 10, textons=20000)
+
+
+def save(folder: Path, **arrays: np.ndarray) -> None:
+    np.savez(folder / f"{FILE}.npz", **arrays)
+
+
+def test_pictures_are_read_by_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    with pytest.raises(BadInput, match=rf"^NETSIM_DATA = .* holds {FILE}.npz"):
+        load_textures()
+    images = stripes()
+    save(tmp_path, x=images)
+    with pytest.raises(BadInput, match=r"has no array 'ids': must hold x, ids$"):
+        load_textures([1])
+    save(tmp_path, x=images, ids=np.array([7, 5]))
+    with pytest.raises(BadInput, match=r"ids.shape = \(2,\): must be \(3,\), a number for each image of x$"):
+        load_textures([5])
+    save(tmp_path, x=images.astype(float), ids=np.array([7, 5, 9]))
+    with pytest.raises(
+        BadInput, match=r"x is float64 \(3, 96, 96\): must be uint8 of shape \(images, height, width\)$"
+    ):
+        load_textures([5])
+    save(tmp_path, x=images, ids=np.array([7, 5, 9]))
+    with pytest.raises(BadInput, match=r"ids has no picture 8: must hold 9, 8$"):
+        load_textures([9, 8])
+    assert np.array_equal(load_textures([9, 7]), images[[2, 0]])
+
+
+def test_textures_need_their_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NETSIM_DATA", raising=False)
+    with pytest.raises(BadInput, match=rf"^NETSIM_DATA is not set: must be a folder that holds {FILE}.npz"):
+        run(data="brodatz", agents=3, density=0.9)
+
+
+def test_a_small_study_of_textures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    save(tmp_path, x=stripes(len(TEXTURES)), ids=np.array(list(TEXTURES.values())))
+    study = run(data="brodatz", agents=3, density=0.9, samples=200, batch=20, checks=1, compare=False)
+    table = study.tables["textures"]
+    assert table["texture"].tolist() == list(TEXTURES)
+    # Test patches are dealt to the classes in turn, so that their mean is the whole's, but for one patch.
+    assert table["accuracy"].mean() == pytest.approx(study.tables["draws"]["accuracy"].iloc[0], abs=0.01)
+    assert study.tables["draws"]["central SVM"].iloc[0] > 0.3
+    assert "surface" not in study.figures
+
+
+@needs_data
+def test_the_real_pictures_are_there() -> None:
+    assert load_textures().shape == (13, 256, 256)
