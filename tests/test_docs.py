@@ -33,3 +33,18 @@ def test_ci_runs_the_very_command_of_the_readme() -> None:
     command = re.search(r"^python3 -m venv .*pytest.*$", readme, re.MULTILINE)
     assert command
     assert command.group() in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("links.md", "A `bytearray` or a `memoryview` of bytes arrives as bytes."),
+        ("links.md", "nested more than 32 deep"),
+        ("algorithms.md", "Here θ̂ begins as 0; `coded_start=True` begins as the dissertation does."),
+        ("algorithms.md", "its θ̂_i stays as it was, the copies stay equal, and the duals sum to zero."),
+        ("algorithms.md", "Under a threshold, or `AtRandom`, a receiver cannot tell"),
+    ],
+)
+def test_what_is_decided_is_said(page: str, says: str) -> None:
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / page).read_text())
+    assert says in text

@@ -312,3 +312,7 @@ def test_the_hash_does_not_depend_on_who_looks_into_an_inbox() -> None:
         Network(graph, link, seed=1).run({i: Gossip() for i in graph}, probes).trace_hash for probes in ([], [look])
     }
     assert len(hashes) == 1
+
+
+def test_a_test_that_hangs_fails(request: pytest.FixtureRequest) -> None:
+    assert 0 < float(request.config.getini("timeout") or 0) < 3600
