@@ -1,23 +1,30 @@
 """Decentralized kernel-learning algorithms, each an agent of netsim."""
 
+from netsim.agents import schedule
 from netsim.agents.consensus.base import Diffusion, Dual, SharingAgent
 from netsim.agents.consensus.batch import COKE, CTA, DKLA
 from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
-from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
-from netsim.agents.consensus.online import DDKL, DOKL, ODKLA, RFFDOKL, OnlineCost
+from netsim.agents.consensus.gossip import CHOCO, Gossip
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
+from netsim.agents.consensus.online import DDKL, DOKL, ODKLA, RFFDOKL
 from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.consensus.tracking import PushDIGing
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses, centralised_classes
-from netsim.agents.costs.local import LocalProblem, centralised
+from netsim.agents.costs.kernels import MultiKernelCost
+from netsim.agents.costs.local import LeastSquares, LocalProblem, centralised
 from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
+from netsim.agents.costs.stream import OnlineCost
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty
 from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
 from netsim.agents.maps.features import FeatureMap, RandomFourier
+from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.projections.estimate import Ensemble
 from netsim.agents.projections.orders import network_graph, projectors
 
 __all__ = [
+    "CHOCO",
     "COKE",
     "CTA",
     "DDKL",
@@ -39,9 +46,11 @@ __all__ = [
     "Ensemble",
     "FeatureMap",
     "Geometric",
+    "Gossip",
     "GossipOMKL",
     "GreedyPenalty",
     "Hinge",
+    "LeastSquares",
     "LocalProblem",
     "Logistic",
     "Loss",
@@ -54,6 +63,7 @@ __all__ = [
     "OnlineCost",
     "Periodic",
     "PowerLaw",
+    "PushDIGing",
     "RandomFourier",
     "Relative",
     "Sharing",
@@ -67,4 +77,5 @@ __all__ = [
     "fourier_layers",
     "network_graph",
     "projectors",
+    "schedule",
 ]

@@ -16,15 +16,14 @@ from functools import partial
 import msgpack
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 import netsim
 from benchmarks.report import median_seconds, parser, show
 from netsim import Link, Network, latency
 from netsim.count.records import DELIVERED
+from netsim.typing import Vector
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
-Vector = NDArray[np.float64]
 
 
 def vector(agent: int) -> Vector:

@@ -643,6 +643,14 @@ cdef class Copies:
     def __dealloc__(self):
         PyMem_Free(self.rounds)
 
+    def __reduce__(self):
+        return Copies, (tuple(self.places), self.table.shape[1:]), (self.table, [self.rounds[i] for i in range(self.rows)])
+
+    def __setstate__(self, state):
+        self.table[:] = state[0]
+        for i in range(self.rows):
+            self.rounds[i] = state[1][i]
+
     def __len__(self):
         return self.rows
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from netsim.typing import Array
 
 __all__ = ["add_scaled_difference", "add_scaled_sum", "added", "stacked"]
-
-Array = NDArray[np.float64]
 
 
 def add_scaled_sum(y: Array, alpha: float, a: Array, b: Array) -> Array:

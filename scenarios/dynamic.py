@@ -7,8 +7,7 @@ import numpy as np
 
 from netsim import BadInput, check
 from netsim.agents import PowerLaw, RandomFourier
-from netsim.agents.consensus.base import Vector
-from netsim.agents.consensus.online import Samples
+from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.quantize import Uniform
 from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
@@ -30,6 +29,7 @@ from netsim.scenarios.tasks.online import (
 from netsim.scenarios.tasks.settings import Channel, Setting, complete, random_graph
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.typing import Vector
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _TRIAL = 500

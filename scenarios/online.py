@@ -7,7 +7,7 @@ import numpy as np
 
 from netsim import check
 from netsim.agents import Geometric
-from netsim.agents.consensus.online import Samples
+from netsim.agents.costs.stream import Samples
 from netsim.quantize import Uniform
 from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, load_table, pooled, scale_unit, split_rows, synthetic

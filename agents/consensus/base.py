@@ -1,32 +1,42 @@
 """What every method that shares a state is made of: a local step, the sharing, and what is done with what was heard.
 
-A method is a subclass with a `local_step` that reads like its equation. `Dual` adds the dual variable of the ADMM
-methods, `Diffusion` the weighted mean of the diffusion methods.
+A method is a dataclass of its parameters with a `local_step` that reads like its equation. `Dual` adds the dual
+variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 import netsim
 from netsim import check
 from netsim.agents.consensus.censor import Censor
 from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.papers import Cited
+from netsim.agents.schedule import Scheduled, advance
 from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.quantize import Coder
+from netsim.typing import Array
 
-Vector = NDArray[np.float64]
+
+class Cost(Protocol):
+    """What an agent minimises. A method asks more of it: a gradient, a proximal step, samples."""
+
+    @property
+    def size(self) -> int | tuple[int, ...]:
+        """Length D of the state θ, or the shape of one that is a matrix."""
 
 
-class SharingAgent(netsim.Agent):
+@dataclass(eq=False, repr=False)
+class SharingAgent(Cited, netsim.Agent):
     """In each round a local step, then the state is shared.
 
     Parameters
     ----------
-    size : int or tuple of int
-        Length D of the state, or the shape of one that is a matrix; the arrays below have that shape.
+    cost : Cost
+        What it minimises; says how long the state is.
     count : int
         Number of rounds.
     censor : Censor, optional
@@ -42,30 +52,35 @@ class SharingAgent(netsim.Agent):
         θ_i, zeros at first. Replaced, never changed in place.
     sharing : Sharing
         θ̂_i and the copies of the neighbours'; available once it runs.
+
+    Raises
+    ------
+    BadInput
+        For an argument outside its range.
     """
 
-    def __init__(
-        self,
-        size: int | tuple[int, ...],
-        count: int,
-        *,
-        censor: Censor | None = None,
-        coder: Coder | None = None,
-        coded_start: bool = False,
-    ) -> None:
-        self.count = check.integer("count", count, low=0)
-        self.censor = censor
-        self.coder = coder
-        self.coded_start = coded_start
+    cost: Any
+    count: int
+    _: KW_ONLY
+    censor: Censor | None = None
+    coder: Coder | None = None
+    coded_start: bool = False
+    theta: Array = field(init=False)
+    sharing: Sharing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = check.integer("count", self.count, low=0)
+        self.coded_start = check.flag("coded_start", self.coded_start)
+        size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
-        self.theta: Vector = np.zeros(tuple(check.integer("size", length, low=1) for length in shape))
-        self.sharing: Sharing
+        self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))
 
     async def run(self) -> None:
         """Take part in the rounds."""
         self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
         self.start()
         async for k in self.rounds(self.count):
+            advance(self, k)
             self.theta = self.local_step()
             await self.sharing.share(self.theta, k)
             self.after_sharing()
@@ -73,7 +88,7 @@ class SharingAgent(netsim.Agent):
     def start(self) -> None:
         """Prepare for the first round, the neighbours being known."""
 
-    def local_step(self) -> Vector:
+    def local_step(self) -> Array:
         """Return the new θ_i."""
         raise NotImplementedError
 
@@ -81,14 +96,15 @@ class SharingAgent(netsim.Agent):
         """Use what was heard."""
 
 
+@dataclass(eq=False, repr=False)
 class Dual(SharingAgent):
     """Base of the ADMM methods: after each round γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
     Parameters
     ----------
-    rho : float
+    rho : float or schedule
         Penalty ρ > 0.
-    size, count, censor, coder, coded_start
+    cost, count, censor, coder, coded_start
         As in `SharingAgent`.
 
     Attributes
@@ -97,22 +113,16 @@ class Dual(SharingAgent):
         γ_i. Over all agents the duals sum to zero as long as no frame is lost.
     """
 
-    def __init__(
-        self,
-        size: int | tuple[int, ...],
-        count: int,
-        *,
-        rho: float,
-        censor: Censor | None = None,
-        coder: Coder | None = None,
-        coded_start: bool = False,
-    ) -> None:
-        super().__init__(size, count, censor=censor, coder=coder, coded_start=coded_start)
-        self.rho = check.finite("rho", rho, above=0.0)
-        self.dual: Vector = np.zeros(size)
+    _: KW_ONLY
+    rho: Scheduled = Scheduled(above=0.0)
+    dual: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.dual = np.zeros(self.theta.shape)
         # Σ_n θ̂_i and Σ_n θ̂_n over the neighbours n.
-        self._own_sum: Vector = np.zeros(size)
-        self._others_sum: Vector = np.zeros(size)
+        self._own_sum: Array = np.zeros(self.theta.shape)
+        self._others_sum: Array = np.zeros(self.theta.shape)
 
     @property
     def degree(self) -> int:
@@ -132,15 +142,16 @@ class Dual(SharingAgent):
         self._own_sum = self.degree * self.sharing.own
         self._others_sum = self.sharing.sum_of_copies()
 
-    def pull_to_sum(self) -> Vector:
+    def pull_to_sum(self) -> Array:
         """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step."""
         return add_scaled_sum(self.dual, -self.rho, self._own_sum, self._others_sum)
 
-    def pull_to_difference(self) -> Vector:
+    def pull_to_difference(self) -> Array:
         """Return γ_i + ρ Σ_n (θ̂_i − θ̂_n), the linear term of a linearised step."""
         return add_scaled_difference(self.dual, self.rho, self._own_sum, self._others_sum)
 
 
+@dataclass(eq=False, repr=False)
 class Diffusion(SharingAgent):
     """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
@@ -149,27 +160,19 @@ class Diffusion(SharingAgent):
 
     Parameters
     ----------
-    eta : float
+    eta : float or schedule
         Step size η > 0.
     weights : mapping
         w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
+    cost, count, censor, coder, coded_start
+        As in `SharingAgent`.
     """
 
-    def __init__(
-        self,
-        size: int | tuple[int, ...],
-        count: int,
-        *,
-        eta: float,
-        weights: Mapping[Any, float],
-        censor: Censor | None = None,
-        coder: Coder | None = None,
-    ) -> None:
-        super().__init__(size, count, censor=censor, coder=coder)
-        self.eta = check.finite("eta", eta, above=0.0)
-        self.weights = weights
+    _: KW_ONLY
+    eta: Scheduled = Scheduled(above=0.0)
+    weights: Mapping[Any, float]
 
-    def combined(self) -> Vector:
+    def combined(self) -> Array:
         """Return ψ_i."""
         total = self.weights[self.name]
         psi = total * self.theta

@@ -4,76 +4,69 @@ learning", 2021; the first author's dissertation, ch. 2).
 Each agent has samples of its own, which never leave it, and the feature map in common; what neighbours share is θ.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from dataclasses import dataclass
 
-from netsim.agents.consensus.base import Diffusion, Dual, Vector
-from netsim.agents.consensus.censor import Censor
+from netsim.agents import papers
+from netsim.agents.consensus.base import Diffusion, Dual
 from netsim.agents.costs.local import Problem
-from netsim.quantize import Coder
+from netsim.typing import Array
 
 
+@dataclass(eq=False, repr=False)
 class CTA(Diffusion):
     """Combine, then adapt: ψ_i = Σ_n w_in θ_n, θ_i = ψ_i − η ∇R_i(ψ_i) (COKE, §5).
 
     Parameters
     ----------
-    problem : Problem
+    cost : Problem
         The agent's cost R_i.
     count, eta, weights, censor, coder
         As in `Diffusion`.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        count: int,
-        *,
-        eta: float,
-        weights: Mapping[Any, float],
-        censor: Censor | None = None,
-        coder: Coder | None = None,
-    ) -> None:
-        super().__init__(problem.size, count, eta=eta, weights=weights, censor=censor, coder=coder)
-        self.problem = problem
+    paper = papers.COKE
+    cost: Problem
 
-    def local_step(self) -> Vector:
+    def local_step(self) -> Array:
         """Return ψ_i − η ∇R_i(ψ_i)."""
         psi = self.combined()
-        return psi - self.eta * self.problem.gradient(psi)
+        return psi - self.eta * self.cost.gradient(psi)
 
 
-class COKE(Dual):
-    """Censored decentralized ADMM (COKE, eqs. 20, 21): with h = θ_i − θ̂_i, broadcast only if ‖h‖ ≥ v·μᵏ.
+@dataclass(eq=False, repr=False)
+class DKLA(Dual):
+    """Decentralized kernel learning by ADMM (COKE, eqs. 18, 20, 21).
 
     θ_i = argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
     Parameters
     ----------
-    problem : Problem
+    cost : Problem
         The agent's cost R_i.
-    count, rho, censor, coder
-        As in `Dual`.
+    count, rho, censor, coder, coded_start
+        As in `Dual`. The local step's matrix is factored anew whenever ρ changes.
     """
 
-    def __init__(
-        self, problem: Problem, count: int, *, rho: float, censor: Censor | None = None, coder: Coder | None = None
-    ) -> None:
-        super().__init__(problem.size, count, rho=rho, censor=censor, coder=coder)
-        self.problem = problem
+    paper = papers.COKE
+    cost: Problem
 
     def start(self) -> None:
-        """Factor the local step's matrix, once."""
+        """Have nothing factored yet."""
         super().start()
-        self._argmin = self.problem.proximal(self.rho * self.degree)
+        self._quadratic = math.nan
 
-    def local_step(self) -> Vector:
+    def local_step(self) -> Array:
         """Return argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
+        quadratic = self.rho * self.degree
+        if quadratic != self._quadratic:
+            self._quadratic, self._argmin = quadratic, self.cost.proximal(quadratic)
         return self._argmin(self.pull_to_sum())
 
 
-class DKLA(COKE):
-    """Decentralized kernel learning by ADMM (COKE, eq. 18): COKE that is never censored."""
+@dataclass(eq=False, repr=False)
+class COKE(DKLA):
+    """DKLA with a censor (COKE, Algorithm 2): with h = θ_i − θ̂_i, broadcast only if ‖h‖ ≥ v·μᵏ (`Geometric`).
 
-    def __init__(self, problem: Problem, count: int, *, rho: float, coder: Coder | None = None) -> None:
-        super().__init__(problem, count, rho=rho, coder=coder)
+    Its parameters are those of `DKLA`; without a censor it is DKLA.
+    """

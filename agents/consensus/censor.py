@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from netsim import check
-
-Vector = NDArray[np.float64]
+from netsim.typing import Vector
 
 
 class Censor(Protocol):

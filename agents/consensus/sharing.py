@@ -13,14 +13,12 @@ behind the others, a lost frame.
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 import netsim
 from netsim import Copies
 from netsim.agents.consensus.censor import Always, Censor, may_silence
 from netsim.quantize import Coder, decoded
-
-Vector = NDArray[np.float64]
+from netsim.typing import Vector
 
 
 class Sharing:

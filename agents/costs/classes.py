@@ -1,6 +1,6 @@
 """Learning to tell C classes: the model is a matrix θ of shape (D, C), and θᵀφ(x) has a score for each class.
 
-The costs here have what `netsim.agents.costs.local.LocalProblem` and `netsim.agents.consensus.online.OnlineCost` have,
+The costs here have what `netsim.agents.costs.local.LocalProblem` and `netsim.agents.costs.stream.OnlineCost` have,
 so every batch and online method takes them: the matrix is what is sent, censored by its Frobenius norm, coded and
 counted.
 """
@@ -15,13 +15,12 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from netsim import check
-from netsim.agents.consensus.online import Samples, StreamCost
 from netsim.agents.costs.local import Solver
 from netsim.agents.costs.losses import Squared
 from netsim.agents.costs.multiclass import MulticlassLoss, OneVsRest
+from netsim.agents.costs.stream import Samples, StreamCost
 from netsim.errors import BadInput, NetsimError
-
-Matrix = NDArray[np.float64]
+from netsim.typing import Matrix
 
 _MOST_STEPS = 5000
 _TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it

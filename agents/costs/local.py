@@ -5,10 +5,9 @@ The cost of agent i is R_i(θ) = (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + (λ/N) ‖θ
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 from scipy.linalg.lapack import dpocon
@@ -16,8 +15,9 @@ from scipy.linalg.lapack import dpocon
 from netsim import check
 from netsim.agents.costs.losses import Loss, Squared
 from netsim.errors import BadInput, NetsimError
+from netsim.typing import Array
 
-Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Solver = Callable[[Array], Array]
 
 
 class Problem(Protocol):
@@ -27,7 +27,7 @@ class Problem(Protocol):
     def size(self) -> int | tuple[int, ...]:
         """The shape of θ."""
 
-    def gradient(self, theta: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def gradient(self, theta: Array, /) -> Array:
         """Return ∇R(θ)."""
 
     def proximal(self, quadratic: float, /) -> Solver:
@@ -41,8 +41,8 @@ _NEWTON_TOLERANCE = 1e-12  # of the gradient's norm, relative to the norms of th
 class LocalProblem:
     """The batch cost R(θ) = (1/T) Σ_t ℓ(θᵀφ_t, y_t) + regularizer ‖θ‖² of one agent (COKE, eq. 15).
 
-    For the squared loss everything is computed from ΦᵀΦ/T and Φᵀy/T, so that nothing after the construction
-    depends on T; for other losses each evaluation passes over the samples.
+    With the squared loss it is a `LeastSquares`, in which nothing after the construction depends on T; for other losses
+    each evaluation passes over the samples.
 
     Parameters
     ----------
@@ -69,9 +69,11 @@ class LocalProblem:
         or regularizer < 0. The methods raise it for a θ of another shape.
     """
 
-    def __init__(
-        self, features: NDArray[np.float64], targets: NDArray[np.float64], *, loss: Loss, regularizer: float
-    ) -> None:
+    def __new__(cls, *samples: object, loss: Loss, regularizer: float) -> "LocalProblem":
+        """Return a `LeastSquares` for the squared loss."""
+        return super().__new__(LeastSquares if cls is LocalProblem and isinstance(loss, Squared) else cls)
+
+    def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
         self.features, self.targets = samples("features", features, "targets", targets)
         if not loss.smooth:
             raise check.refuse("loss", loss.name, "a loss with a derivative everywhere, such as squared_hinge")
@@ -79,37 +81,23 @@ class LocalProblem:
         self.loss = loss
         self.regularizer = check.finite("regularizer", regularizer, low=0.0)
         self.size = self.features.shape[1]
-        self._squares = isinstance(loss, Squared)
-        if self._squares:
-            gram, cross, self._energy = moments(self.features, self.targets)
-            # R(θ) = ½ θᵀHθ − bᵀθ + Σy²/T
-            self._hessian = 2.0 * (gram + self.regularizer * np.eye(self.size))
-            self._linear = 2.0 * cross
 
-    def value(self, theta: NDArray[np.float64]) -> float:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (self.features, self.targets, self.loss, self.regularizer)
+
+    def value(self, theta: Array) -> float:
         """Return R(θ) for θ of shape (D,)."""
         theta = self._vector("theta", theta)
-        if self._squares:
-            return float((0.5 * (self._hessian @ theta) - self._linear) @ theta + self._energy)
         mean = np.mean(self.loss.value(self.features @ theta, self.targets))
         return float(mean + self.regularizer * (theta @ theta))
 
-    def gradient(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(self, theta: Array) -> Array:
         """Return ∇R(θ), of shape (D,), for θ of shape (D,)."""
         theta = self._vector("theta", theta)
-        if self._squares:
-            result: NDArray[np.float64] = self._hessian @ theta - self._linear
-            return result
         return self._loss_gradient(theta) + 2.0 * self.regularizer * theta
 
-    def mean_squared_error(self, theta: NDArray[np.float64]) -> float:
-        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples, whatever the loss.
-
-        For the squared loss it comes from the Gram matrix, to about 1e-15 of the terms that cancel in it.
-        """
-        if self._squares:
-            theta = self._vector("theta", theta)
-            return float(np.maximum(self.value(theta) - self.regularizer * (theta @ theta), 0.0))
+    def mean_squared_error(self, theta: Array) -> float:
+        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples, whatever the loss."""
         return float(np.mean(np.square(self.features @ self._vector("theta", theta) - self.targets)))
 
     def proximal(self, quadratic: float) -> Solver:
@@ -119,30 +107,94 @@ class LocalProblem:
         quadratic = ρ d_i and linear = γ_i − ρ Σ_n (θ̂_i + θ̂_n) it is the primal update of DKLA and COKE
         (COKE, eqs. 18a and 21a).
 
-        For the squared loss the matrix is factored here, once, and a NaN in ``linear`` comes out in θ. For
-        other losses the solver runs a damped Newton method from its last answer, from zero at first, until
-        the gradient is 1e-12 of its terms: a solver belongs to one agent, and within that tolerance its
-        answers depend on what it was asked before.
+        It runs a damped Newton method from its last answer, from zero at first, until the gradient is 1e-12 of its
+        terms: a solver belongs to one agent, and within that tolerance its answers depend on what it was asked before.
 
         Raises
         ------
         BadInput
-            If quadratic < 0, or if it leaves the minimum undetermined: a singular matrix for the squared
-            loss, regularizer + quadratic = 0 for the others. From the solver, for another shape of
-            ``linear``.
+            If quadratic < 0, or if it leaves the minimum undetermined: regularizer + quadratic = 0. From the solver,
+            for another shape of ``linear``.
         NetsimError
             From the solver, if Newton's method does not converge, as with a NaN in ``linear``.
         """
+        curvature = self.regularizer + check.finite("quadratic", quadratic, low=0.0)
+        if curvature == 0.0:
+            raise check.refuse("quadratic", quadratic, "> 0 where regularizer = 0")
+        last = np.zeros(self.size)
+
+        def solve(linear: Array) -> Array:
+            nonlocal last
+            if np.shape(linear) != (self.size,):
+                raise _wrong_shape("linear", linear, self.size)
+            last = _newton([self], curvature, np.asarray(linear, dtype=np.float64), last)
+            return last.copy()
+
+        return solve
+
+    def _loss_gradient(self, theta: Array) -> Array:
+        slopes = self.loss.derivative(self.features @ theta, self.targets)
+        return slopes @ self.features / len(self.targets)
+
+    def _loss_slope(self, theta: Array) -> float:
+        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the size of what is added up in the gradient."""
+        slopes = self.loss.derivative(self.features @ theta, self.targets)
+        return float(np.mean(np.abs(slopes) * np.linalg.norm(self.features, axis=1)))
+
+    def _loss_hessian(self, theta: Array) -> Array:
+        weights = self.loss.second_derivative(self.features @ theta, self.targets)
+        result: Array = (self.features.T * weights) @ self.features / len(self.targets)
+        return result
+
+    def _vector(self, name: str, value: Array) -> Array:
+        if np.shape(value) != (self.size,):
+            raise _wrong_shape(name, value, self.size)
+        return np.asarray(value, dtype=np.float64)
+
+
+class LeastSquares(LocalProblem):
+    """`LocalProblem` with the squared loss: all is computed from ΦᵀΦ/T and Φᵀy/T."""
+
+    def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
+        super().__init__(features, targets, loss=loss, regularizer=regularizer)
+        gram, cross, self._energy = moments(self.features, self.targets)
+        # R(θ) = ½ θᵀHθ − bᵀθ + Σy²/T
+        self.hessian = 2.0 * (gram + self.regularizer * np.eye(self.size))
+        self.linear = 2.0 * cross
+
+    def value(self, theta: Array) -> float:
+        """Return R(θ) for θ of shape (D,)."""
+        theta = self._vector("theta", theta)
+        return float((0.5 * (self.hessian @ theta) - self.linear) @ theta + self._energy)
+
+    def gradient(self, theta: Array) -> Array:
+        """Return ∇R(θ), of shape (D,), for θ of shape (D,)."""
+        result: Array = self.hessian @ self._vector("theta", theta) - self.linear
+        return result
+
+    def mean_squared_error(self, theta: Array) -> float:
+        """Return (1/T) Σ_t (θᵀφ_t − y_t)² over the agent's own samples, to about 1e-15 of the terms that cancel."""
+        theta = self._vector("theta", theta)
+        return float(np.maximum(self.value(theta) - self.regularizer * (theta @ theta), 0.0))
+
+    def proximal(self, quadratic: float) -> Solver:
+        """Return a solver as `LocalProblem.proximal` does; the matrix is factored here, once.
+
+        A NaN in ``linear`` comes out in θ.
+
+        Raises
+        ------
+        BadInput
+            If quadratic < 0, or the matrix is singular. From the solver, for another shape of ``linear``.
+        """
         check.finite("quadratic", quadratic, low=0.0)
-        if not self._squares:
-            return self._newton_proximal(quadratic)
         identity = np.eye(self.size)
-        factor = _factor(self._hessian + 2.0 * quadratic * identity, "quadratic", quadratic)
+        factor = _factor(self.hessian + 2.0 * quadratic * identity, "quadratic", quadratic)
         inverse = np.asfortranarray(cho_solve(factor, identity))
-        constant = inverse @ self._linear
+        constant = inverse @ self.linear
         shape = (self.size,)
 
-        def solve(linear: NDArray[np.float64]) -> NDArray[np.float64]:
+        def solve(linear: Array) -> Array:
             if np.shape(linear) != shape:
                 raise _wrong_shape("linear", linear, self.size)
             # One call an agent and round, so its overhead counts. Measured at D = 100: cho_solve 16 µs (11
@@ -154,42 +206,12 @@ class LocalProblem:
 
         return solve
 
-    def _newton_proximal(self, quadratic: float) -> Solver:
-        curvature = self.regularizer + quadratic
-        if curvature == 0.0:
-            raise check.refuse("quadratic", quadratic, "> 0 where regularizer = 0")
-        last = np.zeros(self.size)
 
-        def solve(linear: NDArray[np.float64]) -> NDArray[np.float64]:
-            nonlocal last
-            if np.shape(linear) != (self.size,):
-                raise _wrong_shape("linear", linear, self.size)
-            last = _newton([self], curvature, np.asarray(linear, dtype=np.float64), last)
-            return last.copy()
-
-        return solve
-
-    def _loss_gradient(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        slopes = self.loss.derivative(self.features @ theta, self.targets)
-        return slopes @ self.features / len(self.targets)
-
-    def _loss_slope(self, theta: NDArray[np.float64]) -> float:
-        """Return (1/T) Σ_t |ℓ'| ‖φ_t‖, the size of what is added up in the gradient."""
-        slopes = self.loss.derivative(self.features @ theta, self.targets)
-        return float(np.mean(np.abs(slopes) * np.linalg.norm(self.features, axis=1)))
-
-    def _loss_hessian(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        weights = self.loss.second_derivative(self.features @ theta, self.targets)
-        result: NDArray[np.float64] = (self.features.T * weights) @ self.features / len(self.targets)
-        return result
-
-    def _vector(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        if np.shape(value) != (self.size,):
-            raise _wrong_shape(name, value, self.size)
-        return np.asarray(value, dtype=np.float64)
+def _remade(features: Array, targets: Array, loss: Loss, regularizer: float) -> LocalProblem:
+    return LocalProblem(features, targets, loss=loss, regularizer=regularizer)
 
 
-def centralised(problems: Sequence[LocalProblem], regularizer: float) -> NDArray[np.float64]:
+def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:
     """Return the model that a centre would learn from the data of all agents.
 
     It minimises Σ_i (1/T_i) Σ_t ℓ(θᵀφ_t, y_t) + λ‖θ‖² (COKE, eq. 16). For the squared loss this is the
@@ -224,21 +246,20 @@ def centralised(problems: Sequence[LocalProblem], regularizer: float) -> NDArray
                 f"problems[{i}] has {problem.size} features and the {problem.loss.name} loss: "
                 f"must be {size} and {loss.name}, as in problems[0]"
             )
-    if not isinstance(loss, Squared):
+    squares = [problem for problem in problems if isinstance(problem, LeastSquares)]
+    if not squares:
         if regularizer == 0.0:
             raise check.refuse("regularizer", regularizer, f"> 0 for the {loss.name} loss")
         return _newton(problems, regularizer, np.zeros(size), np.zeros(size))
     hessian = 2.0 * regularizer * np.eye(size)
     linear = np.zeros(size)
-    for problem in problems:
-        hessian += problem._hessian - 2.0 * problem.regularizer * np.eye(size)
-        linear += problem._linear
+    for problem in squares:
+        hessian += problem.hessian - 2.0 * problem.regularizer * np.eye(size)
+        linear += problem.linear
     return cho_solve(_factor(hessian, "regularizer", regularizer), linear)
 
 
-def samples(
-    features_name: str, features: object, targets_name: str, targets: object
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def samples(features_name: str, features: object, targets_name: str, targets: object) -> tuple[Array, Array]:
     """Return features of shape (T, D) and targets of shape (T,) as finite arrays, T and D at least 1.
 
     Raises
@@ -255,9 +276,7 @@ def samples(
     return x, y
 
 
-def moments(
-    features: NDArray[np.float64], targets: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def moments(features: Array, targets: Array) -> tuple[Array, Array, float]:
     """Return all that the squared loss needs of T samples: ΦᵀΦ/T, Φᵀy/T and Σy²/T."""
     count = len(targets)
     return features.T @ features / count, targets @ features / count, float(targets @ targets) / count
@@ -266,16 +285,16 @@ def moments(
 def _newton(
     problems: Sequence[LocalProblem],
     curvature: float,
-    linear: NDArray[np.float64],
-    start: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    linear: Array,
+    start: Array,
+) -> Array:
     """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + linearᵀθ by Newton's method from ``start``; curvature > 0.
 
     Steps are halved until the norm of the gradient falls. The Newton direction lowers it, and unlike the cost
     it can still be compared near the minimum, where the cost is flat to within rounding.
     """
 
-    def gradient(theta: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
+    def gradient(theta: Array) -> tuple[Array, float, float]:
         data = sum((p._loss_gradient(theta) for p in problems), np.zeros_like(theta))
         pull = 2.0 * curvature * theta
         total = data + pull + linear
@@ -307,7 +326,7 @@ def _newton(
     raise NetsimError(f"Newton's method stopped at a gradient of norm {norm:.3g} beside terms of {scale:.3g}")
 
 
-def _factor(matrix: NDArray[np.float64], name: str, value: float) -> tuple[NDArray[np.float64], bool]:
+def _factor(matrix: Array, name: str, value: float) -> tuple[Array, bool]:
     """Return the Cholesky factor of a symmetric matrix, or BadInput that asks for a greater ``value``."""
     try:
         factor, lower = cho_factor(matrix, lower=True)
@@ -319,5 +338,5 @@ def _factor(matrix: NDArray[np.float64], name: str, value: float) -> tuple[NDArr
     return factor, lower
 
 
-def _wrong_shape(name: str, value: NDArray[np.float64], size: int) -> BadInput:
+def _wrong_shape(name: str, value: Array, size: int) -> BadInput:
     return BadInput(f"{name}.shape = {np.shape(value)}: must be ({size},)")

@@ -13,8 +13,7 @@ from scipy.special import wrightomega
 from netsim import check
 from netsim.agents.costs.losses import Loss, Squared, SquaredHinge
 from netsim.errors import BadInput
-
-Array = NDArray[np.float64]
+from netsim.typing import Array
 
 
 class MulticlassLoss(Protocol):

@@ -19,8 +19,7 @@ from scipy.linalg.lapack import dpstrf
 
 from netsim import check
 from netsim.agents.maps.features import Kernel, kernel_values
-
-Array = NDArray[np.float64]
+from netsim.typing import Array
 
 SPAN = 1e-6
 """Squared distance from the span of the dictionary, of κ(x, ·) with κ(x, x) = 1, up to which a point x is not added."""

@@ -12,7 +12,7 @@ So it asks its neighbours what they think of x. These requests carry raw inputs,
 import asyncio
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 import netsim
 from netsim import check
-from netsim.agents.costs.losses import Loss
-from netsim.agents.costs.multiclass import MulticlassLoss
+from netsim.agents import papers
 from netsim.agents.greedy.dictionary import Dictionary
+from netsim.agents.papers import Cited
+from netsim.agents.schedule import Scheduled, advance
 from netsim.errors import BadInput, NetsimError
-
-Array = NDArray[np.float64]
+from netsim.typing import Array
 
 Batches = Iterator[tuple[Array, NDArray[Any]]]
 """An agent's stream of mini-batches: inputs of shape (B, d), and targets of shape (B,)."""
@@ -89,7 +89,8 @@ class DoublingPenalty:
         return min(self.start * 2.0**doublings, self.limit / (eta * degree))
 
 
-class GreedyPenalty(netsim.Agent):
+@dataclass(eq=False, repr=False)
+class GreedyPenalty(Cited, netsim.Agent):
     """One agent of the greedy projected penalty method (algorithm 1 of the paper).
 
     In each round it takes a mini-batch of B samples, asks each neighbour j for f_j at its B inputs in one message, and
@@ -114,7 +115,7 @@ class GreedyPenalty(netsim.Agent):
         Number of rounds.
     loss : Loss or MulticlassLoss
         The loss ℓ. For a squared error of Loss, ℓ' = 2(f − y).
-    eta : float
+    eta : float or schedule
         Step size η > 0.
     regularizer : float
         λ ≥ 0, of (λ/2)‖f_i‖²; ηλ < 1.
@@ -144,39 +145,41 @@ class GreedyPenalty(netsim.Agent):
         In a run, if the model grows without bound.
     """
 
-    def __init__(
-        self,
-        model: Dictionary,
-        batches: Batches,
-        count: int,
-        *,
-        loss: Loss | MulticlassLoss,
-        eta: float,
-        regularizer: float,
-        parsimony: float,
-        penalty: Penalty,
-    ) -> None:
-        self.model = model
-        self.count = check.integer("count", count, low=0)
-        self.loss: Any = loss
-        self.eta = check.finite("eta", eta, above=0.0)
-        self.regularizer = check.finite("regularizer", regularizer, low=0.0)
+    paper = papers.KOPPEL
+    model: Dictionary
+    batches: Batches
+    count: int
+    _: KW_ONLY
+    loss: Any
+    eta: Scheduled = Scheduled(above=0.0)
+    regularizer: float
+    parsimony: float
+    penalty: Penalty
+    samples: int = field(default=0, init=False)
+    missing: int = field(default=0, init=False)
+    risk: float = field(default=0.0, init=False)
+    disagreement: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.count = check.integer("count", self.count, low=0)
+        self.regularizer = check.finite("regularizer", self.regularizer, low=0.0)
+        self.parsimony = check.finite("parsimony", self.parsimony, low=0.0)
         if self.eta * self.regularizer >= 1.0:
-            raise check.refuse("regularizer", regularizer, f"< 1/eta = {1.0 / self.eta:g}")
-        self.epsilon = check.finite("parsimony", parsimony, low=0.0) * self.eta**1.5
-        self.penalty = penalty
-        classes = getattr(loss, "classes", None)
-        if model.weights.shape[1:] != (() if classes is None else (classes,)):
-            raise check.refuse("loss", loss.name, f"one for a model whose weights have shape {model.weights.shape}")
-        self.samples = 0
-        self.missing = 0
-        self.risk = 0.0
-        self.disagreement = 0.0
-        self._batches = batches
+            raise check.refuse("regularizer", self.regularizer, f"< 1/eta = {1.0 / self.eta:g}")
+        classes = getattr(self.loss, "classes", None)
+        shape = self.model.weights.shape
+        if shape[1:] != (() if classes is None else (classes,)):
+            raise check.refuse("loss", self.loss.name, f"one for a model whose weights have shape {shape}")
+
+    @property
+    def epsilon(self) -> float:
+        """How far a projection may move the model: ε = P·η^{3/2}."""
+        return float(self.parsimony * self.eta**1.5)
 
     async def run(self) -> None:
         """Take part in the rounds."""
-        async for _ in self.rounds(self.count):
+        async for k in self.rounds(self.count):
+            advance(self, k)
             x, y = self._next_batch()
             heard = await self._ask_neighbors(x)
             self._learn(x, y, heard)
@@ -227,7 +230,7 @@ class GreedyPenalty(netsim.Agent):
 
     def _next_batch(self) -> tuple[Array, NDArray[Any]]:
         try:
-            x, y = next(self._batches)
+            x, y = next(self.batches)
         except StopIteration:
             ended = f"the stream ended after {self.samples} samples"
             raise BadInput(f"batches: must be one for each round; {ended}") from None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
@@ -11,8 +11,8 @@ from netsim import check
 from netsim.agents.maps.deep import Deep, fourier_layers
 from netsim.agents.maps.features import FeatureMap, Form, Kernel
 from netsim.errors import BadInput
+from netsim.typing import Vector
 
-Vector = NDArray[np.float64]
 Score = Callable[[Vector, Vector], float]
 """What is to be small: of predictions and targets, shapes (n,) or (n, C) each."""
 

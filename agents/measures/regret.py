@@ -11,14 +11,13 @@ which divides by η_t + 2ρd_i, take ρ = η = c·√T; with c/√T it diverges.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from netsim import check
 from netsim.agents.costs.local import samples
 from netsim.errors import BadInput
-
-Vector = NDArray[np.float64]
+from netsim.typing import Vector
 
 _SAFE = 1e-7  # of the trace: with a regulariser above it, what a Cholesky solve loses to rounding does not matter
 

@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 from netsim import check
-from netsim.agents.projections.estimate import Part, Vector
+from netsim.agents.projections.estimate import Part
 from netsim.agents.projections.projector import Projector, longer
 from netsim.core import Frame
+from netsim.typing import Vector
 
 
 class Contention(Projector):

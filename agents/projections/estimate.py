@@ -23,9 +23,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from netsim import check
 from netsim.agents.projections import multipliers
 from netsim.errors import BadInput
+from netsim.typing import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 Gram = Callable[[Matrix, Matrix], Matrix]

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from netsim.errors import BadInput
+from netsim.typing import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _SHIFT = 1e-12  # of the largest eigenvalue: less is lost in rounding

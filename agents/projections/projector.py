@@ -18,9 +18,12 @@ import numpy as np
 
 import netsim
 from netsim import check
-from netsim.agents.projections.estimate import Ensemble, Estimate, Part, Vector
+from netsim.agents import papers
+from netsim.agents.papers import Cited
+from netsim.agents.projections.estimate import Ensemble, Estimate, Part
 from netsim.core import Frame
 from netsim.errors import NetsimError
+from netsim.typing import Vector
 
 _TRIES = 2_000
 _LONGEST = 8  # times the first wait, after many tries
@@ -28,7 +31,7 @@ _LONGEST = 8  # times the first wait, after many tries
 _FRAME, _ARRAY = 256, 128
 
 
-class Projector(netsim.Agent):
+class Projector(Cited, netsim.Agent):
     """Base: one agent's estimate and copies of the message values, and how values reach those who share them.
 
     An agent's turns are numbered so that of two turns that set the same value the later has the larger number (its
@@ -65,6 +68,8 @@ class Projector(netsim.Agent):
     taken : int
         Turns so far.
     """
+
+    paper = papers.PREDD
 
     def __init__(
         self,

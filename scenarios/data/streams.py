@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.agents.consensus.online import Samples
+from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import Table

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from netsim import check, draws
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.consensus.base import SharingAgent
-from netsim.agents.consensus.online import Samples
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses
+from netsim.agents.costs.stream import Samples
 from netsim.errors import BadInput
 from netsim.quantize import Uniform
 from netsim.scenarios.data.tables import deal, training

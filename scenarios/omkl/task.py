@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check, topology
-from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
+from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.maps.features import RandomFourier
+from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.measures.metrics import consensus_error
 from netsim.quantize import QSGD
 from netsim.scenarios.data.classes import load_labelled

@@ -23,10 +23,12 @@ from netsim.agents import (
     Squared,
     centralised,
 )
-from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, MultiKernelCost, SideBySide
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
+from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.greedy.penalty import ConstantPenalty, GreedyPenalty
 from netsim.agents.maps.features import kernel_values
+from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.projections.estimate import Ensemble, state_of
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.projections.projector import sure_timeout

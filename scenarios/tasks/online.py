@@ -11,17 +11,17 @@ import numpy as np
 
 from netsim import AgentError, BadInput, Network, Run, topology
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
-from netsim.agents.consensus.base import Vector
-from netsim.agents.consensus.online import Samples
+from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.quantize import Coder, Float
 from netsim.scenarios.tasks.settings import chosen_names, residuals
 from netsim.studies import Study
+from netsim.typing import Vector
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OnlineAgent = RFFDOKL | ODKLA | DOKL
+OnlineAgent = RFFDOKL | ODKLA | DOKL | DDKL
 Tracking = Callable[[Vector, int], float]
 
 

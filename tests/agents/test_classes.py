@@ -16,8 +16,8 @@ from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneV
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.errors import BadInput, NetsimError
 from netsim.quantize import Uniform
+from netsim.typing import Matrix
 
-Matrix = NDArray[np.float64]
 C, D = 3, 6
 
 SMOOTH: list[MulticlassLoss] = [

@@ -25,9 +25,8 @@ from netsim.agents import (
 from netsim.agents.consensus.base import Dual, SharingAgent
 from netsim.count.records import LATE, LOST
 from netsim.quantize import Float, Uniform
+from netsim.typing import Array
 from tests.oracle import batch, lossy
-
-Array = NDArray[np.float64]
 
 ROUNDS, SIZE, SHARE, RHO, ETA = 100, 7, 1e-3, 0.3, 2.0
 GRAPH = topology.erdos_renyi(6, p=0.5, seed=1)

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from netsim import AgentError, BadInput, Link, Network, Run, topology
 from netsim.agents.consensus.censor import AtRandom, Censor, Geometric, Periodic, PowerLaw
-from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, KernelWeights, MultiKernelCost, SideBySide
+from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, KernelWeights
+from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.costs.losses import Squared
 from netsim.agents.maps.features import RandomFourier
+from netsim.agents.maps.side_by_side import SideBySide
 from netsim.count.records import LOST
 from netsim.loss import gilbert_elliott
 from netsim.quantize import QSGD, Coder, Float, Uniform
+from netsim.typing import Array
 from tests.oracle import batch, lossy, multikernel
-
-Array = NDArray[np.float64]
 
 ROUNDS, INPUTS, FREQUENCIES, LAMBDA, ETA, GAMMA = 60, 2, 5, 1e-2, 0.3, 0.4
 GRAPHS = {
@@ -243,9 +243,9 @@ def test_the_better_kernel_wins_and_the_loss_falls() -> None:
 
 
 def test_weights_of_bad_kernels_do_not_underflow() -> None:
-    weights = KernelWeights(3, 1.0)
+    weights = KernelWeights(3)
     for _ in range(10):
-        weights.learn(np.array([1e3, 1e3 + 0.1, 2e3]))
+        weights.learn(np.array([1e3, 1e3 + 0.1, 2e3]), 1.0)
     np.testing.assert_allclose(weights.values, [1 / (1 + math.exp(-1)), 1 / (1 + math.e), 0.0], rtol=1e-9)
 
 

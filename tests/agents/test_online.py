@@ -23,9 +23,8 @@ from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.quantize import QSGD, Coder, Float, Uniform
 from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
 from netsim.scenarios.data.tables import Table
+from netsim.typing import Array
 from tests.oracle import batch, online
-
-Array = NDArray[np.float64]
 
 ROUNDS, INPUTS, LAMBDA = 100, 3, 1e-3
 GRAPHS = {

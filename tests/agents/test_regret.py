@@ -2,12 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from netsim import BadInput
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
+from netsim.typing import Array
 
-Array = NDArray[np.float64]
 Rounds = tuple[Array, Array, Array]
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import netsim
 from netsim import Budget, Link, Network, Run, latency, topology
@@ -23,8 +22,7 @@ from netsim.agents import (
 )
 from netsim.count.records import DELIVERED, REFUSED
 from netsim.quantize import QSGD, Coder, Float, Uniform
-
-Array = NDArray[np.float64]
+from netsim.typing import Array
 
 SIZE, ROUNDS = 6, 60
 

@@ -147,3 +147,58 @@ def uniform_quantizer(
         return decode(h, -float(r), 2.0 * float(r) / levels)
 
     return own_range
+
+
+def choco(
+    gram: Vector,
+    cross: Vector,
+    W: Vector,
+    lam_local: float,
+    steps: Vector,
+    gamma: float,
+    compress: Callable[[Vector], Vector] = lambda change: change,
+) -> Vector:
+    """CHOCO-SGD with full gradients (Koloskova, Stich and Jaggi 2019, algorithm 2), from x = x̂ = 0.
+
+    x ← x − η_t ∇R(x); x̂ ← x̂ + Q(x − x̂), row by row; x ← x + γ (W − I) x̂.
+
+    Returns
+    -------
+    ndarray of shape (rounds, N, D)
+        The models at the end of each round; there is a round for each of ``steps``.
+    """
+    x, known = np.zeros((2, *cross.shape))
+    found = []
+    for eta in steps:
+        x = x - eta * 2.0 * (np.einsum("nij,nj->ni", gram, x) - cross + lam_local * x)
+        known = known + np.stack([compress(change) for change in x - known])
+        x = x + gamma * (W - np.eye(len(W))) @ known
+        found.append(x)
+    return np.array(found)
+
+
+def push_diging(gram: Vector, cross: Vector, A: Vector, lam_local: float, steps: Vector) -> Vector:
+    """Push-DIGing on the directed graph A[i, j] = 1 where i sends to j (Nedić, Olshevsky and Shi 2017), from u = 0.
+
+    C = (I + Aᵀ) diag(1/(1 + out-degree)), whose columns sum to 1.
+
+    Returns
+    -------
+    ndarray of shape (rounds, N, D)
+        x = u/v at the end of each round; there is a round for each of ``steps``.
+    """
+    C = (np.eye(len(A)) + A.T) / (1.0 + A.sum(axis=1))
+
+    def gradient(x: Vector) -> Vector:
+        return 2.0 * (np.einsum("nij,nj->ni", gram, x) - cross + lam_local * x)
+
+    u, v = np.zeros_like(cross), np.ones((len(A), 1))
+    x = u / v
+    y = gradient(x)
+    found = []
+    for eta in steps:
+        u, v = C @ (u - eta * y), C @ v
+        before, x = x, u / v
+        y = C @ y + gradient(x) - gradient(before)
+        found.append(x)
+    return np.array(found)

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from netsim import BadInput
 from netsim.agents import RandomFourier
 from netsim.scenarios.data import streams
 from netsim.scenarios.data.streams import MovingTruth, Samples, by_target, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, load_table, scale_unit
+from netsim.typing import Array
 
-Array = NDArray[np.float64]
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
 

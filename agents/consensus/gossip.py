@@ -1,0 +1,73 @@
+"""Gossip of coded states: agents draw near to what their neighbours are known to have."""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from netsim.agents import papers
+from netsim.agents.consensus.base import SharingAgent
+from netsim.agents.costs.local import Problem
+from netsim.agents.schedule import Scheduled
+from netsim.typing import Array
+
+
+@dataclass(eq=False, repr=False)
+class Gossip(SharingAgent):
+    """Base of the methods that gossip over known states θ̂ (Koloskova, Stich and Jaggi 2019, CHOCO-gossip).
+
+    Parameters
+    ----------
+    gamma : float or schedule
+        Step γ > 0 of the gossip.
+    weights : mapping
+        w_in of each neighbour, by name: a row of a symmetric, doubly stochastic matrix.
+    cost, count, censor, coder, coded_start
+        As in `SharingAgent`.
+    """
+
+    paper = papers.KOLOSKOVA
+    _: KW_ONLY
+    gamma: Scheduled = Scheduled(above=0.0)
+    weights: Mapping[Any, float]
+
+    def pull(self) -> Array:
+        """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose θ̂_n is known, in the shape of θ."""
+        pull, total = np.zeros_like(self.theta), 0.0
+        for neighbor, known in self.sharing.copies.items():
+            if self.sharing.known(neighbor):
+                pull += self.weights[neighbor] * known
+                total += self.weights[neighbor]
+        pull -= total * self.sharing.own
+        return pull
+
+
+@dataclass(eq=False, repr=False)
+class CHOCO(Gossip):
+    """CHOCO-SGD: gradient steps, and gossip of coded changes (Koloskova, Stich and Jaggi 2019, algorithm 2).
+
+    θ_i ← θ_i − η ∇R_i(θ_i); broadcast Q(θ_i − θ̂_i), which both ends add to θ̂_i; θ_i ← θ_i + γ Σ_n w_in (θ̂_n − θ̂_i).
+    Any coder that is right on average, or at least shrinks what is left, will do; γ is the smaller the coarser it is.
+
+    Parameters
+    ----------
+    cost : Problem
+        The agent's cost R_i.
+    eta : float or schedule
+        Step size η ≥ 0; with 0 the agents only average (CHOCO-gossip).
+    count, gamma, weights, censor, coder, coded_start
+        As in `Gossip`.
+    """
+
+    cost: Problem
+    _: KW_ONLY
+    eta: Scheduled = Scheduled(low=0.0)
+
+    def local_step(self) -> Array:
+        """Return θ_i − η ∇R_i(θ_i)."""
+        return self.theta - self.eta * self.cost.gradient(self.theta)
+
+    def after_sharing(self) -> None:
+        """Draw near: θ_i ← θ_i + γ Σ_n w_in (θ̂_n − θ̂_i)."""
+        self.theta = self.theta + self.gamma * self.pull()

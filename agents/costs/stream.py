@@ -1,0 +1,132 @@
+"""One agent's costs of a stream: a sample at a time, predicted first and then learned from.
+
+The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖² (P. Xu's dissertation, ch. 3).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from netsim import check
+from netsim.agents.costs.losses import Loss, Squared
+from netsim.errors import BadInput
+from netsim.typing import Vector
+
+Samples = Iterator[tuple[Vector, float]]
+"""An agent's stream: φ(x_t), shape (D,), and y_t."""
+
+
+class StreamCost:
+    """One agent's cost, a sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖². Base of `OnlineCost`.
+
+    Parameters
+    ----------
+    samples : iterator of (φ, y)
+        Read once, one sample a round.
+    size : int or tuple of int
+        Shape of θ.
+    regularizer : float
+        The agent's own share r = λ/N of the regulariser.
+
+    Attributes
+    ----------
+    count : int
+        Samples so far, t.
+    loss_sum : float
+        Sum over the samples so far of L_t(θ_t), each with the model from before the sample.
+    """
+
+    def __init__(self, samples: Samples, size: int | tuple[int, ...], regularizer: float) -> None:
+        self.size = size
+        self.regularizer = check.finite("regularizer", regularizer, low=0.0)
+        self.count = 0
+        self.loss_sum = 0.0
+        self._samples = samples
+        self.features: Vector
+        # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
+        self.target: Any
+
+    def draw(self, theta: Vector) -> None:
+        """Take the next sample, and predict it with ``theta`` before anything is learned from it.
+
+        Raises
+        ------
+        BadInput
+            If the stream has ended, or a label is none that the loss knows.
+        """
+        try:
+            self.features, self.target = next(self._samples)
+        except StopIteration:
+            raise BadInput(f"samples: must be one for each round; the stream ended after {self.count}") from None
+        loss = self.meet(self.features @ theta)
+        self.count += 1
+        self.loss_sum += loss + self.regularizer * float(np.vdot(theta, theta))
+
+    def meet(self, prediction: Any) -> float:
+        """Return ℓ of a prediction of the sample just drawn; count its error."""
+        raise NotImplementedError
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return ∇L_t(θ), in the shape of θ."""
+        raise NotImplementedError
+
+    def argmin(self, quadratic: float, linear: Vector) -> Vector:
+        """Return argmin L_t(θ) + quadratic‖θ‖² + ⟨linear, θ⟩, in the shape of θ."""
+        raise NotImplementedError
+
+
+class OnlineCost(StreamCost):
+    """One agent's cost, a sample at a time, for predictions that are numbers.
+
+    Parameters
+    ----------
+    samples : iterator of (φ, y)
+        Read once, one sample a round.
+    size : int
+        Length D of φ.
+    loss : Loss
+        The loss ℓ.
+    regularizer : float
+        The agent's own share r = λ/N of the regulariser.
+
+    Attributes
+    ----------
+    count : int
+        Samples so far, t.
+    squared_error, loss_sum : float
+        Sums over the samples so far of (θ_tᵀφ_t − y_t)² and L_t(θ_t), each with the model from before the sample.
+    """
+
+    size: int
+
+    def __init__(self, samples: Samples, size: int, *, loss: Loss, regularizer: float) -> None:
+        super().__init__(samples, check.integer("size", size, low=1), regularizer)
+        self.loss = loss
+        self.squared_error = 0.0
+        # Only a regression takes any target.
+        self._labels = not isinstance(loss, Squared)
+
+    def meet(self, prediction: Any) -> float:
+        """Return ℓ of a prediction of the sample just drawn; count its squared error."""
+        if self._labels:
+            self.loss.check_targets(np.array([self.target]))
+        error = float(prediction - self.target)
+        self.squared_error += error * error
+        return float(self.loss.value(prediction, self.target))
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return ∇L_t(θ), shape (D,)."""
+        slope = float(self.loss.derivative(self.features @ theta, self.target))
+        return slope * self.features + (2.0 * self.regularizer) * theta
+
+    def argmin(self, quadratic: float, linear: Vector) -> Vector:
+        """Return argmin L_t(θ) + quadratic‖θ‖² + linearᵀθ, shape (D,), at a cost of O(D).
+
+        With a = r + quadratic the minimum is θ = −(linear + s·φ)/(2a), where s = ℓ'(θᵀφ, y): one equation in one
+        number, s = ℓ'(f₀ − k·s), f₀ = −linearᵀφ/(2a), k = ‖φ‖²/(2a), which the loss solves (`Loss.slope`).
+        """
+        double = 2.0 * (self.regularizer + quadratic)
+        phi = self.features
+        slope = self.loss.slope(-float(linear @ phi) / double, float(phi @ phi) / double, self.target)
+        return (linear + slope * phi) / -double

@@ -1,0 +1,46 @@
+"""The features of several maps in one vector."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.agents.maps.features import FeatureMap
+
+
+class SideBySide:
+    """The features of several maps, one for each kernel, in one vector: z(x) = [z_1(x), …, z_P(x)].
+
+    Parameters
+    ----------
+    maps : sequence of FeatureMap
+        One for each kernel; all take the same inputs and have as many features.
+
+    Attributes
+    ----------
+    inputs, size : int
+        Length of one input and of one feature vector, P times that of a map.
+
+    Raises
+    ------
+    BadInput
+        For no map, or maps of different lengths.
+    """
+
+    def __init__(self, maps: Sequence[FeatureMap]) -> None:
+        if not maps:
+            raise check.refuse("maps", maps, "at least one feature map")
+        for number, each in enumerate(maps):
+            for name in ("inputs", "size"):
+                if getattr(each, name) != getattr(maps[0], name):
+                    raise check.refuse(
+                        f"maps[{number}].{name}", getattr(each, name), f"{getattr(maps[0], name)}, as of maps[0]"
+                    )
+        self.maps = tuple(maps)
+        self.inputs = maps[0].inputs
+        self.size = len(maps) * maps[0].size
+
+    def __call__(self, x: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Map inputs of shape (n, inputs) to features of shape (n, size); raises BadInput as the first map does."""
+        return np.hstack([each(x) for each in self.maps])

@@ -1,0 +1,48 @@
+"""Where the algorithms come from: what to cite for each."""
+
+from typing import ClassVar
+
+BOUBOULIS = (
+    "P. Bouboulis, S. Chouvardas and S. Theodoridis. Online distributed learning over networks in RKH spaces using "
+    "random Fourier features. IEEE Transactions on Signal Processing 66(7):1920-1932, 2018."
+)
+COKE = (
+    "P. Xu, Y. Wang, X. Chen and Z. Tian. COKE: Communication-censored decentralized kernel learning. Journal of "
+    "Machine Learning Research 22, 2021."
+)
+DISSERTATION = (
+    "P. Xu. Communication-efficient optimization and learning for distributed multi-agent systems. PhD dissertation, "
+    "George Mason University, 2022."
+)
+DIGING = (
+    "A. Nedić, A. Olshevsky and W. Shi. Achieving geometric convergence for distributed optimization over time-varying "
+    "graphs. SIAM Journal on Optimization 27(4):2597-2633, 2017."
+)
+KOLOSKOVA = (
+    "A. Koloskova, S. U. Stich and M. Jaggi. Decentralized stochastic optimization and gossip algorithms with "
+    "compressed communication. International Conference on Machine Learning, 2019."
+)
+KOPPEL = (
+    "A. Koppel, S. Paternain, C. Richard and A. Ribeiro. Decentralized online learning with kernels. IEEE Transactions "
+    "on Signal Processing 66(12):3240-3255, 2018."
+)
+ORTEGA = "T. Ortega and H. Jafarkhani. Gossiped and quantized online multi-kernel learning. 2023."
+PREDD = (
+    "J. B. Predd, S. R. Kulkarni and H. V. Poor. Distributed kernel regression: an algorithm for training "
+    "collaboratively. IEEE Information Theory Workshop, 2006."
+)
+SHEN = (
+    "Y. Shen, S. Karimi-Bidhendi and H. Jafarkhani. Distributed and quantized online multi-kernel learning. IEEE "
+    "Transactions on Signal Processing 69:5496-5511, 2021."
+)
+
+
+class Cited:
+    """An algorithm that says what to cite."""
+
+    paper: ClassVar[str] = ""
+
+    @classmethod
+    def citation(cls) -> str:
+        """Return the reference to cite for the algorithm; empty if it has none."""
+        return cls.paper

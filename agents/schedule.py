@@ -1,0 +1,165 @@
+"""Numbers that may change with the round: step sizes, penalties.
+
+Where an algorithm takes one it takes a number, or any function of the round k = 1, 2, …; those here can be printed,
+compared and pickled. An algorithm declares such a parameter as a field, ``rho: Scheduled = Scheduled(above=0.0)``, and
+reads ``self.rho``, which is the value of the present round.
+"""
+
+import bisect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Union
+
+from netsim import check
+from netsim.errors import BadInput
+
+Schedule = Callable[[int], float]
+"""From the round k = 1, 2, … to a value."""
+
+Step = Union[float, Schedule]  # noqa: UP007 (evaluated where it is documented)
+"""What an algorithm takes for a step size or a penalty: the same number in each round, or a schedule."""
+
+
+@dataclass(frozen=True)
+class _Constant:
+    value: float
+
+    def __call__(self, k: int) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class _Geometric:
+    start: float
+    factor: float
+
+    def __call__(self, k: int) -> float:
+        return self.start * self.factor ** (k - 1)
+
+
+@dataclass(frozen=True)
+class _Power:
+    start: float
+    exponent: float
+
+    def __call__(self, k: int) -> float:
+        return self.start * math.pow(k, -self.exponent)
+
+
+@dataclass(frozen=True)
+class _Doubling:
+    start: float
+    every: int
+    limit: float
+
+    def __call__(self, k: int) -> float:
+        # Bounded, because 2^1024 is no number any more.
+        return min(self.start * 2.0 ** min((k - 1) // self.every, 500), self.limit)
+
+
+@dataclass(frozen=True)
+class _Piecewise:
+    rounds: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def __call__(self, k: int) -> float:
+        return self.values[max(bisect.bisect_right(self.rounds, k) - 1, 0)]
+
+
+def constant(value: float) -> Schedule:
+    """Return the schedule that is ``value`` in each round.
+
+    Raises
+    ------
+    BadInput
+        Here and below: for a number that is not finite, or outside the range given.
+    """
+    return _Constant(check.finite("value", value))
+
+
+def geometric(start: float, factor: float) -> Schedule:
+    """Return start · factor^(k−1), factor > 0."""
+    return _Geometric(check.finite("start", start), check.finite("factor", factor, above=0.0))
+
+
+def power(start: float, exponent: float = 0.5) -> Schedule:
+    """Return start · k^(−exponent), exponent ≥ 0: with 0.5 the usual step of online gradient descent."""
+    return _Power(check.finite("start", start), check.finite("exponent", exponent, low=0.0))
+
+
+def doubling(start: float, every: int, limit: float = math.inf) -> Schedule:
+    """Return min(start · 2^⌊(k−1)/every⌋, limit): twice as much after so many rounds."""
+    return _Doubling(
+        check.finite("start", start), check.integer("every", every, low=1), check.number("limit", limit, low=start)
+    )
+
+
+def piecewise(values: Mapping[int, float]) -> Schedule:
+    """Return a step function: from each round that is a key of ``values`` on its value; the first key must be 1."""
+    rounds = tuple(check.integer("values", k, low=1) for k in values)
+    if not rounds or rounds[0] != 1 or list(rounds) != sorted(set(rounds)):
+        raise check.refuse("values", dict(values), "a mapping {1: value, round: value, …} in the order of the rounds")
+    return _Piecewise(rounds, tuple(check.finite("values", value) for value in values.values()))
+
+
+if TYPE_CHECKING:
+
+    class Scheduled:
+        """A field of an algorithm that is a number or a schedule, and reads as the number of the present round."""
+
+        def __init__(self, *, low: float = -math.inf, above: float | None = None) -> None: ...
+        def __get__(self, agent: object, owner: Any = None) -> float: ...
+        def __set__(self, agent: object, value: Step) -> None: ...
+
+else:
+
+    class Scheduled(property):
+        """A field of an algorithm that is a number or a schedule, and reads as the number of the present round.
+
+        Parameters
+        ----------
+        low, above : float, optional
+            The least value, or one that it must exceed; default: none.
+
+        Raises
+        ------
+        BadInput
+            When the field is set, or a round begins, for a number outside that range.
+        TypeError
+            If an algorithm is made without it.
+        """
+
+        # A property reads as fast as an attribute, nearly: local steps read their step sizes several times a round.
+
+        def __init__(self, *, low=-math.inf, above=None):
+            self._bounds = {"low": low, "above": above}
+
+        def __set_name__(self, owner, name):
+            self._field = name
+            super().__init__(attrgetter(f"_{name}"), self._put)
+
+        def _put(self, agent, value):
+            if value is self:
+                raise TypeError(f"{type(agent).__qualname__}() misses the argument {self._field!r}")
+            schedules = vars(agent).setdefault("_schedules", {})
+            schedules.pop(self._field, None)
+            if callable(value):
+                schedules[self._field] = value
+                self.move_to(agent, 1, value)
+            else:
+                vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
+
+        def move_to(self, agent, k, schedule):
+            """Take the value of round k."""
+            try:
+                vars(agent)[f"_{self._field}"] = check.finite(self._field, schedule(k), **self._bounds)
+            except BadInput as error:
+                raise BadInput(f"{error} (the schedule {schedule!r} in round {k})") from None
+
+
+def advance(agent: Any, k: int) -> None:
+    """Give every scheduled field of an agent its value of round k."""
+    for field, schedule in vars(agent).get("_schedules", {}).items():
+        getattr(type(agent), field).move_to(agent, k, schedule)
