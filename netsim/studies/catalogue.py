@@ -209,8 +209,13 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     hints = _hints(name, function)
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
     parameters = [each for each in _parameters(name, function) if each.name not in groups]
-    for group in groups.values():
-        parameters += _parameters(name, group)
+    for key, group in groups.items():
+        # A study may have defaults of its own for what it has in common with others.
+        usual = inspect.signature(function).parameters[key].default
+        parameters += [
+            dataclasses.replace(each, default=getattr(usual, each.name, each.default))
+            for each in _parameters(name, group)
+        ]
     names = [parameter.name for parameter in parameters]
     for twice in sorted({each for each in names if names.count(each) > 1}):
         raise BadInput(f"scenario = {name!r}: must have one parameter {twice!r}, not {names.count(twice)}")
