@@ -4,6 +4,7 @@ A scenario is a function ``def name(study, *, parameter: type = default, …)``.
 leaves tables, notes and figures with the study; the command line saves them all in one folder, whole or not at all.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -100,6 +101,12 @@ class Study:
         """Say something that a reader of the results should know."""
         self.notes.append(str(text))
         self._reporter.line(str(text))
+
+    def record(self, *chosen: Any, **more: Any) -> None:
+        """Put what a study chose for parameters left open into its settings: the fields of dataclasses, and names."""
+        for each in chosen:
+            self.settings |= {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
+        self.settings |= more
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Show a table, and keep it as ``<name>.csv``."""
