@@ -6,7 +6,7 @@ This is the one place that decides; what it decided it says (`Chosen.said`), for
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,10 +93,30 @@ class TableChoice(Columns):
 
     classes: bool | None = None
 
+    numbers_too: ClassVar[bool] = True
+    """Whether the study can learn numbers."""
+
     @property
     def wants_classes(self) -> bool | None:
         """Whether the target is to be classes; None: as it looks."""
         return self.classes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassChoice(TableChoice):
+    """Which columns of a table are used, in a study that tells classes apart.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+    """
+
+    numbers_too = False
 
 
 @dataclass(frozen=True)
@@ -199,7 +219,7 @@ def choose(data: str, choice: Columns) -> Chosen:
     looks_like_classes, why = _looks(frame[target])
     taken = looks_like_classes if classes is None else classes
     said = [f"columns left out: {', '.join(left_out)}"] if left_out else []
-    return Chosen(data, path, frame, target, taken, (_said(target, why, classes, taken), *said))
+    return Chosen(data, path, frame, target, taken, (_said(target, why, classes, taken, choice), *said))
 
 
 def is_numeric(column: "Column") -> bool:
@@ -234,12 +254,14 @@ def _mostly_numbers(column: "Column") -> bool:
     return bool(pd.to_numeric(column, errors="coerce").notna().mean() > 0.5)
 
 
-def _said(target: str, why: str, asked: bool | None, taken: bool) -> str:
-    kind, other = ("classes", "numbers") if taken else ("numbers", "classes")
-    if asked is not None:
-        return f"target {target!r}: {why}, taken as {kind}"
-    hint = f"; --{'no-classes' if taken else 'classes'} takes them as {other}"
-    return f"target {target!r}: {why}, taken as {kind}{hint if 'whole' in why else ''}"
+def _said(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:
+    """Return how the target was taken; and where it could be the other, by which flag."""
+    said = f"target {target!r}: {why}, taken as {'classes' if taken else 'numbers'}"
+    if asked is not None or "whole" not in why:
+        return said
+    if not taken:
+        return f"{said}; --classes takes them as classes"
+    return f"{said}; --no-classes takes them as numbers" if getattr(choice, "numbers_too", False) else said
 
 
 def _without(path: Path, name: str, frame: "pd.DataFrame", choice: Columns) -> "tuple[pd.DataFrame, list[str]]":

@@ -68,6 +68,19 @@ def find_table(data: str) -> Path:
     return found[0] if found else _missing(name, wanted)
 
 
+def check_data(data: str, known: Sequence[str]) -> None:
+    """Raise BadInput unless ``data`` is the name of a ``known`` problem, or a table that is there."""
+    if data in known:
+        return
+    try:
+        find_table(data)
+    except BadInput as error:
+        near = nearest(data, known)
+        if not near:
+            raise
+        raise BadInput(f"data = {data!r}: must be {', '.join(known)} or a table{near}; {error}") from None
+
+
 def find(name: str, suffix: str) -> Path:
     """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput that says what to do."""
     for folder in _folders(False):

@@ -65,13 +65,6 @@ class Samples(TableChoice):
         names = tuple(f"x{i}" for i in range(inputs.shape[1]))
         return Table(data, unit(inputs), target, names, "target", said), classes
 
-    def load_classes(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
-        """Return what `load` does, of data whose target is classes; raises BadInput for others."""
-        table, classes = self.load(data, seed)
-        if not classes:
-            raise BadInput(f"data = {data!r}: must have classes to tell apart; {table.said[0]}")
-        return table, classes
-
     def _digits(self) -> _Loaded:
         from sklearn.datasets import load_digits
 
@@ -86,3 +79,29 @@ class Samples(TableChoice):
             return found.inputs, found.labels.astype(np.float64), found.classes, chosen.said
         target = unit(chosen.column(chosen.target))
         return inputs_of(chosen, np.arange(len(target))), target, (), chosen.said
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSamples(Samples):
+    """Which samples are learned from, in a study that tells classes apart.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+    rows : int
+        Use only so many rows, taken at random.
+    """
+
+    numbers_too = False
+
+    def load(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
+        """Return samples and the names of their classes, as `Samples.load` does; raises BadInput if there are none."""
+        table, classes = super().load(data, seed)
+        if not classes:
+            raise BadInput(f"data = {data!r}: must have classes to tell apart; {table.said[0]}")
+        return table, classes

@@ -6,13 +6,13 @@ from typing import Self
 
 import networkx as nx
 
-from netsim import Network, check, draws, topology
+from netsim import check, draws, topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.consensus.online import Samples as Stream
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses
 from netsim.quantize import Uniform
-from netsim.scenarios.data.samples import DIGITS, Samples
+from netsim.scenarios.data.samples import DIGITS, ClassSamples
 from netsim.scenarios.data.tables import AgentData, deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, in_words, kernels_in
 from netsim.scenarios.deep.network_report import Case, Links, report
@@ -144,10 +144,10 @@ def deep_network(
     study: Study,
     *,
     data: str = DIGITS,
-    samples: Samples = Samples(),  # noqa: B008 (frozen)
-    size: Size = Size(),  # noqa: B008 (frozen)
-    model: Model = Model(),  # noqa: B008 (frozen)
-    methods: Methods = Methods(),  # noqa: B008 (frozen)
+    samples: ClassSamples = ClassSamples(),  # noqa: B008 (frozen)
+    size: Size = Size(),
+    model: Model = Model(),
+    methods: Methods = Methods(),
     channel: Channel = Channel(loss=0.1),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -161,7 +161,7 @@ def deep_network(
     data : str
         "digits" (comes with scikit-learn), or a table of classes: its name in the folder NETSIM_DATA, or its path
         (.csv.gz, .csv, .npz, .parquet).
-    samples : Samples
+    samples : ClassSamples
         Which samples are learned from; the target must be classes.
     size : Size
         The size of the network, and how long it learns.
@@ -177,7 +177,7 @@ def deep_network(
     size = size.resolved()
     shapes = model.shapes()
     methods.check()
-    table, classes = samples.load_classes(data, seed)
+    table, classes = samples.load(data, seed)
     enough(len(table.target), size.agents, 2)  # before a graph of so many is built
     links = _links(channel)
     graph = size.graph(seed)
@@ -225,9 +225,7 @@ def _tasks(
     if model.tune:
         study.record(bandwidths=in_words(times))
     return {
-        shape: ClassTask(
-            parts, shape.build(inputs, times[shape.name], seed), loss=loss, regularizer=model.regularizer
-        )
+        shape: ClassTask(parts, shape.build(inputs, times[shape.name], seed), loss=loss, regularizer=model.regularizer)
         for shape in shapes
     }
 

@@ -161,8 +161,8 @@ def _savings_said(savings: "pd.DataFrame", cases: Sequence[Case]) -> list[str]:
                 least, most = known[_saving(links)].min(), known[_saving(links)].max()
                 levels = f"{known['times'].max():g} to {known['times'].min():g} times the optimum's"
                 said.append(
-                    f"{name}, {links.label or 'ideal links'}: COKE saves {least:.0f} to {most:.0f} % of DKLA's transmissions to a "
-                    f"training loss of {levels}."
+                    f"{name}, {links.label or 'ideal links'}: COKE saves {least:.0f} to {most:.0f} % of DKLA's "
+                    f"transmissions to a training loss of {levels}."
                 )
     return said
 

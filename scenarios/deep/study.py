@@ -102,8 +102,8 @@ def deep(
     study: Study,
     *,
     data: str = DIGITS,
-    samples: PaperSamples = PaperSamples(),  # noqa: B008 (frozen)
-    maps: MapSetting = MapSetting(),  # noqa: B008 (frozen)
+    samples: PaperSamples = PaperSamples(),
+    maps: MapSetting = MapSetting(),
     learning: Criterion = Criterion(),  # noqa: B008 (frozen)
     repeats: int = 3,
     ceiling_rows: int = 4000,
