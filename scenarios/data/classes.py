@@ -1,28 +1,13 @@
 """Data sets whose target is a class: tables with text labels, and images."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import BadInput
-from netsim.scenarios.data.files import load_arrays, numbers
-from netsim.scenarios.data.tables import read_columns
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas as pd
-
-# Columns in which empty cells are known to occur; the median of the others takes their place.
-_MAY_BE_EMPTY = {"wisdm_har": ("XPEAK", "YPEAK", "ZPEAK")}
-# Marks that stand for an unknown cell; rows with one are left out.
-_UNKNOWN = {"adult": "?"}
-_MOST_CLASSES = 1000
-IMAGES = ("mnist",)
-"""Sets that are files of arrays, not tables."""
+from netsim.scenarios.data.choice import MOST_TEXTS, Chosen, TableChoice, choose, is_numeric
 
 
 @dataclass(frozen=True)
@@ -40,12 +25,15 @@ class Labelled:
         The number of each sample's class, 0 … C − 1.
     classes : tuple of str
         Names of the C classes, in order of their numbers.
+    said : tuple of str
+        How the target was taken: lines for a study's notes.
     """
 
     name: str
     inputs: NDArray[np.float64]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
+    said: tuple[str, ...] = ()
 
     def signs(self, positive: str | None = None) -> NDArray[np.float64]:
         """Return +1 for one class and −1 for all others, shape (n,).
@@ -61,19 +49,19 @@ class Labelled:
         return np.where(self.labels == self.classes.index(name), 1.0, -1.0)
 
 
-def load_labelled(name: str, *, target: str | None = None, rows: int | None = None, seed: int = 0) -> Labelled:
-    """Read a data set of classes from the folder NETSIM_DATA: ``<name>.csv.gz``, or the images ``mnist.npz``.
+def load_labelled(data: str, choice: TableChoice | None = None, *, rows: int | None = None, seed: int = 0) -> Labelled:
+    """Read a data set of classes, by its name in the folder NETSIM_DATA or its path.
 
     Columns of text become a column of 0 and 1 for each value. Columns that are no inputs
-    (`netsim.scenarios.data.tables.NOT_INPUTS`) are left out. Empty cells are refused, but for the columns of wisdm_har
+    (`netsim.scenarios.data.choice.NOT_INPUTS`) are left out. Empty cells are refused, but for the columns of wisdm_har
     that are known for them. Rows of adult with an unknown cell, "?", are left out, which leaves 45,222.
 
     Parameters
     ----------
-    name : str
-        Name of the data set.
-    target : str, optional
-        Column of the class; the last one by default. Not for images.
+    data : str
+        Name or path, as `netsim.scenarios.data.files.find_table` takes it.
+    choice : TableChoice, optional
+        The target, which is taken as classes unless that says otherwise, and what is left out.
     rows : int, optional
         Number of samples to draw at random; all, in file order, by default.
     seed : int
@@ -84,73 +72,50 @@ def load_labelled(name: str, *, target: str | None = None, rows: int | None = No
     BadInput
         If the file is missing or damaged, a number is missing, or the target is no column of classes.
     """
-    if name in IMAGES:
-        if target is not None:
-            raise check.refuse("target", target, f"left out for the images of {name}")
-        return _images(name, rows, seed)
-    path, frame, target = read_columns(name, target)
-    if name in _UNKNOWN:
-        frame = frame[~(frame == _UNKNOWN[name]).any(axis=1)].reset_index(drop=True)
-        if not len(frame):
-            raise BadInput(f"{path} has no row without {_UNKNOWN[name]!r}: must have one at least")
-    labels, classes = _classes(path, frame[target])
-    empty = _MAY_BE_EMPTY.get(name, ())
-    inputs = np.hstack([_columns(path, frame[each], each in empty) for each in frame.columns if each != target])
-    chosen = _draw(len(labels), rows, seed)
-    return Labelled(name, inputs[chosen], labels[chosen], classes)
+    chosen = choose(data, TableChoice(classes=True) if choice is None else choice)
+    if not chosen.classes:
+        hint = "" if choice is not None and choice.classes is False else "; --target names another column"
+        raise BadInput(f"data = {data!r}: must have classes to tell apart; {chosen.said[0]}{hint}")
+    return labelled(chosen, rows=rows, seed=seed)
 
 
-def _images(name: str, rows: int | None, seed: int) -> Labelled:
-    """Return the images ``x`` (n, …) and their classes ``y`` (n,) of a file."""
-    arrays = load_arrays(name, ("x", "y"))
-    images, classes = arrays["x"], arrays["y"]
-    if images.ndim < 2 or not len(images) or images.dtype.kind not in "uif" or not np.isfinite(images).all():
-        raise BadInput(f"{name}.npz: x is {images.dtype} {images.shape}: must be finite numbers, an image in each row")
-    if classes.shape != images.shape[:1] or classes.dtype.kind not in "ui":
-        wanted = f"whole numbers of shape ({len(images)},)"
-        raise BadInput(f"{name}.npz: y is {classes.dtype} {classes.shape}: must be {wanted}, a class for each image")
-    chosen = _draw(len(classes), rows, seed)
-    flat = images[chosen].reshape(len(chosen), -1).astype(np.float64)
-    kinds = np.unique(classes)
-    return Labelled(name, flat, np.searchsorted(kinds, classes[chosen]), tuple(str(kind) for kind in kinds))
+def labelled(chosen: Chosen, *, rows: int | None = None, seed: int = 0) -> Labelled:
+    """Return a table whose target is taken as classes; other parameters as of `load_labelled`."""
+    labels, classes = _classes(chosen)
+    drawn = drawn_rows(len(labels), rows, seed)
+    return Labelled(chosen.name, inputs_of(chosen, drawn), labels[drawn], classes, chosen.said)
 
 
-def _draw(count: int, rows: int | None, seed: int) -> NDArray[np.int64]:
+def inputs_of(chosen: Chosen, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the inputs of some rows as numbers, text as columns of 0 and 1, shape (len(rows), d)."""
+    inputs = chosen.frame.drop(columns=chosen.target)
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "iu" for dtype in inputs.dtypes):
+        # Whole numbers cannot be missing. Images are many: only what is drawn becomes floats.
+        return np.ascontiguousarray(inputs.to_numpy()[rows], dtype=np.float64)
+    return np.hstack([chosen.encoded(each) for each in chosen.input_columns])[rows]
+
+
+def drawn_rows(count: int, rows: int | None, seed: int) -> NDArray[np.int64]:
+    """Return the numbers of so many rows of ``count``, drawn at random; of all, in order, by default."""
     if rows is None:
         return np.arange(count)
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
     return rng.permutation(count)[: check.integer("rows", rows, low=1, high=count)]
 
 
-def _classes(path: "Path", column: "pd.Series[Any]") -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _classes(chosen: Chosen) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the class number of each cell and the classes' names, numbers in their order."""
-    import pandas as pd
-
-    allowed = f"column {column.name!r} of {path}: must hold a class in each row"
+    column = chosen.frame[chosen.target]
+    allowed = f"column {chosen.target!r} of {chosen.path}: must hold a class in each row"
     if column.isna().any():
         raise BadInput(f"{allowed}; data row {int(np.flatnonzero(column.isna())[0]) + 1} is empty")
-    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    numeric = is_numeric(column)
     broken = np.flatnonzero(column % 1 != 0) if numeric else np.zeros(0, dtype=np.intp)
     if len(broken):
         row = int(broken[0])
         raise BadInput(f"{allowed}, whole numbers or text; data row {row + 1} = {column.iloc[row]:g}")
     kinds, labels = np.unique(column.to_numpy(), return_inverse=True)
-    if not 2 <= len(kinds) <= _MOST_CLASSES:
-        raise BadInput(f"{allowed}, of 2 to {_MOST_CLASSES} classes; there are {len(kinds)}")
+    if not 2 <= len(kinds) <= MOST_TEXTS:
+        raise BadInput(f"{allowed}, of 2 to {MOST_TEXTS} classes; there are {len(kinds)}")
     names = tuple(str(int(kind)) if numeric else str(kind) for kind in kinds)
     return labels.astype(np.int64), names
-
-
-def _columns(path: "Path", column: "pd.Series[Any]", may_be_empty: bool) -> NDArray[np.float64]:
-    """Return a column as inputs, shape (n, 1), or (n, values) if it holds text."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column) or pd.to_numeric(column, errors="coerce").notna().mean() > 0.5:
-        if may_be_empty:
-            column = column.fillna(column.median())
-        # Mostly numbers: a cell that is none is a mistake, not a category.
-        return numbers(path, column)[:, None]
-    if column.isna().any():
-        row = int(np.flatnonzero(column.isna())[0])
-        raise BadInput(f"{path}: column {column.name!r}, data row {row + 1} is empty: must be text")
-    return pd.get_dummies(column).to_numpy(dtype=np.float64)

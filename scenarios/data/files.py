@@ -1,23 +1,14 @@
-"""Reading the data sets of the folder that the environment variable NETSIM_DATA names."""
+"""Finding the data sets: by their name in the folder that the environment variable NETSIM_DATA names, or by a path."""
 
 import difflib
-import gzip
-import io
 import os
-import warnings
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 
-if TYPE_CHECKING:
-    import pandas as pd
+SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
+"""The files that hold a table, by how their names end."""
 
 _FOLDER = "NETSIM_DATA"
 
@@ -37,96 +28,102 @@ _SOURCES = {
     "twitter": "UCI id 248, regression/Twitter.data",
     "wisdm_har": "WISDM lab, activity recognition v1.1, transformed",
 }
+_ARRAYS = ("mnist",)
+"""Known sets that are published as arrays, not as a table."""
 
 
-def find(name: str, suffix: str) -> Path:
-    """Return the path of ``<name><suffix>`` in the folder, or raise BadInput that says what to do."""
-    source = f" (public source: {_SOURCES[name]})" if name in _SOURCES else ""
-    wanted = f"a folder that holds {name}{suffix}{source}"
-    value = os.environ.get(_FOLDER)
-    if not value:
-        raise BadInput(f"{_FOLDER} is not set: must be {wanted}")
-    folder = Path(value)
-    if not folder.is_dir():
-        raise BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
-    there = sorted(path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}"))
-    if name not in there:
-        held = f"it holds {', '.join(there)}" if there else f"it holds no {suffix} file"
-        near = "" if source else nearest(name, there)
-        raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}")
-    return folder / f"{name}{suffix}"
+def bare(data: str) -> str:
+    """Return the name of a data set without the suffix of its file; a path with a folder in it stays as it is."""
+    return data if _has_folder(data) else data.removesuffix(_suffix(data))
 
 
-def read_table(path: Path) -> "pd.DataFrame":
-    """Return a gzipped csv file as a DataFrame; empty cells are NaN, every other mark is kept as it is.
+def find_table(data: str) -> Path:
+    """Return the path of a table.
+
+    Parameters
+    ----------
+    data : str
+        The name of a file in the folder NETSIM_DATA, with one of the `SUFFIXES` or without; or, with one, the path of
+        a file anywhere.
 
     Raises
     ------
     BadInput
-        If it is damaged, no table, or has no row.
+        If there is no such file, or there are several.
     """
-    import pandas as pd
+    suffix = _suffix(data)
+    if _has_folder(data):
+        if not suffix:
+            raise BadInput(f"data = {data!r}: must be a file that ends in {', '.join(SUFFIXES)}, or a name without /")
+        if not Path(data).is_file():
+            raise BadInput(f"data = {data!r}: must be a file; there is none")
+        return Path(data)
+    wanted = (suffix,) if suffix else SUFFIXES
+    name = data.removesuffix(suffix)
+    found = [each / f"{name}{end}" for each in _folders(bool(suffix)) for end in wanted]
+    found = [each for each in found if each.exists()]
+    if len(found) > 1 and not (suffix and found[0].samefile(found[1])):
+        how = "its path" if suffix else "the name with its suffix"
+        raise BadInput(f"data = {data!r}: must be one file, there are {', '.join(map(str, found))}; give {how}")
+    return found[0] if found else _missing(name, wanted)
 
+
+def check_data(data: str, known: Sequence[str]) -> None:
+    """Raise BadInput unless ``data`` is the name of a ``known`` problem, or a table that is there."""
+    if data in known:
+        return
     try:
-        text = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
-            # Only empty cells are missing values: other marks are text, and are reported as such.
-            frame = pd.read_csv(
-                io.BytesIO(text), index_col=False, keep_default_na=False, na_values=[""], low_memory=False
-            )
-    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
-        raise BadInput(f"{path} is no table: {_line(error)}") from None
-    if not len(frame):
-        raise BadInput(f"{path} has no row: must be a table with one sample a row")
-    return frame
+        find_table(data)
+    except BadInput as error:
+        near = nearest(data, known)
+        if not near:
+            raise
+        raise BadInput(f"data = {data!r}: must be {', '.join(known)} or a table{near}; {error}") from None
 
 
-def numbers(path: Path, column: "pd.Series[Any]") -> NDArray[np.float64]:
-    """Return a column as finite numbers, or raise BadInput that names the column and the first bad row."""
-    import pandas as pd
+def find(name: str, suffix: str) -> Path:
+    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput that says what to do."""
+    for folder in _folders(False):
+        if (folder / f"{name}{suffix}").exists():
+            return folder / f"{name}{suffix}"
+    return _missing(name, (suffix,))
 
-    values = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        row = int(bad[0])
-        cell = column.iloc[row]
-        value = repr(cell) if isinstance(cell, str) else f"{float(cell):g}"
-        raise BadInput(
-            f"{path}: column {column.name!r}, data row {row + 1} = {value}: must be a finite number "
-            f"({len(bad)} such rows)"
-        )
-    return values
+
+def _missing(name: str, suffixes: Sequence[str]) -> Path:
+    """Raise the error for a data set that is not there: what to put where, and what is there."""
+    source = f"public source: {_SOURCES[name]}" if name in _SOURCES else ""
+    first = ".npz" if name in _ARRAYS and ".npz" in suffixes else suffixes[0]
+    others = [each for each in suffixes if each != first]
+    more = "; ".join(filter(None, (f"or {', '.join(others)}" if others else "", source)))
+    wanted = f"a folder that holds {name}{first}" + (f" ({more})" if more else "")
+    value = os.environ.get(_FOLDER)
+    if not value:
+        path = ", or data the path of a file" if len(suffixes) > 1 else ""
+        raise BadInput(f"{_FOLDER} is not set: must be {wanted}{path}")
+    folder = Path(value)
+    if not folder.is_dir():
+        raise BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
+    there = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
+    held = f"it holds {', '.join(there)}" if there else f"it holds no {' or '.join(suffixes)} file"
+    near = "" if source else nearest(name, there)
+    raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}")
+
+
+def _folders(here: bool) -> list[Path]:
+    """Return where a name is looked for: NETSIM_DATA; and, if it is a file's name, where the user stands."""
+    value = os.environ.get(_FOLDER)
+    return ([Path(value)] if value else []) + ([Path()] if here else [])
+
+
+def _has_folder(data: str) -> bool:
+    return Path(data).name != data
+
+
+def _suffix(data: str) -> str:
+    return next((each for each in SUFFIXES if data.endswith(each) and data != each), "")
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return a hint at the name that was probably meant; empty if none is near."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of ``<name>.npz`` from the folder NETSIM_DATA.
-
-    Raises
-    ------
-    BadInput
-        If NETSIM_DATA is unset or no folder, or the file is missing, damaged, or lacks an array that is ``wanted``.
-    """
-    path = find(name, ".npz")
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    for key in wanted:
-        if key not in arrays:
-            raise BadInput(f"{path} has no array {key!r}: must hold {', '.join(wanted)}")
-    return arrays
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

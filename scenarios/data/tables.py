@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +9,8 @@ from numpy.typing import NDArray
 from netsim import check
 from netsim.agents.maps.features import kernel_matrix
 from netsim.errors import BadInput
-from netsim.scenarios.data.files import find, nearest, numbers, read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-NOT_INPUTS = {
-    "airquality": ("datetime",),
-    "energy": ("date",),
-    "adult": ("split",),
-    "wisdm_har": ("UNIQUE_ID", "user"),
-}
-"""Columns that are no inputs: times, who it was, and how a set is split."""
+from netsim.scenarios.data.choice import Chosen, Columns, choose
+from netsim.scenarios.data.formats import samples_in
 
 
 @dataclass(frozen=True)
@@ -41,6 +29,8 @@ class Table:
         Names of the d columns of ``inputs``.
     target_column : str
         Name of the target.
+    said : tuple of str
+        How the target was taken, of a table that was read: lines for a study's notes.
     """
 
     name: str
@@ -48,6 +38,7 @@ class Table:
     target: NDArray[np.float64]
     input_columns: tuple[str, ...]
     target_column: str
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,56 +51,75 @@ class AgentData:
     test_target: NDArray[np.float64]
 
 
-def load_table(name: str, *, target: str | None = None) -> Table:
-    """Read the table ``<name>.csv.gz`` from the folder that the environment variable NETSIM_DATA names.
+def load_table(data: str, choice: Columns | None = None) -> Table:
+    """Read a table of numbers, by its name in the folder that the environment variable NETSIM_DATA names, or its path.
 
-    The file starts with a line of column names. The time columns of airquality and energy are left out;
+    A text file starts with a line of column names. The time columns of airquality and energy are left out;
     codes for missing values, such as airquality's −200, are kept as they are.
 
     Parameters
     ----------
-    name : str
-        Name of the table, without the suffix.
-    target : str, optional
-        Column to predict; the last one by default. All others are inputs.
+    data : str
+        Name or path, as `netsim.scenarios.data.files.find_table` takes it: .csv.gz, .csv, .npz, .parquet.
+    choice : Columns, optional
+        Which column to predict, the last one by default, and which to leave out. All others are inputs.
 
     Raises
     ------
     BadInput
-        If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, the target is
-        no column, or a column holds text, NaN or infinity.
+        If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, a column that is
+        named is none, or a column holds text, dates, NaN or infinity.
     """
-    path, frame, target = read_columns(name, target)
-    columns = [str(each) for each in frame.columns]
-    values = np.column_stack([numbers(path, frame[each]) for each in columns])
-    place = columns.index(target)
+    return numeric(choose(data, Columns() if choice is None else choice))
+
+
+def numeric(chosen: Chosen) -> Table:
+    """Return a table whose columns have been chosen, all as numbers; errors as of `load_table`."""
+    columns = [str(each) for each in chosen.frame.columns]
+    values = np.column_stack([chosen.column(each) for each in columns])
+    place = columns.index(chosen.target)
     return Table(
-        name=name,
+        name=chosen.name,
         inputs=np.delete(values, place, axis=1),
         target=values[:, place].copy(),
-        input_columns=tuple(columns[:place] + columns[place + 1 :]),
-        target_column=target,
+        input_columns=tuple(chosen.input_columns),
+        target_column=chosen.target,
+        said=chosen.said,
     )
 
 
-def read_columns(name: str, target: str | None) -> "tuple[Path, pd.DataFrame, str]":
-    """Return the path of ``<name>.csv.gz`` in the folder NETSIM_DATA, its usable columns, and which is the target.
+def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None) -> int:
+    """Return how many rows of a table a study has, if they suffice: cheap, to be called before anything is built.
+
+    Parameters
+    ----------
+    data : str
+        Name or path of the table.
+    agents : int
+        Number of agents.
+    each : int
+        The least number of rows of an agent.
+    rows : int, optional
+        Use only so many rows.
 
     Raises
     ------
     BadInput
-        If there is no such file or it is no table, or the target is no column.
+        If there is no such table, it has fewer rows than asked for, or they are too few for the agents.
     """
-    path = find(name, ".csv.gz")
-    frame = read_table(path)
-    frame = frame.drop(columns=[each for each in NOT_INPUTS.get(name, ()) if each in frame.columns])
-    columns = [str(each) for each in frame.columns]
-    if len(columns) < 2:
-        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
-    if target is not None and target not in columns:
-        hint = nearest(target, columns) or f": {', '.join(columns)}"
-        raise BadInput(f"target = {target!r}: must be a column of {path}{hint}")
-    return path, frame, columns[-1] if target is None else target
+    count = samples_in(data)
+    if rows is not None:
+        count = check.integer("rows", rows, low=1, high=count)
+    return enough(count, agents, each)
+
+
+def enough(count: int, agents: int, each: int) -> int:
+    """Return ``count``, if so many samples suffice for the agents; else raise BadInput."""
+    check.integer("agents", agents, low=1)
+    if count < each * agents:
+        samples = "1 sample" if each == 1 else f"{each} samples"
+        raise BadInput(f"agents = {agents}: must be at most {count // each}, for {samples} each of {count}")
+    return count
 
 
 def scale_unit(table: Table) -> Table:
@@ -145,8 +155,7 @@ def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows
     count = len(table.target)
     if rows is not None:
         count = check.integer("rows", rows, low=1, high=count)
-    if count < 2 * agents:
-        raise BadInput(f"agents = {agents}: must be at most {count // 2}, for 2 samples each of {count}")
+    enough(count, agents, 2)
     order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(table.target))[:count]
     shares = np.array_split(order, agents)
     return [_split(table.inputs[share], table.target[share], train_share) for share in shares]

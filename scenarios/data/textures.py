@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.errors import BadInput
-from netsim.scenarios.data.files import load_arrays
+from netsim.scenarios.data.formats import load_arrays
 
 Array = NDArray[np.float64]
 
@@ -177,19 +177,3 @@ def _cluster(sample: Array, textons: int, seed: int) -> Array:
     clusters = MiniBatchKMeans(textons, random_state=seed, n_init=1, batch_size=4096, max_iter=30).fit(sample)
     centres: Array = clusters.cluster_centers_
     return centres
-
-
-def centralised_accuracy(patches: Patches, sigma: float, strength: float = 10.0) -> float:
-    """Return the test accuracy of scikit-learn's support vector machine on the same features, all in one place.
-
-    Parameters
-    ----------
-    sigma : float
-        Bandwidth of its Gaussian kernel.
-    strength : float
-        Its parameter C.
-    """
-    from sklearn.svm import SVC
-
-    machine = SVC(C=strength, gamma=0.5 / sigma**2).fit(patches.train_inputs, patches.train_labels)
-    return float(machine.score(patches.test_inputs, patches.test_labels))

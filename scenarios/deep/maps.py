@@ -1,7 +1,7 @@
 """The feature maps that are compared, RF-KL, DKL and DKL-MLP, and how their bandwidths are chosen."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -143,10 +143,12 @@ def choose_times(
             chosen[shape.name] = (float(best["first"]), *[float(best["later"])] * (len(shape.widths) - 1))
     study.tables["tuning"] = pd.concat(parts, ignore_index=True)
     study.table("bandwidths", "Bandwidths chosen, in medians", _summary(study.tables["tuning"]))
-    study.settings["bandwidths"] = "; ".join(
-        f"{name}: {', '.join(f'{each:g}' for each in times)}" for name, times in chosen.items()
-    )
     return chosen
+
+
+def in_words(times: Mapping[str, Sequence[float]]) -> str:
+    """Return what `choose_times` chose as the settings have it."""
+    return "; ".join(f"{name}: {', '.join(f'{each:g}' for each in chosen)}" for name, chosen in times.items())
 
 
 def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularizer: float, seed: int) -> "pd.DataFrame":

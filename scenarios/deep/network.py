@@ -1,73 +1,72 @@
 """DKL-MLP over a network: a deep model, a matrix for C classes, learned by DKLA, COKE and QC-ODKLA."""
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
+from typing import Self
 
-from netsim import check, draws
+import networkx as nx
+
+from netsim import check, draws, topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.consensus.base import SharingAgent
+from netsim.agents.costs.stream import Samples as Stream
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses
-from netsim.agents.costs.stream import Samples
-from netsim.errors import BadInput
 from netsim.quantize import Uniform
-from netsim.scenarios.data.tables import deal, training
-from netsim.scenarios.deep.maps import Shape, choose_times, kernels_in
-from netsim.scenarios.deep.network_report import Case, report
-from netsim.scenarios.tasks.classes import DIGITS, ClassTask, load, loss_of, ridge_regularizer, signs
-from netsim.scenarios.tasks.settings import Channel, names_in, random_graph
+from netsim.scenarios.data.samples import DIGITS, ClassSamples
+from netsim.scenarios.data.tables import AgentData, deal, enough, training
+from netsim.scenarios.deep.maps import Shape, choose_times, in_words, kernels_in
+from netsim.scenarios.deep.network_report import Case, Links, report
+from netsim.scenarios.tasks.classes import ClassTask, Criterion, ridge_regularizer, signs
+from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 
 _TRAIN_SHARE = 0.75
 
 
-def deep_network(
-    study: Study,
-    *,
-    data: str = DIGITS,
-    rows: int | None = None,
-    agents: int = 10,
-    edges: int | None = None,
-    rounds: int = 400,
-    width: int = 100,
-    layers: int = 2,
-    kernels: str = "gaussian",
-    criterion: str = "squared",
-    one_vs_rest: bool = False,
-    temperature: float = 0.1,
-    regularizer: float = 1e-4,
-    tune: bool = True,
-    rho: float = 5e-4,
-    threshold: float = 8.0,
-    decay: float = 0.985,
-    online_rho: float = 1.0,
-    eta: float = 3.0,
-    bits: int = 4,
-    losses: str = "0,0.1",
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
-    seed: int = 0,
-) -> None:
-    """DKL-MLP and RF-KL learned by DKLA, COKE, QC-ODKLA over a network (P. Xu's dissertation, section 5.6).
-
-    RF-KL has as many random features as DKL-MLP has in all its layers, so that their models and messages are of one
-    size. About a minute with the defaults.
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """The size of the network, and how long it learns.
 
     Parameters
     ----------
-    data : str
-        "digits" (comes with scikit-learn), or the NAME of NAME.csv.gz, of classes, in the folder NETSIM_DATA.
-    rows : int
-        Use only so many rows, taken at random.
     agents : int
         Number of agents.
     edges : int
         Number of edges of the random graph; by default two for each agent.
     rounds : int
         Number of rounds.
+    """
+
+    agents: int = 10
+    edges: int | None = None
+    rounds: int = 400
+
+    def resolved(self) -> Self:
+        """Return it with two edges for each agent, as far as there are pairs, if they were left open."""
+        agents = check.integer("agents", self.agents, low=1)
+        check.integer("rounds", self.rounds, low=1)
+        usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
+        return dataclasses.replace(self, edges=usual) if self.edges is None else self
+
+    def graph(self, seed: int) -> "nx.Graph[int]":
+        """Return a connected random graph of that size, nothing left open."""
+        return topology.erdos_renyi(self.agents, edges=self.edges, seed=seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Criterion):
+    """The map of DKL-MLP, and what the models are learned by.
+
+    Parameters
+    ----------
     width : int
         Random frequencies of a layer of DKL-MLP.
     layers : int
         Number of layers of DKL-MLP.
     kernels : str
         "gaussian", "laplacian" or "cauchy" for all layers, or one for each with commas between.
+    tune : bool
+        Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     criterion : str
         Loss: "squared", whose exact steps are products with one matrix; "logistic" and "hinge", whose steps are
         searched for, take minutes.
@@ -77,8 +76,28 @@ def deep_network(
         Smooths the hinge of several classes, by at most temperature x log(classes).
     regularizer : float
         The centre's regulariser lambda.
-    tune : bool
-        Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
+    """
+
+    width: int = 100
+    layers: int = 2
+    kernels: str = "gaussian"
+    tune: bool = True
+    criterion: str | None = "squared"
+
+    def shapes(self) -> tuple[Shape, Shape]:
+        """Return DKL-MLP, and RF-KL with as many features as all its layers have."""
+        check.integer("layers", self.layers, low=1)
+        check.integer("width", self.width, low=1)
+        deep = Shape("DKL-MLP", (self.width,) * self.layers, tuple(kernels_in(self.kernels, self.layers)))
+        return deep, Shape("RF-KL", (deep.features,), deep.kernels[:1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Methods:
+    """The settings of the methods.
+
+    Parameters
+    ----------
     rho : float
         Penalty of DKLA and COKE.
     threshold : float
@@ -91,117 +110,135 @@ def deep_network(
         QC-ODKLA's weight of staying where one is: the larger, the shorter the step.
     bits : int
         Bits an element of QC-ODKLA's messages (1-16), range per message.
-    losses : str
-        Mean probabilities that a frame is lost, with commas between; QC-ODKLA runs with the first.
+    """
+
+    rho: float = 5e-4
+    threshold: float = 8.0
+    decay: float = 0.985
+    online_rho: float = 1.0
+    eta: float = 3.0
+    bits: int = 4
+
+    def check(self) -> None:
+        """Raise BadInput for what is outside its range."""
+        for name in ("rho", "online_rho", "eta"):
+            check.finite(name, getattr(self, name), above=0.0)
+        Geometric(self.threshold, self.decay)
+        Uniform(self.bits)
+
+    def agents(self, method: str, task: ClassTask, rounds: int, seed: int) -> dict[int, SharingAgent]:
+        """Return new agents of DKLA, COKE or QC-ODKLA, one a node, that take part in so many rounds."""
+        problems, censor = task.problems, Geometric(self.threshold, self.decay)
+        if method == "QC-ODKLA":
+            rho, eta, coder = self.online_rho, self.eta, Uniform(self.bits)
+            return {
+                i: ODKLA(_online(problem, seed, i), rounds, rho=rho, eta=eta, censor=censor, coder=coder)
+                for i, problem in enumerate(problems)
+            }
+        if method == "DKLA":
+            return {i: DKLA(problem, rounds, rho=self.rho) for i, problem in enumerate(problems)}
+        return {i: COKE(problem, rounds, rho=self.rho, censor=censor) for i, problem in enumerate(problems)}
+
+
+def deep_network(
+    study: Study,
+    *,
+    data: str = DIGITS,
+    samples: ClassSamples = ClassSamples(),  # noqa: B008 (frozen)
+    size: Size = Size(),
+    model: Model = Model(),
+    methods: Methods = Methods(),
+    channel: Channel = Channel(loss=0.1),  # noqa: B008 (frozen)
+    seed: int = 0,
+) -> None:
+    """DKL-MLP and RF-KL learned by DKLA, COKE, QC-ODKLA over a network (P. Xu's dissertation, section 5.6).
+
+    On ideal links first, then DKLA and COKE on the links that are given. RF-KL has as many random features as DKL-MLP
+    has in all its layers, so that their models and messages are of one size. About a minute with the defaults.
+
+    Parameters
+    ----------
+    data : str
+        "digits" (comes with scikit-learn), or a table of classes: its name in the folder NETSIM_DATA, or its path
+        (.csv.gz, .csv, .npz, .parquet).
+    samples : ClassSamples
+        Which samples are learned from; the target must be classes.
+    size : Size
+        The size of the network, and how long it learns.
+    model : Model
+        The map of DKL-MLP, and what the models are learned by.
+    methods : Methods
+        The settings of the methods.
     channel : Channel
-        The links; their loss is given by --losses.
+        The links; ideal ones are run before them in any case.
     seed : int
         Seed of everything random.
     """
-    channels = _channels(losses, channel)
-    study.settings["edges"] = edges = _edges(agents) if edges is None else edges
-    graph = random_graph({"agents": agents, "edges": edges}, seed)
-    networks = {lost: each.network(graph, seed) for lost, each in channels.items()}
-    check.integer("rounds", rounds, low=1)
-    check.integer("layers", layers, low=1)
-    check.integer("width", width, low=1)
-    deep = Shape("DKL-MLP", (width,) * layers, tuple(kernels_in(kernels, layers)))
-    flat = Shape("RF-KL", (deep.features,), deep.kernels[:1])
-    methods = _Methods(rounds, rho, Geometric(threshold, decay), online_rho, eta, Uniform(bits), seed)
-    table, classes = load(data, rows=rows, seed=seed)
-    if not classes:
-        raise check.refuse("data", data, "a data set of classes")
-    loss = loss_of(criterion, len(classes), one_vs_rest=one_vs_rest, temperature=temperature)
-    parts = deal(table, agents, train_share=_TRAIN_SHARE, seed=seed)
+    size = size.resolved()
+    shapes = model.shapes()
+    methods.check()
+    table, classes = samples.load(data, seed)
+    enough(len(table.target), size.agents, 2)  # before a graph of so many is built
+    links = _links(channel)
+    graph = size.graph(seed)
+    networks = {each: each.channel.network(graph, seed) for each in links}
+    model = model.resolved(data, len(classes))
+    parts = deal(table, size.agents, train_share=_TRAIN_SHARE, seed=seed)
+    for text in table.said:
+        study.note(text)
+    study.record(samples, size, model, methods)
+    tasks = _tasks(study, shapes, parts, len(classes), model, seed)
+    cases = []
+    for shape, task in tasks.items():
+        best = task.measures(task.optimum()[None])
+        study.centralised |= {f"{shape.name} {name}": value for name, value in best.items()}
+        for each, network in networks.items():
+            for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):
+                case = Case(shape, method, each, best)
+                probe = task.probe(ideal=each.channel.is_ideal)
+                study.run(case.name, network, methods.agents(method, task, size.rounds, seed), [probe], size.rounds)
+                cases.append(case)
+    report(study, cases, len(classes), f"{data} data, {size.agents} agents")
+
+
+def _links(channel: Channel) -> list[Links]:
+    """Return ideal links, and those given if they are others."""
+    ideal = Channel(medium=channel.medium, round_period=channel.round_period)
+    return [Links(ideal)] if channel.is_ideal else [Links(ideal), Links(channel)]
+
+
+def _tasks(
+    study: Study, shapes: tuple[Shape, Shape], parts: list[AgentData], classes: int, model: Model, seed: int
+) -> dict[Shape, ClassTask]:
+    """Return the task on each map, their bandwidths chosen; what was tuned is in the study's tables and settings."""
+    loss = model.loss(classes)
     inputs, target = training(parts)
     times = choose_times(
         study,
-        [deep, flat],
+        shapes,
         inputs,
-        signs(target, len(classes)),
-        regularizer=ridge_regularizer(loss, regularizer / agents),
-        tune=tune,
+        signs(target, classes),
+        regularizer=ridge_regularizer(loss, model.regularizer / len(parts)),
+        tune=model.tune,
         seed=seed,
     )
-    cases = []
-    for shape in (deep, flat):
-        task = ClassTask(parts, shape.build(inputs, times[shape.name], seed), loss=loss, regularizer=regularizer)
-        best = task.measures(task.optimum()[None])
-        study.centralised |= {f"{shape.name} {name}": value for name, value in best.items()}
-        for lost, network in networks.items():
-            for method in ("DKLA", "COKE", "QC-ODKLA") if lost == next(iter(networks)) else ("DKLA", "COKE"):
-                case = Case(shape, method, lost, best)
-                probe = task.probe(ideal=channels[lost].is_ideal)
-                study.run(case.name, network, methods.agents(method, task), [probe], rounds)
-                cases.append(case)
-    report(study, cases, len(classes))
+    if model.tune:
+        study.record(bandwidths=in_words(times))
+    return {
+        shape: ClassTask(parts, shape.build(inputs, times[shape.name], seed), loss=loss, regularizer=model.regularizer)
+        for shape in shapes
+    }
 
 
-@dataclass(frozen=True)
-class _Methods:
-    """The methods and their settings."""
-
-    rounds: int
-    rho: float
-    censor: Geometric
-    online_rho: float
-    eta: float
-    coder: Uniform
-    seed: int
-
-    def __post_init__(self) -> None:
-        for name in ("rho", "online_rho", "eta"):
-            check.finite(name, getattr(self, name), above=0.0)
-
-    def agents(self, method: str, task: ClassTask) -> dict[int, SharingAgent]:
-        """Return new agents, one a node."""
-        if method == "QC-ODKLA":
-            return {
-                i: ODKLA(
-                    OnlineClasses(
-                        _passes(problem, self.seed, i),
-                        problem.size[0],
-                        loss=problem.loss,
-                        regularizer=problem.regularizer,
-                    ),
-                    self.rounds,
-                    rho=self.online_rho,
-                    eta=self.eta,
-                    censor=self.censor,
-                    coder=self.coder,
-                )
-                for i, problem in enumerate(task.problems)
-            }
-        if method == "DKLA":
-            return {i: DKLA(problem, self.rounds, rho=self.rho) for i, problem in enumerate(task.problems)}
-        return {
-            i: COKE(problem, self.rounds, rho=self.rho, censor=self.censor) for i, problem in enumerate(task.problems)
-        }
+def _online(problem: ClassProblem, seed: int, agent: int) -> OnlineClasses:
+    """Return an agent's cost of one sample a round."""
+    stream = _passes(problem, seed, agent)
+    return OnlineClasses(stream, problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
 
 
-def _passes(problem: ClassProblem, seed: int, agent: int) -> Samples:
+def _passes(problem: ClassProblem, seed: int, agent: int) -> Stream:
     """Yield an agent's samples one by one, each pass over them in another random order, without end."""
     rng = draws.generator(seed, agent, "samples")
     while True:
         for row in rng.permutation(len(problem.labels)):
             yield problem.features[row], int(problem.labels[row])
-
-
-def _channels(losses: str, channel: Channel) -> dict[float, Channel]:
-    """Return the links by the probability of a loss."""
-    if channel.loss:
-        raise BadInput(f"loss = {channel.loss:g}: must be left out: --losses gives the probabilities")
-    found = {}
-    for each in names_in(losses):
-        try:
-            lost = float(each)
-        except ValueError:
-            raise check.refuse("losses", losses, "probabilities with commas between") from None
-        found[check.probability("losses", lost)] = replace(channel, loss=lost)
-    return found
-
-
-def _edges(agents: int) -> int:
-    """Return two edges for each agent, as far as there are pairs."""
-    check.integer("agents", agents, low=1)
-    return min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))

@@ -10,6 +10,7 @@ from netsim.count.records import DELIVERED
 from netsim.scenarios.deep.maps import Shape
 from netsim.scenarios.tasks.classes import MEASURES
 from netsim.scenarios.tasks.savings import cost_to_reach
+from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
@@ -25,6 +26,31 @@ _COUNTS = ("transmissions", "payload_bits", "wire_bits")
 
 
 @dataclass(frozen=True)
+class Links:
+    """The links of a run, and what they are called."""
+
+    channel: Channel
+
+    @property
+    def label(self) -> str:
+        """What is not ideal about them, as "loss 0.1, latency 0.02"; empty if they are ideal."""
+        if self.channel.is_ideal:
+            return ""
+        usual = Channel()
+        parts = [
+            f"{name} {getattr(self.channel, name):g}"
+            for name in ("loss", "burst", "latency", "rate", "budget")
+            if getattr(self.channel, name) != getattr(usual, name)
+        ]
+        return ", ".join(parts + ["collisions"] * self.channel.collisions)
+
+    @property
+    def end(self) -> str:
+        """The label as the end of a name."""
+        return f", {self.label}" if self.label else ""
+
+
+@dataclass(frozen=True)
 class Case:
     """One run of the study.
 
@@ -34,21 +60,21 @@ class Case:
         The map.
     method : str
         DKLA, COKE or QC-ODKLA.
-    lost : float
-        Mean probability that a frame is lost.
+    links : Links
+        What it ran on.
     best : mapping
         Measures of the centralised model on this map.
     """
 
     shape: Shape
     method: str
-    lost: float
+    links: Links
     best: Mapping[str, float]
 
     @property
     def short(self) -> str:
         """What it is called beside others with the same map."""
-        return self.method + (f", loss {self.lost:g}" if self.lost else "")
+        return self.method + self.links.end
 
     @property
     def name(self) -> str:
@@ -56,8 +82,8 @@ class Case:
         return f"{self.shape.method} {self.short}"
 
 
-def report(study: Study, cases: Sequence[Case], classes: int) -> None:
-    """Leave the study's tables, notes and figures."""
+def report(study: Study, cases: Sequence[Case], classes: int, title: str) -> None:
+    """Leave the study's tables, notes and figures; the title says of which data and how many agents."""
     rounds = study.rounds
     shapes = list(dict.fromkeys(case.shape for case in cases))
     features = shapes[0].features
@@ -77,12 +103,11 @@ def report(study: Study, cases: Sequence[Case], classes: int) -> None:
         study.table("bits_to_reach", "Bits on the wire to reach a share of test samples misclassified", bits)
     for text in [*_silence_said(study, cases), *_losses_said(study, cases), *_online_said(study, cases)]:
         study.note(text)
-    title = f"{study.settings['data']} data, {study.settings['agents']} agents"
     for shape in shapes:
         own = [case for case in cases if case.shape == shape]
         figure = _curves(rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
         study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure)
-    first = [case for case in cases if case.lost == cases[0].lost]
+    first = [case for case in cases if case.links == cases[0].links]
     study.figure("test_error", _curves(errors, first, "test_error", "test error (1 − accuracy)", title))
 
 
@@ -93,7 +118,7 @@ def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
     found = []
     for case in cases:
         last = study.runs[case.name].rounds.iloc[-1]
-        kinds = {"map": case.shape.name, "method": case.method, "loss": case.lost}
+        kinds = {"map": case.shape.name, "method": case.method, "loss": case.links.channel.loss}
         found.append(kinds | {name: last[name] for name in (*_COUNTS, *MEASURES, "consensus_error", "dual_residual")})
     for shape, best in {case.shape: case.best for case in cases}.items():
         found.append({"map": shape.name, "method": "centralised", **best})
@@ -105,40 +130,39 @@ def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "pd.DataFrame":
     import pandas as pd
 
     tables = []
-    losses = dict.fromkeys(case.lost for case in cases)
+    links = dict.fromkeys(case.links for case in cases)
     for shape in dict.fromkeys(case.shape for case in cases):
         own = {case.name: case for case in cases if case.shape == shape}
         best = next(iter(own.values())).best["train_loss"]
         part = rounds[rounds["algorithm"].isin(list(own))]
         part = part.assign(algorithm=part["algorithm"].map({name: case.short for name, case in own.items()}))
         part = part.assign(times=part["train_loss"] / best)
-        table = cost_to_reach(part, "times", _TIMES, saves={_saving(lost): _pair(lost) for lost in losses})
+        table = cost_to_reach(part, "times", _TIMES, saves={_saving(each): _pair(each) for each in links})
         table.insert(0, "map", shape.name)
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
 
-def _saving(lost: float) -> str:
-    return "COKE saves %" + (f", loss {lost:g}" if lost else "")
+def _saving(links: Links) -> str:
+    return f"COKE saves %{links.end}"
 
 
-def _pair(lost: float) -> tuple[str, str]:
-    end = f", loss {lost:g}" if lost else ""
-    return f"DKLA{end}", f"COKE{end}"
+def _pair(links: Links) -> tuple[str, str]:
+    return f"DKLA{links.end}", f"COKE{links.end}"
 
 
 def _savings_said(savings: "pd.DataFrame", cases: Sequence[Case]) -> list[str]:
-    """Return what COKE saved, for each map and loss."""
+    """Return what COKE saved, for each map and kind of links."""
     said = []
     for name, part in savings.groupby("map", sort=False):
-        for lost in dict.fromkeys(case.lost for case in cases):
-            known = part[["times", _saving(lost)]].dropna()
+        for links in dict.fromkeys(case.links for case in cases):
+            known = part[["times", _saving(links)]].dropna()
             if len(known):
-                least, most = known[_saving(lost)].min(), known[_saving(lost)].max()
+                least, most = known[_saving(links)].min(), known[_saving(links)].max()
                 levels = f"{known['times'].max():g} to {known['times'].min():g} times the optimum's"
                 said.append(
-                    f"{name}, frame loss {lost:g}: COKE saves {least:.0f} to {most:.0f} % of DKLA's transmissions to a "
-                    f"training loss of {levels}."
+                    f"{name}, {links.label or 'ideal links'}: COKE saves {least:.0f} to {most:.0f} % of DKLA's "
+                    f"transmissions to a training loss of {levels}."
                 )
     return said
 
@@ -151,11 +175,9 @@ def _losses_said(study: Study, cases: Sequence[Case]) -> list[str]:
         if run.ledger.link_messages <= run.ledger.exits[DELIVERED]:
             continue
         last = run.rounds.iloc[-1]
-        ideal = next((c for c in cases if (c.shape, c.method, c.lost) == (case.shape, case.method, 0.0)), None)
-        beside = ""
-        if ideal is not None and ideal is not case:
-            loss = study.runs[ideal.name].rounds["train_loss"].iloc[-1]
-            beside = f", without loss at {loss / ideal.best['train_loss']:.3g} times"
+        ideal = next(c for c in cases if (c.shape, c.method, c.links.label) == (case.shape, case.method, ""))
+        loss = study.runs[ideal.name].rounds["train_loss"].iloc[-1]
+        beside = f", on ideal links at {loss / ideal.best['train_loss']:.3g} times"
         said.append(
             f"{case.name} missed frames: its duals no longer sum to zero, by {last['dual_residual']:.3g}. It ends at "
             f"{last['train_loss'] / case.best['train_loss']:.3g} times the centralised training loss{beside}, with a "

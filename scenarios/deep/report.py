@@ -52,6 +52,7 @@ class Learned:
 
 def report(
     study: Study,
+    data: str,
     learned: Sequence[Learned],
     others: Sequence[Baseline],
     part: AgentData,
@@ -62,6 +63,8 @@ def report(
 
     Parameters
     ----------
+    data : str
+        Name of the data set.
     learned, others
         The draws of all maps, and the baselines.
     part : AgentData
@@ -71,7 +74,6 @@ def report(
     rows : int
         Number of samples.
     """
-    data = str(study.settings["data"])
     metric = "test_accuracy" if classes else "test_mse"
     theirs = published("dkl")
     theirs = theirs[theirs["dataset"] == _PUBLISHED_AS.get(data, data)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netsim.scenarios.omkl.figures import draw_losses
-from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Method
+from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Method, Models
 from netsim.studies import Study
 
 if TYPE_CHECKING:
@@ -32,20 +32,21 @@ _FINAL = ("running_loss", "tail_loss")
 _LINKS, _BITS = "links", "bits"
 
 
-def report(study: Study, tried: Sequence[Method], runs: "pd.DataFrame", agents: int, sigma: float) -> None:
+def report(study: Study, data: str, tried: Sequence[Method], runs: "pd.DataFrame", models: Models) -> None:
     """Leave tables, notes and the figure with the study.
 
     Parameters
     ----------
+    data : str
+        Name of the data set.
     tried : sequence of Method
         What ran.
     runs : DataFrame
         `COLUMNS`, and eta, method (its name) and repetition.
-    agents : int
-        Number of agents.
-    sigma : float
-        Bandwidth of the one kernel of the method that has one.
+    models : Models
+        The agents' models; the method of one kernel has the first.
     """
+    agents, sigma = models.agents, models.sigmas[0]
     final = _final(runs)
     losses = study.tables["losses"] = _losses(runs)
     ends = _ends(tried, runs, final, agents)
@@ -61,9 +62,7 @@ def report(study: Study, tried: Sequence[Method], runs: "pd.DataFrame", agents: 
         study.table("differences", title, differences)
         for text in _statements(tried, ends, differences, agents, sigma):
             study.note(text)
-    title = (
-        f"Online multi-kernel learning, {study.settings['data']} data, {agents} agents, {runs['round'].max()} rounds"
-    )
+    title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
     study.figure("losses", draw_losses(losses, _above(tried, runs), tried, title))
 
 

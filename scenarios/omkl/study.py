@@ -1,17 +1,20 @@
 """Gossiped and quantized online multi-kernel learning on graphs of many and of few links, and its two benchmarks."""
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from netsim import Run, check
 from netsim.errors import BadInput
 from netsim.scenarios.data.streams import rounds_of
+from netsim.scenarios.data.tables import Table
 from netsim.scenarios.omkl.report import COLUMNS, report
-from netsim.scenarios.omkl.task import GRAPHS, KINDS, Measure, Method, Models, Streams, chosen_for, methods, problem
+from netsim.scenarios.omkl.task import GRAPHS, KINDS, SYNTHETIC, Measure, Method, Models, Streams, TwoClasses, methods
 from netsim.scenarios.tasks.settings import Channel, chosen_names, names_in
 from netsim.studies import Study
 
@@ -19,24 +22,113 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelSetting:
+    """The size of the network and of its models.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    features : int
+        Number D of random frequencies of a kernel; a kernel's model has 2D elements.
+    sigmas : str
+        Bandwidths of the Gaussian kernels, with commas between; Koloskova has the first.
+    regularizer : float
+        The regulariser lambda, the whole of it at each agent.
+    """
+
+    agents: int = 20
+    features: int = 20
+    sigmas: str = "1,3,5"
+    regularizer: float = 1e-3
+
+    def models(self) -> Models:
+        """Return the models; raises BadInput for what is outside its range."""
+        check.integer("agents", self.agents, low=1)
+        check.integer("features", self.features, low=1)
+        check.finite("regularizer", self.regularizer, low=0.0)
+        return Models(self.agents, tuple(_numbers("sigmas", self.sigmas)), self.features, self.regularizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSetting:
+    """The methods, their steps, and on which graphs they run.
+
+    Parameters
+    ----------
+    eta : str
+        Step of learning; several with commas between.
+    gamma : str
+        Step of the gossip, one for each eta.
+    bits : int
+        Bits of a level of the random quantizer (1-16), which sends a sign, too; gossip also runs without.
+    topologies : str
+        Graphs of the gossip, with commas between: path, ring, star, complete. Koloskova has the first.
+    algorithms : str
+        Which of gossip, Koloskova and OMKL to run, with commas between.
+    """
+
+    eta: str = "0.01,0.1"
+    gamma: str = "0.009,0.09"
+    bits: int = 3
+    topologies: str = "path,ring,complete"
+    algorithms: str = "gossip,Koloskova,OMKL"
+
+    def steps(self) -> list[tuple[float, float]]:
+        """Return each step of learning, and that of its gossip; raises BadInput if they are no pairs."""
+        etas, gammas = _numbers("eta", self.eta), _numbers("gamma", self.gamma)
+        if len(etas) != len(gammas) or len(set(etas)) != len(etas):
+            raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
+        return list(zip(etas, gammas, strict=True))
+
+    def methods(self) -> list[Method]:
+        """Return the methods on their graphs; raises BadInput for unknown ones."""
+        check.integer("bits", self.bits, low=1, high=16)
+        kinds = chosen_names("algorithms", self.algorithms, KINDS)
+        return methods(kinds, chosen_names("topologies", self.topologies, GRAPHS), self.bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Length:
+    """How long is learned, and how often.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds; by default as many as there are samples for.
+    repeats : int
+        Number of repetitions (the paper: 100).
+    """
+
+    rounds: int | None = None
+    repeats: int = 3
+
+    def resolved(self, table: Table, agents: int) -> Self:
+        """Return it with as many rounds as the table has samples for, if they were left open.
+
+        Raises
+        ------
+        BadInput
+            For more rounds than that, or too few samples for the agents.
+        """
+        most = rounds_of(table, agents)
+        rounds = most if self.rounds is None else check.integer("rounds", self.rounds, low=1, high=most)
+        return dataclasses.replace(self, rounds=rounds)
+
+    def seeds(self, seed: int) -> list[int]:
+        """Return the seed of each repetition."""
+        return np.random.SeedSequence(seed).generate_state(self.repeats).tolist()
+
+
 def omkl(
     study: Study,
     *,
-    data: str = "synthetic",
-    rows: int | None = None,
-    rounds: int | None = None,
-    positive: str | None = None,
-    scaling: str | None = None,
-    agents: int = 20,
-    features: int = 20,
-    sigmas: str = "1,3,5",
-    regularizer: float = 1e-3,
-    eta: str = "0.01,0.1",
-    gamma: str = "0.009,0.09",
-    bits: int = 3,
-    topologies: str = "path,ring,complete",
-    algorithms: str = "gossip,Koloskova,OMKL",
-    seeds: int = 3,
+    data: str = SYNTHETIC,
+    problem: TwoClasses = TwoClasses(),  # noqa: B008 (frozen)
+    model: ModelSetting = ModelSetting(),
+    method: MethodSetting = MethodSetting(),
+    length: Length = Length(),
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
@@ -50,37 +142,16 @@ def omkl(
     Parameters
     ----------
     data : str
-        "synthetic" (two crescents in the plane); banana, credit_default, mnist, or another NAME of NAME.csv.gz in the
-        folder NETSIM_DATA.
-    rows : int
-        Use only so many samples, taken at random; synthetic: draw so many (4000). Default for mnist: 10000.
-    rounds : int
-        Number of rounds; by default as many as there are samples for.
-    positive : str
-        Name of the class that is +1, all others being -1; may be left out if there are two. Default for mnist: 8.
-    scaling : str
-        "unit": each input scaled to [0, 1]; "variance": to mean 0 and variance 1; "none". By default none for banana
-        and synthetic, which have variance 1 as they are, and unit for all others.
-    agents : int
-        Number of agents.
-    features : int
-        Number D of random frequencies of a kernel; a kernel's model has 2D elements.
-    sigmas : str
-        Bandwidths of the Gaussian kernels, with commas between; Koloskova has the first.
-    regularizer : float
-        The regulariser lambda, the whole of it at each agent.
-    eta : str
-        Step of learning; several with commas between.
-    gamma : str
-        Step of the gossip, one for each eta.
-    bits : int
-        Bits of a level of the random quantizer (1-16), which sends a sign, too; gossip also runs without.
-    topologies : str
-        Graphs of the gossip, with commas between: path, ring, star, complete. Koloskova has the first.
-    algorithms : str
-        Which of gossip, Koloskova and OMKL to run, with commas between.
-    seeds : int
-        Number of repetitions (the paper: 100).
+        "synthetic" (two crescents in the plane); banana, credit_default, mnist, or the name of another table of classes
+        in the folder NETSIM_DATA, or its path (.csv.gz, .csv, .npz, .parquet).
+    problem : TwoClasses
+        Which two classes are to be told apart.
+    model : ModelSetting
+        The size of the network and of its models.
+    method : MethodSetting
+        The methods, their steps, and on which graphs they run.
+    length : Length
+        How long is learned, and how often.
     channel : Channel
         The links.
     seed : int
@@ -88,32 +159,24 @@ def omkl(
     """
     import pandas as pd
 
-    chosen = chosen_for(data, rows, positive, scaling)
-    study.settings |= chosen
-    bandwidths = tuple(_numbers("sigmas", sigmas))
-    steps = list(_pairs(_numbers("eta", eta), _numbers("gamma", gamma)))
-    check.integer("bits", bits, low=1, high=16)
-    check.integer("seeds", seeds, low=1)
-    kinds = chosen_names("algorithms", algorithms, KINDS)
-    graphs = chosen_names("topologies", topologies, GRAPHS)
-    tried = methods(kinds, graphs, bits)
-    check.integer("agents", agents, low=1)
-    check.integer("features", features, low=1)
-    check.finite("regularizer", regularizer, low=0.0)
-    for method in tried:
-        channel.network(method.graph(agents), seed)
-    table = problem(data, chosen, seed)
-    most = rounds_of(table, agents)
-    length = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
-    models = Models(agents, bandwidths, features, regularizer)
+    problem = problem.resolved(data)
+    models, steps, tried = model.models(), method.steps(), method.methods()
+    check.integer("repeats", length.repeats, low=1)
+    table = problem.table(data, seed)
+    length = length.resolved(table, model.agents)  # before graphs of so many are built
+    for each in tried:
+        channel.network(each.graph(model.agents), seed)
+    for text in table.said:
+        study.note(text)
+    study.record(problem, length)
+    cases = list(itertools.product(steps, tried))
     parts = []
-    for repetition, number in enumerate(np.random.SeedSequence(seed).generate_state(seeds).tolist()):
-        label = f"repetition {repetition + 1} of {seeds}" if repetition else None
-        streams = models.streams(table, length, number)
-        found = _repetition(study, label, list(itertools.product(steps, tried)), models, streams, channel, number)
+    for repetition, number in enumerate(length.seeds(seed)):
+        label = f"repetition {repetition + 1} of {length.repeats}" if repetition else None
+        streams = models.streams(table, check.integer("rounds", length.rounds, low=1), number)
+        found = _repetition(study, label, cases, models, streams, channel, number)
         parts += [each.assign(repetition=repetition) for each in found]
-    runs = pd.concat(parts, ignore_index=True)
-    report(study, tried, runs, agents, bandwidths[0])
+    report(study, data, tried, pd.concat(parts, ignore_index=True), models)
 
 
 def _numbers(name: str, text: str) -> list[float]:
@@ -122,12 +185,6 @@ def _numbers(name: str, text: str) -> list[float]:
         return [check.finite(name, float(each), above=0.0) for each in names_in(text)]
     except ValueError:  # BadInput is one, too.
         raise check.refuse(name, text, "positive numbers with commas between") from None
-
-
-def _pairs(etas: Sequence[float], gammas: Sequence[float]) -> "zip[tuple[float, float]]":
-    if len(etas) != len(gammas) or len(set(etas)) != len(etas):
-        raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
-    return zip(etas, gammas, strict=True)
 
 
 def _repetition(

@@ -1,10 +1,11 @@
 """What the study of online multi-kernel learning runs: two classes to tell apart, its methods, its measures."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
@@ -17,6 +18,7 @@ from netsim.agents.maps.features import RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.measures.metrics import consensus_error
 from netsim.quantize import QSGD
+from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
 from netsim.scenarios.data.tables import Table, unit
@@ -26,8 +28,13 @@ GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"
 KINDS = (GOSSIP, SINGLE, COMPLETE)
 SCALINGS = ("unit", "variance", "none")
 
-_SYNTHETIC_ROWS = 4000
-_MOST_IMAGES = 10_000
+SYNTHETIC = "synthetic"
+"""Two crescents in the plane: no file is needed."""
+
+# What is used of a data set where it is left open; of others all rows, scaled to [0, 1].
+_ROWS = {SYNTHETIC: 4000, "mnist": 10_000}
+_POSITIVE = {"mnist": "8"}
+_SCALING = {SYNTHETIC: "none", "banana": "none"}
 
 Streams = Sequence[Sequence[tuple[NDArray[np.float64], float]]]
 MultiKernelAgent = GossipOMKL | CompleteOMKL
@@ -36,43 +43,78 @@ MultiKernelAgent = GossipOMKL | CompleteOMKL
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def chosen_for(data: str, rows: int | None, positive: str | None, scaling: str | None) -> dict[str, Any]:
-    """Return rows, positive and scaling, where left open as the data set asks for.
+@dataclass(frozen=True, kw_only=True)
+class TwoClasses(ClassChoice):
+    """Which two classes are to be told apart, and how the inputs are scaled.
 
-    Banana and the synthetic set are centred and of unit variance as they are, in the units of the paper's bandwidths;
-    all others are scaled to [0, 1]. Of MNIST's images 10,000 are used, and 8 is the class to tell.
-
-    Raises
-    ------
-    BadInput
-        For an unknown scaling, or a class to tell of the synthetic set.
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+    rows : int
+        Use only so many samples, taken at random; synthetic: draw so many.
+    positive : str
+        Name of the class that is +1, all others being -1; may be left out if there are two.
+    scaling : str
+        "unit": each input scaled to [0, 1]; "variance": to mean 0 and variance 1; "none".
     """
-    images = data == "mnist"
-    if data == "synthetic" and positive is not None:
-        raise check.refuse("positive", positive, "left out for synthetic data")
-    if scaling is None:
-        scaling = "none" if data in ("synthetic", "banana") else "unit"
-    return {
-        "rows": _MOST_IMAGES if rows is None and images else rows,
-        "positive": "8" if positive is None and images else positive,
-        "scaling": check.one_of("scaling", scaling, SCALINGS),
-    }
 
+    rows: int | None = None
+    positive: str | None = None
+    scaling: str | None = None
 
-def problem(data: str, chosen: Mapping[str, Any], seed: int) -> Table:
-    """Return a problem of two classes, its target ±1, as `chosen_for` says."""
-    if data == "synthetic":
-        rows = _SYNTHETIC_ROWS if chosen["rows"] is None else check.integer("rows", chosen["rows"], low=2)
-        inputs, target = two_bananas(rows, seed)
-    else:
-        labelled = load_labelled(data, rows=chosen["rows"], seed=seed)
-        inputs, target = labelled.inputs, labelled.signs(chosen["positive"])
-    if chosen["scaling"] == "unit":
-        inputs = unit(inputs)
-    elif chosen["scaling"] == "variance":
-        spread = inputs.std(axis=0)
-        inputs = (inputs - inputs.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    return Table(data, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "class")
+    @classmethod
+    def by_data(cls) -> dict[str, dict[str, Any]]:
+        """Return the defaults that depend on the data set."""
+        return {"rows": {**_ROWS, "other": "all"}, "positive": _POSITIVE, "scaling": {**_SCALING, "other": "unit"}}
+
+    def resolved(self, data: str) -> Self:
+        """Return it with what the data set asks for where it was left open.
+
+        Banana and the synthetic set are centred and of unit variance as they are, in the units of the paper's
+        bandwidths; all others are scaled to [0, 1]. Of MNIST's images 10,000 are used, and 8 is the class to tell.
+
+        Raises
+        ------
+        BadInput
+            For an unknown scaling, or a class to tell or a column of the synthetic set.
+        """
+        if data == SYNTHETIC:
+            if self.positive is not None:
+                raise check.refuse("positive", self.positive, "left out for synthetic data")
+            self.check_left_out(data)
+        scaling = _SCALING.get(data, "unit") if self.scaling is None else self.scaling
+        return dataclasses.replace(
+            self,
+            rows=_ROWS.get(data) if self.rows is None else self.rows,
+            positive=_POSITIVE.get(data) if self.positive is None else self.positive,
+            scaling=check.one_of("scaling", scaling, SCALINGS),
+        )
+
+    def table(self, data: str, seed: int) -> Table:
+        """Return the problem, its target ±1; nothing that `resolved` fills in may be left open.
+
+        Raises
+        ------
+        BadInput
+            If there is no such table, its target is not classes, or the class to tell is none of them.
+        """
+        said: tuple[str, ...] = ()
+        if data == SYNTHETIC:
+            inputs, target = two_bananas(check.integer("rows", self.rows, low=2), seed)
+        else:
+            labelled = load_labelled(data, self, rows=self.rows, seed=seed)
+            inputs, target, said = labelled.inputs, labelled.signs(self.positive), labelled.said
+        if self.scaling == "unit":
+            inputs = unit(inputs)
+        elif self.scaling == "variance":
+            spread = inputs.std(axis=0)
+            inputs = (inputs - inputs.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+        return Table(data, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "class", said)
 
 
 def two_bananas(rows: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,6 +1,6 @@
 """The figures of the scenario `polk`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,7 +53,7 @@ def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str,
     return figure
 
 
-def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], title: str) -> "Figure":
+def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: Sequence[str], title: str) -> "Figure":
     """Draw where a model of the plane decides for which class, its dictionary, and the samples.
 
     Parameters
@@ -62,6 +62,8 @@ def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], title: 
         The samples.
     labels : ndarray of shape (n,)
         Their classes.
+    names : sequence of str
+        What the classes are called.
     """
     from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.figure import Figure
@@ -79,7 +81,6 @@ def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], title: 
     points = model.points
     marked = panel.scatter(points[:, 0], points[:, 1], 46, facecolors="none", edgecolors="black", linewidths=1.4)
     patches = [panel.scatter([], [], color=f"C{number}", s=24) for number in range(classes)]
-    names = [f"class {number}" for number in range(classes)]
     figure.legend([*patches, marked], [*names, "dictionary"], loc="outside lower center", ncols=6, frameon=False)
     panel.set_xlabel("$x_1$")
     panel.set_ylabel("$x_2$")

@@ -1,7 +1,9 @@
 """Learning from labelled data on any feature map: the agents' costs, and the measures of their models."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,74 +15,55 @@ from netsim.agents.costs.classes import ClassProblem, centralised_classes
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
-from netsim.scenarios.data.classes import IMAGES, load_labelled
-from netsim.scenarios.data.tables import AgentData, Table, load_table, read_columns, unit
+from netsim.errors import BadInput
+from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.settings import residuals
 
 CRITERIA = ("logistic", "hinge", "squared")
-REGRESSIONS = ("tomshardware", "twitter", "airquality", "energy", "conductivity", "blood")
-"""Known tables whose target is a number, not a class; others are told by their target."""
-
-_MOST_CLASSES = 20  # of whole numbers in few rows
-
-DIGITS = "digits"
-"""The images that come with scikit-learn, 8 × 8 pixels of ten digits: no file is needed."""
-
 Array = NDArray[np.float64]
 Probe = Callable[[Mapping[Any, SharingAgent]], dict[str, float]]
 
 
-def load(data: str, *, rows: int | None = None, seed: int = 0) -> tuple[Table, tuple[str, ...]]:
-    """Return samples with inputs in [0, 1], and the names of their classes; no names for a regression.
+@dataclass(frozen=True, kw_only=True)
+class Criterion:
+    """What a model is learned by.
 
     Parameters
     ----------
-    data : str
-        "digits", or the name of a table or of images in the folder NETSIM_DATA.
-    rows : int, optional
-        Number of samples to draw at random; all by default.
-    seed : int
-        Seed of the draw.
-
-    Returns
-    -------
-    table : Table
-        The target is the number of the class, or a number in [0, 1].
-    classes : tuple of str
-
-    Raises
-    ------
-    BadInput
-        For an unknown or damaged table, or more rows than there are.
+    criterion : str
+        Loss of classes: "logistic" (default), "hinge" or "squared". Numbers have squares.
+    one_vs_rest : bool
+        One class against the rest, each with a loss of its own (logistic, squared hinge); squares always.
+    temperature : float
+        Smooths the hinge of several classes, by at most temperature x log(classes).
+    regularizer : float
+        The centre's regulariser lambda.
     """
-    classes: tuple[str, ...] = ()
-    if data in REGRESSIONS or (data not in (DIGITS, *IMAGES) and _is_number(data)):
-        table = load_table(data)
-        inputs, target = table.inputs, unit(table.target)
-    elif data == DIGITS:
-        from sklearn.datasets import load_digits
 
-        inputs, numbers = load_digits(return_X_y=True)
-        target, classes = numbers.astype(np.float64), tuple(str(digit) for digit in range(10))
-    else:
-        labelled = load_labelled(data)
-        inputs, target, classes = labelled.inputs, labelled.labels.astype(np.float64), labelled.classes
-    if rows is not None:
-        check.integer("rows", rows, low=2, high=len(target))
-        drawn = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(target))[:rows]
-        inputs, target = inputs[drawn], target[drawn]
-    return Table(data, unit(inputs), target, tuple(f"x{i}" for i in range(inputs.shape[1])), "target"), classes
+    criterion: str | None = None
+    one_vs_rest: bool = False
+    temperature: float = 0.1
+    regularizer: float = 1e-4
 
+    def resolved(self, data: str, classes: int) -> Self:
+        """Return it with the usual loss for so many classes, or for a regression (0), if it was left open.
 
-def _is_number(name: str) -> bool:
-    """Return whether a table's target holds fractions, or hardly a number twice: no classes, then."""
-    import pandas as pd
+        Raises
+        ------
+        BadInput
+            If the loss is none for the data, or a number is outside its range.
+        """
+        check.finite("regularizer", self.regularizer, above=0.0)
+        if not classes and (self.criterion not in (None, "squared") or self.one_vs_rest):
+            given = f"criterion = {self.criterion!r}, one_vs_rest = {self.one_vs_rest}"
+            raise BadInput(f"{given}: must be squared and False for the numbers of {data}")
+        usual = "logistic" if classes else "squared"
+        return dataclasses.replace(self, criterion=usual if self.criterion is None else self.criterion)
 
-    _, frame, target = read_columns(name, None)
-    column = frame[target]
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        return False
-    return bool((column.dropna() % 1 != 0).any()) or column.nunique() > max(_MOST_CLASSES, len(column) / 5)
+    def loss(self, classes: int) -> MulticlassLoss:
+        """Return the loss of C classes."""
+        name = self.criterion or "logistic"
+        return loss_of(name, classes, one_vs_rest=self.one_vs_rest, temperature=self.temperature)
 
 
 def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -> MulticlassLoss:

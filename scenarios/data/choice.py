@@ -1,0 +1,324 @@
+"""Which column of a table is the target, which are inputs, and whether the target is classes or numbers.
+
+This is the one place that decides; what it decided it says (`Chosen.said`), for a study to put into its notes.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import BadInput
+from netsim.scenarios.data.files import bare, find_table, nearest
+from netsim.scenarios.data.formats import numbers, read_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Column = pd.Series[Any]
+
+NOT_INPUTS = {
+    "airquality": ("datetime",),
+    "energy": ("date",),
+    "adult": ("split",),
+    "wisdm_har": ("UNIQUE_ID", "user"),
+}
+"""Columns of known tables that are no inputs: times, who it was, and how a set is split."""
+
+MOST_CLASSES = 20
+"""Whole numbers are taken as classes up to so many different ones; more only where that is asked for."""
+
+MOST_TEXTS = 1000
+"""A column of text may have so many different values, each of which becomes an input."""
+
+# Marks that stand for an unknown cell; rows with one are left out, if a target of classes is asked for.
+_UNKNOWN = {"adult": "?"}
+# Columns in which empty cells are known to occur; the median of the others takes their place.
+_MAY_BE_EMPTY = {"wisdm_har": ("XPEAK", "YPEAK", "ZPEAK")}
+
+_TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]\.?m\.?)?( ?(z|utc|gmt)|[+-]\d{2}:?\d{2})?"
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY = (
+    r"(\d{4}(?P<first>[-/.])\d{1,2}((?P=first)\d{1,2})?|\d{1,2}(?P<other>[-/.])\d{1,2}(?P=other)(\d{4}|\d{2})"
+    rf"|\d{{1,2}}[ -]{_MONTH}[ ,-]*(\d{{4}}|\d{{2}})|{_MONTH} \d{{1,2}},? \d{{4}})"
+)
+_DATE = re.compile(rf"({_DAY}([ t,]+{_TIME})?|{_TIME})", re.IGNORECASE)
+_LOOKED_AT = 50  # cells of a column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns of a table are used, in a study that predicts numbers.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    """
+
+    target: str | None = None
+    drop: str | None = None
+
+    @property
+    def wants_classes(self) -> bool | None:
+        """Whether the target is to be classes; None: as it looks."""
+        return False
+
+    def check_left_out(self, data: str) -> None:
+        """Raise BadInput if columns are chosen, for data that are no table."""
+        for name in ("target", "drop", "classes"):
+            value = getattr(self, name, None)
+            if value is not None:
+                raise BadInput(f"{name} = {value!r}: must be left out for the data {data!r}, which are no table")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChoice(Columns):
+    """Which columns of a table are used, and whether its target is classes or numbers.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, or as numbers; by default text and up to 20 different whole numbers are classes.
+    """
+
+    classes: bool | None = None
+
+    numbers_too: ClassVar[bool] = True
+    """Whether the study can learn numbers."""
+
+    @property
+    def wants_classes(self) -> bool | None:
+        """Whether the target is to be classes; None: as it looks."""
+        return self.classes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassChoice(TableChoice):
+    """Which columns of a table are used, in a study that tells classes apart.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+    """
+
+    numbers_too = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A table, its columns chosen and nothing converted yet.
+
+    Attributes
+    ----------
+    name : str
+        The data set.
+    path : Path
+        Its file.
+    frame : DataFrame
+        The inputs and the target.
+    target : str
+        Name of the target.
+    classes : bool
+        Whether the target is taken as classes.
+    said : tuple of str
+        What was decided, and how to have it otherwise: a line each.
+    """
+
+    name: str
+    path: Path
+    frame: "pd.DataFrame"
+    target: str
+    classes: bool
+    said: tuple[str, ...]
+
+    @property
+    def input_columns(self) -> list[str]:
+        """Names of the columns that are inputs, in their order."""
+        return [str(each) for each in self.frame.columns if each != self.target]
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """Return a column as finite numbers, shape (n,), or raise BadInput that names the first bad cell."""
+        hint = "" if name == self.target else f"; --drop {name} leaves the column out"
+        return numbers(self.path, self.frame[name], hint)
+
+    def encoded(self, name: str) -> NDArray[np.float64]:
+        """Return a column as inputs: shape (n, 1), or if it holds text (n, values), of 0 and 1.
+
+        Raises
+        ------
+        BadInput
+            For a cell that is empty, or no number where most are; for text with too many values.
+        """
+        import pandas as pd
+
+        column = self.frame[name]
+        if is_numeric(column) or _mostly_numbers(column):
+            if name in _MAY_BE_EMPTY.get(bare(self.name), ()):
+                column = column.fillna(column.median())
+                return numbers(self.path, column)[:, None]
+            # Mostly numbers: a cell that is none is a mistake, not a category.
+            return self.column(name)[:, None]
+        if column.isna().any():
+            row = int(np.flatnonzero(column.isna())[0])
+            raise BadInput(f"{self.path}: column {name!r}, data row {row + 1} is empty: must be text")
+        values = column.nunique()
+        if values > MOST_TEXTS:
+            raise BadInput(
+                f"{self.path}: column {name!r} holds {values:,} different texts: must be {MOST_TEXTS:,} at most; "
+                f"--drop {name} leaves the column out"
+            )
+        return pd.get_dummies(column).to_numpy(dtype=np.float64)
+
+
+def choose(data: str, choice: Columns) -> Chosen:
+    """Read a table and choose its columns.
+
+    Columns that are known to be no inputs (`NOT_INPUTS`) are left out.
+
+    Parameters
+    ----------
+    data : str
+        The name or the path of the table, as `netsim.scenarios.data.files.find_table` takes it.
+    choice : Columns
+        What is asked for.
+
+    Raises
+    ------
+    BadInput
+        If there is no such table, a column is not there or holds dates, or the target cannot be what is asked for.
+    """
+    path = find_table(data)
+    frame = read_frame(path)
+    frame, left_out = _without(path, bare(data), frame, choice)
+    columns = [str(each) for each in frame.columns]
+    if len(columns) < 2:
+        raise BadInput(f"{path} has {len(columns)} usable columns: must have an input and a target at least")
+    target = columns[-1] if choice.target is None else _known("target", choice.target, path, columns)
+    _refuse_dates(path, frame, target)
+    classes = choice.wants_classes
+    if classes is not False and bare(data) in _UNKNOWN:
+        mark = _UNKNOWN[bare(data)]
+        frame = frame[~(frame == mark).any(axis=1)].reset_index(drop=True)
+        if not len(frame):
+            raise BadInput(f"{path} has no row without {mark!r}: must have one at least")
+    looks_like_classes, why = _looks(frame[target])
+    taken = looks_like_classes if classes is None else classes
+    said = [f"columns left out: {', '.join(left_out)}"] if left_out else []
+    return Chosen(data, path, frame, target, taken, (_said(target, why, classes, taken, choice), *said))
+
+
+def is_numeric(column: "Column") -> bool:
+    """Return whether a column holds numbers; truth values are none."""
+    import pandas as pd
+
+    return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
+
+
+def _looks(column: "Column") -> tuple[bool, str]:
+    """Return whether a target looks like classes, and what that is concluded from."""
+    import pandas as pd
+
+    values, rows = int(column.nunique()), len(column)
+    if pd.api.types.is_bool_dtype(column):
+        return True, f"truth values in {rows:,} rows"
+    if not is_numeric(column):
+        if _mostly_numbers(column):
+            # Cells that are no numbers are mistakes: they are named where the column is converted.
+            return False, f"numbers, though not all, in {rows:,} rows"
+        return True, f"{values:,} different texts in {rows:,} rows"
+    if bool((column.dropna() % 1 != 0).any()):
+        return False, f"numbers with fractions in {rows:,} rows"
+    # Where hardly one occurs twice, they count or measure something.
+    few = values <= MOST_CLASSES and values <= rows / 2
+    return few, f"{values:,} different whole numbers in {rows:,} rows"
+
+
+def _mostly_numbers(column: "Column") -> bool:
+    import pandas as pd
+
+    return bool(pd.to_numeric(column, errors="coerce").notna().mean() > 0.5)
+
+
+def _said(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:
+    """Return how the target was taken; and where it could be the other, by which flag."""
+    said = f"target {target!r}: {why}, taken as {'classes' if taken else 'numbers'}"
+    if asked is not None or "whole" not in why:
+        return said
+    if not taken:
+        return f"{said}; --classes takes them as classes"
+    return f"{said}; --no-classes takes them as numbers" if getattr(choice, "numbers_too", False) else said
+
+
+def _without(path: Path, name: str, frame: "pd.DataFrame", choice: Columns) -> "tuple[pd.DataFrame, list[str]]":
+    """Return the table without the columns that are no inputs, and their names."""
+    columns = [str(each) for each in frame.columns]
+    found = [each for each in NOT_INPUTS.get(name, ()) if each in columns and each != choice.target]
+    for each in _listed(choice.drop, columns):
+        _known("drop", each, path, columns)
+        if each == choice.target or (choice.target is None and each == columns[-1]):
+            which = "what --target names" if choice.target else "the last column; --target names another"
+            raise BadInput(f"drop = {each!r}: must not be the target, {which}")
+        found.append(each)
+    left_out = list(dict.fromkeys(found))
+    return frame.drop(columns=left_out), left_out
+
+
+def _listed(text: str | None, columns: list[str]) -> list[str]:
+    """Return the columns that a parameter lists; the name of one may have a comma in it."""
+    if text is None:
+        return []
+    return [text] if text in columns else [each.strip() for each in text.split(",")]
+
+
+def _known(parameter: str, name: str, path: Path, columns: list[str]) -> str:
+    if name not in columns:
+        hint = nearest(name, columns) or f": {', '.join(columns)}"
+        raise BadInput(f"{parameter} = {name!r}: must be a column of {path}{hint}")
+    return name
+
+
+def _refuse_dates(path: Path, frame: "pd.DataFrame", target: str) -> None:
+    """Raise BadInput if columns hold dates, which are neither numbers nor classes."""
+    dates = {str(each): example for each in frame.columns if (example := _date_in(frame[each])) is not None}
+    if not dates:
+        return
+    example = next(iter(dates.values()))
+    several = len(dates) > 1
+    which = f"column{'s' if several else ''} {', '.join(map(repr, dates))} of {path}"
+    holds = f"{'hold' if several else 'holds'} dates such as {example!r}"
+    if target in dates:
+        raise BadInput(f"{which} {holds}: must not be the target; --target names another column")
+    them = "them" if several else "it"
+    raise BadInput(
+        f"{which} {holds}: leave {them} out with --drop {','.join(dates)}, or put numbers in {them}, such as the hour"
+    )
+
+
+def _date_in(column: "Column") -> str | None:
+    """Return the first date or time of a column that holds such, else None."""
+    import pandas as pd
+
+    known = column.dropna().iloc[:_LOOKED_AT]
+    if not len(known):
+        return None
+    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
+        return str(known.iloc[0])
+    if pd.api.types.is_numeric_dtype(column):
+        return None
+    dates = [each for each in (str(cell).strip() for cell in known) if _DATE.fullmatch(each)]
+    return dates[0] if len(dates) > len(known) / 2 else None

@@ -1,0 +1,199 @@
+"""Reading the files of data sets: each format becomes a DataFrame, or says in one line why it cannot."""
+
+import gzip
+import importlib.util
+import io
+import warnings
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import BadInput, one_line
+from netsim.scenarios.data.files import find, find_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+def read_frame(path: Path) -> "pd.DataFrame":
+    """Return the table of a file, one sample a row.
+
+    A csv file begins with a line of column names; only its empty cells are missing values, every other mark is kept as
+    it is. The arrays of an npz file are columns by their names; of an array of more dimensions, such as images, each
+    element of a sample is a column: ``x0``, ``x1``, ….
+
+    Raises
+    ------
+    BadInput
+        If it is damaged, no table, or has no row; or for parquet, if pyarrow is missing.
+    """
+    if path.name.endswith(".npz"):
+        frame = _frame_of_arrays(path)
+    elif path.name.endswith(".parquet"):
+        frame = _frame_of_parquet(path)
+    else:
+        frame = _frame_of_text(path)
+    if not len(frame):
+        raise BadInput(f"{path} has no row: must be a table with one sample a row")
+    return frame
+
+
+def samples_in(data: str) -> int:
+    """Return how many rows a table has; faster than to read the whole of it.
+
+    Parameters
+    ----------
+    data : str
+        Its name or path, as `netsim.scenarios.data.files.find_table` takes it.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file, or it is no table.
+    """
+    path = find_table(data)
+    if path.name.endswith(".npz"):
+        return _length(path, _arrays(path))
+    if path.name.endswith(".parquet"):
+        reader = _parquet(path)
+        try:
+            return int(reader.read_metadata(path).num_rows)
+        except _UNREADABLE as error:
+            raise BadInput(f"{path} cannot be read: {_line(error)}") from None
+    return len(_frame_of_text(path, usecols=[0]))
+
+
+def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read the arrays of ``<name>.npz`` from the folder NETSIM_DATA.
+
+    Raises
+    ------
+    BadInput
+        If NETSIM_DATA is unset or no folder, or the file is missing, damaged, or lacks an array that is ``wanted``.
+    """
+    path = find(name, ".npz")
+    arrays = _arrays(path)
+    for key in wanted:
+        if key not in arrays:
+            raise BadInput(f"{path} has no array {key!r}: must hold {', '.join(wanted)}")
+    return arrays
+
+
+def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.float64]:
+    """Return a column as finite numbers, or raise BadInput that names the column and the first bad row, and a hint."""
+    import pandas as pd
+
+    values = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        row = int(bad[0])
+        raise BadInput(
+            f"{path}: column {column.name!r}, data row {row + 1} = {_shown(column.iloc[row])}: must be a finite number "
+            f"({len(bad)} such rows){hint}"
+        )
+    return values
+
+
+def _shown(cell: object) -> str:
+    try:
+        return repr(cell) if isinstance(cell, str) else f"{float(cell):g}"  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return " ".join(repr(cell).split())[:40]
+
+
+# --- one format each --------------------------------------------------------------------------------------------------
+
+
+def _frame_of_text(path: Path, usecols: list[int] | None = None) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        text = path.read_bytes()
+        if path.name.endswith(".gz"):
+            text = gzip.decompress(text)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names
+            # Only empty cells are missing values: other marks are text, and are reported as such.
+            return pd.read_csv(
+                io.BytesIO(text),
+                index_col=False,
+                keep_default_na=False,
+                na_values=[""],
+                low_memory=False,
+                usecols=usecols,
+            )
+    except (ValueError, pd.errors.ParserWarning) as error:  # ValueError: also for an empty file or no text
+        raise BadInput(f"{path} is no table: {_line(error)}") from None
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except _UNREADABLE as error:
+        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
+    except AttributeError:
+        # A single array, saved by numpy.save, is no archive.
+        raise BadInput(f"{path} cannot be read: must hold named arrays, as numpy.savez writes them") from None
+
+
+def _length(path: Path, arrays: dict[str, NDArray[Any]]) -> int:
+    """Return the number of rows of arrays that all have as many."""
+    shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
+    if len({array.shape[:1] for array in arrays.values()}) != 1 or any(not each.ndim for each in arrays.values()):
+        raise BadInput(f"{path} holds {shapes or 'nothing'}: must be arrays with one sample a row, of one length")
+    return len(next(iter(arrays.values())))
+
+
+def _frame_of_arrays(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    arrays = _arrays(path)
+    rows = _length(path, arrays)
+    parts = []
+    # The target is the last column of a table; of arrays it is y, wherever that stands.
+    for key in sorted(arrays, key=lambda each: each == "y"):
+        array = arrays[key]
+        if array.dtype.kind not in "biufUM":
+            raise BadInput(f"{path}: {key} is {array.dtype} {array.shape}: must be numbers or text")
+        names = [key] if array.ndim == 1 else [f"{key}{place}" for place in range(array[0].size if len(array) else 0)]
+        parts.append(pd.DataFrame(array.reshape(rows, len(names)), columns=names))
+    return pd.concat(parts, axis=1)
+
+
+def _parquet(path: Path) -> Any:
+    """Return what reads parquet files."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise BadInput(f"{path}: must be read with pyarrow, which is not installed: pip install 'netsim[arrow]'")
+    return importlib.import_module("pyarrow.parquet")
+
+
+def _frame_of_parquet(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    _parquet(path)
+    try:
+        frame = pd.read_parquet(path, engine="pyarrow")
+    except _UNREADABLE as error:
+        raise BadInput(f"{path} cannot be read: {_line(error)}") from None
+    # A table's index is among its columns if it has a name; else it counts the rows.
+    frame = frame.reset_index(drop=frame.index.names == [None])
+    frame.columns = frame.columns.map(str)
+    for key in frame.columns:
+        if isinstance(frame[key].dtype, pd.CategoricalDtype):
+            frame[key] = frame[key].astype(frame[key].cat.categories.dtype)
+    return frame
+
+
+def _line(error: Exception) -> str:
+    return one_line(error) or type(error).__name__

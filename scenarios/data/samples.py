@@ -1,0 +1,107 @@
+"""Samples of any problem, numbers or classes: what a study asks for of a data set, and how it gets it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.scenarios.data.choice import TableChoice, choose
+from netsim.scenarios.data.classes import inputs_of, labelled
+from netsim.scenarios.data.tables import Table, unit
+
+DIGITS = "digits"
+"""The images that come with scikit-learn, 8 × 8 pixels of ten digits: no file is needed."""
+
+Array = NDArray[np.float64]
+_Loaded = tuple[Array, Array, tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples(TableChoice):
+    """Which samples are learned from, and as what.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, or as numbers; by default text and up to 20 different whole numbers are classes.
+    rows : int
+        Use only so many rows, taken at random.
+    """
+
+    rows: int | None = None
+
+    def load(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
+        """Return samples with inputs in [0, 1], and the names of their classes; no names for a regression.
+
+        Parameters
+        ----------
+        data : str
+            "digits", or the name or path of a table or of images.
+        seed : int
+            Seed of the draw of rows.
+
+        Returns
+        -------
+        table : Table
+            The target is the number of the class, or a number in [0, 1].
+        classes : tuple of str
+
+        Raises
+        ------
+        BadInput
+            For an unknown or damaged table, a choice that it has not, or more rows than there are.
+        """
+        inputs, target, classes, said = self._digits() if data == DIGITS else self._table(data)
+        if self.rows is not None:
+            check.integer("rows", self.rows, low=2, high=len(target))
+            drawn = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(target))[: self.rows]
+            inputs, target = inputs[drawn], target[drawn]
+        names = tuple(f"x{i}" for i in range(inputs.shape[1]))
+        return Table(data, unit(inputs), target, names, "target", said), classes
+
+    def _digits(self) -> _Loaded:
+        from sklearn.datasets import load_digits
+
+        self.check_left_out(DIGITS)
+        inputs, numbers = load_digits(return_X_y=True)
+        return inputs, numbers.astype(np.float64), tuple(str(digit) for digit in range(10)), ()
+
+    def _table(self, data: str) -> _Loaded:
+        chosen = choose(data, self)
+        if chosen.classes:
+            found = labelled(chosen)
+            return found.inputs, found.labels.astype(np.float64), found.classes, chosen.said
+        target = unit(chosen.column(chosen.target))
+        return inputs_of(chosen, np.arange(len(target))), target, (), chosen.said
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSamples(Samples):
+    """Which samples are learned from, in a study that tells classes apart.
+
+    Parameters
+    ----------
+    target : str
+        Column of the table to predict; by default the last one.
+    drop : str
+        Columns of the table to leave out, with commas between.
+    classes : bool
+        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+    rows : int
+        Use only so many rows, taken at random.
+    """
+
+    numbers_too = False
+
+    def load(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
+        """Return samples and the names of their classes, as `Samples.load` does; raises BadInput if there are none."""
+        table, classes = super().load(data, seed)
+        if not classes:
+            raise BadInput(f"data = {data!r}: must have classes to tell apart; {table.said[0]}")
+        return table, classes
