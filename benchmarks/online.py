@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
-from netsim.agents import Geometric, OnlineCost, PowerLaw, RandomFourier, Squared
+from netsim.agents import Geometric, PowerLaw, RandomFourier
 from netsim.quantize import Uniform
 from netsim.scenarios.data.tables import load_table, scale_unit
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.online import Method, Steps, methods
+from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.online import OnlineSteps, Streams, methods
 from tests.oracle import batch, online
 
 AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3
-STEPS = Steps(rho=1.0, eta=8.0, step=0.1)
+RHO, ETA, STEP = 1.0, 8.0, 0.1
+STEPS = OnlineSteps(rho=RHO, eta=ETA, step=STEP)
 
 
 class Task:
@@ -41,29 +43,26 @@ class Task:
 
     def emulated(self, method: Method) -> None:
         """Run a method on the network."""
-        size = self.features.shape[2]
-        agents = {}
-        for i in self.graph:
-            samples = zip(self.features[:, i], self.targets[:, i].tolist(), strict=True)
-            cost = OnlineCost(samples, size, loss=Squared(), regularizer=LAMBDA / AGENTS)
-            agents[i] = method.agent(cost, self.rounds, STEPS, dict(enumerate(self.weights[i])))
-        Network(self.graph, seed=0).run(agents)
+        samples = [zip(self.features[:, i], self.targets[:, i].tolist(), strict=True) for i in self.graph]
+        weights = [dict(enumerate(row.tolist())) for row in self.weights]
+        streams = Streams(samples, self.features.shape[2], LAMBDA / AGENTS, weights)
+        Network(self.graph, seed=0).run(STEPS.of(method).agents(streams, self.rounds))
 
 
 def recursions(task: Task) -> dict[str, Callable[[], Any]]:
     """Return the vectorised recursion of each method."""
     data: tuple[NDArray[np.float64], NDArray[np.float64]] = (task.features, task.targets)
-    share, A, rho, eta = LAMBDA / AGENTS, task.adjacency, STEPS.rho, STEPS.eta
+    share, A = LAMBDA / AGENTS, task.adjacency
     quantize = batch.uniform_quantizer(BITS)
     return {
-        "RFF-DOKL": partial(online.rff_dokl, *data, task.weights, share, STEPS.step),
-        "DOKL": partial(online.dokl, *data, A, share, rho, eta),
-        "ODKLA": partial(online.odkla, *data, A, share, rho, eta),
-        "QC-ODKLA": partial(online.odkla, *data, A, share, rho, eta, v=4.0, mu=0.99, quantize=quantize),
-        "DDKL": partial(online.ddkl, *data, A, share, rho),
-        "CoDDKL": partial(online.ddkl, *data, A, share, rho, v=0.1, mu=0.95),
-        "QDDKL": partial(online.ddkl, *data, A, share, rho, quantize=quantize),
-        "QC-DDKL": partial(online.ddkl, *data, A, share, rho, v=0.1, mu=0.95, quantize=quantize),
+        "RFF-DOKL": partial(online.rff_dokl, *data, task.weights, share, STEP),
+        "DOKL": partial(online.dokl, *data, A, share, RHO, ETA),
+        "ODKLA": partial(online.odkla, *data, A, share, RHO, ETA),
+        "QC-ODKLA": partial(online.odkla, *data, A, share, RHO, ETA, v=4.0, mu=0.99, quantize=quantize),
+        "DDKL": partial(online.ddkl, *data, A, share, RHO),
+        "CoDDKL": partial(online.ddkl, *data, A, share, RHO, v=0.1, mu=0.95),
+        "QDDKL": partial(online.ddkl, *data, A, share, RHO, quantize=quantize),
+        "QC-DDKL": partial(online.ddkl, *data, A, share, RHO, v=0.1, mu=0.95, quantize=quantize),
     }
 
 

@@ -1,18 +1,21 @@
 """CTA, DKLA and COKE on one network: training error against rounds, transmissions and bits."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim import check
-from netsim.agents import Geometric
-from netsim.count.records import DELIVERED
-from netsim.quantize import Coder, Uniform
+from netsim.agents import COKE, CTA, DKLA
+from netsim.quantize import Uniform
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.batch import BatchTask
+from netsim.scenarios.tasks.batch import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.diagnosis import diverged, losses_of_duals, silent
 from netsim.scenarios.tasks.labels import measure
+from netsim.scenarios.tasks.method import Method, methods_in
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
-from netsim.scenarios.tasks.settings import Channel, Setting, chosen_names, complete, random_graph
+from netsim.scenarios.tasks.settings import Channel, Compared, Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
@@ -22,20 +25,29 @@ if TYPE_CHECKING:
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CokeSteps(BatchSteps):
+    """Step sizes of the batch methods, COKE's censor, and its bits.
+
+    Parameters
+    ----------
+    bits : int
+        Also run COKE with its changes quantized to so many bits an element (1-16), range per message.
+    """
+
+    bits: int | None = None
+
+
 def coke(
     study: Study,
     *,
     data: str = "synthetic",
     rounds: int = 1000,
-    rows: int | None = None,
-    rho: float | None = None,
-    eta: float | None = None,
-    threshold: float | None = None,
-    decay: float | None = None,
-    bits: int | None = None,
+    rows: Rows = Rows(),  # noqa: B008 (frozen)
+    steps: CokeSteps = CokeSteps(),
     setting: Setting = Setting(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
-    algorithms: str = "CTA,DKLA,COKE",
+    compared: Compared = Compared(algorithms="CTA,DKLA,COKE"),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> None:
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).
@@ -45,87 +57,93 @@ def coke(
     Parameters
     ----------
     data : str
-        "synthetic" (the paper's), or the NAME of NAME.csv.gz in the folder NETSIM_DATA.
+        "synthetic" (the paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
     rounds : int
         Number of rounds.
-    rows : int
-        Use only so many rows of the table, taken at random.
-    rho : float
-        Penalty of DKLA and COKE.
-    eta : float
-        Step size of CTA.
-    threshold : float
-        COKE broadcasts in round k if its change has norm >= threshold * decay^k.
-    decay : float
-        Decay of the threshold per round.
-    bits : int
-        Also run COKE with its changes quantized to so many bits an element (1-16), range per message.
+    rows : Rows
+        Which rows and columns of a table are used.
+    steps : CokeSteps
+        Step sizes, censor and coder.
     setting : Setting
         The size of the network and of the model.
     channel : Channel
         The links.
-    algorithms : str
-        Which to run, with commas between.
+    compared : Compared
+        The algorithms.
     seed : int
         Seed of everything random.
     """
-    chosen = complete(data, study.settings)
-    study.settings |= chosen
+    steps, setting = steps.resolved(data), setting.resolved(data)
     # Everything that can refuse an argument comes before the long work.
     check.integer("rounds", rounds, low=1)
-    graph = random_graph(chosen, seed)
+    methods = _methods(compared, steps)
+    samples = draw_samples(data, setting, rows, seed)
+    graph = setting.graph(seed)
     network = channel.network(graph, seed)
-    wanted = chosen_names("algorithms", algorithms, ("CTA", "DKLA", "COKE"))
-    for name in ("rho", "eta"):
-        check.finite(name, chosen[name], above=0.0)
-    coder = None if bits is None else Uniform(bits)
-    censor = Geometric(chosen["threshold"], chosen["decay"])
-    task = BatchTask(study, data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
-    variants: list[tuple[str, str, Coder | None]] = [(name, name, None) for name in wanted]
-    if coder is not None:
-        variants.append((f"COKE {bits}-bit", "COKE", coder))
-    for name, method, each in variants:
-        learners = task.agents(method, rounds, censor=censor if method == "COKE" else None, coder=each)
-        study.run(name, network, learners, [task.measure], rounds)
+    task, setting = batch_task(study, samples, setting, graph, ideal=channel.is_ideal, seed=seed)
+    study.record(steps, setting)
+    for method in methods:
+        study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds)
     study.centralised = task.optimum()
-    _report(study, data, task)
+    _report(study, data, task, methods)
+
+
+def _methods(compared: Compared, steps: CokeSteps) -> list[Method]:
+    """Return what is compared: the study's own, COKE with a coder, the user's."""
+    sizes, censor = steps.checked(), steps.censor()
+    rho, eta = {"rho": sizes["rho"]}, {"eta": sizes["eta"]}
+    known = {
+        "CTA": Method("CTA", CTA, eta),
+        "DKLA": Method("DKLA", DKLA, rho),
+        "COKE": Method("COKE", COKE, rho, censor),
+    }
+    found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
+    if steps.bits is not None:
+        found.append(Method(f"COKE {steps.bits}-bit", COKE, rho, censor, Uniform(steps.bits)))
+    return found + methods_in(compared.method, sizes | {"censor": censor})
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, data: str, task: BatchTask) -> None:
+def _report(study: Study, data: str, task: BatchTask, methods: Sequence[Method]) -> None:
     rounds = study.rounds
     best = study.centralised["train_mse"]
-    study.table("by_round", "Errors and cost by round (published: the paper's)", _by_round(rounds, data))
+    table = _by_round(rounds, data)
+    beside = " (published: the paper's)" if "published_train_mse" in table else ""
+    study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, best)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training MSE", savings)
-        study.note(
-            "The saving shrinks as the level nears the optimum: by then the threshold is low and everybody speaks."
-        )
-    study.note(f"Centralised: training MSE {best:.4g}, test MSE {study.centralised['test_mse']:.4g}.")
-    if best > task.variance:
-        study.note(
-            f"Does not learn: the centralised training MSE exceeds the target's variance, {task.variance:.4g}. "
-            "Another --sigma may help, or --tune (Air quality learns with 0.5)."
-        )
-    if data == "energy":
-        study.note("The published errors exceed the variance of a target in [0, 1]: compare shapes, not levels.")
-    for name, run in study.runs.items():
-        errors = run.rounds["train_mse"]
-        if not errors.iloc[-1] <= 10 * errors.iloc[0]:
-            study.note(f"{name} diverged: try a smaller step size.")
-    for name, run in study.runs.items():
-        if run.ledger.link_messages > run.ledger.exits[DELIVERED] and "dual_residual" in run.rounds:
-            residual = run.rounds["dual_residual"].iloc[-1]
-            study.note(
-                f"{name} missed frames: its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved."
-            )
+    for line in _notes(study, data, task, methods, savings):
+        study.note(line)
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     title = f"Training error, {data} data, {len(task.problems)} agents"
     study.figure("mse", curves(finite, measure("train_mse", log=True), axes, title, {"centralised": best}))
+
+
+def _notes(
+    study: Study, data: str, task: BatchTask, methods: Sequence[Method], savings: "pd.DataFrame"
+) -> Iterator[str]:
+    best = study.centralised["train_mse"]
+    saved = savings["COKE saves %"].dropna().to_numpy() if "COKE saves %" in savings else np.zeros(0)
+    if len(saved) > 1 and saved.max() > 0 and saved[-1] < saved.max() / 2:
+        yield "The saving shrinks as the level nears the optimum: by then the threshold is low and everybody speaks."
+    yield f"Centralised: training MSE {best:.4g}, test MSE {study.centralised['test_mse']:.4g}."
+    if best > task.variance:
+        yield (
+            f"Does not learn: the centralised training MSE exceeds the target's variance, {task.variance:.4g}. "
+            "Another --sigma may help, or --tune (Air quality learns with 0.5)."
+        )
+    if data == "energy":
+        yield "The published errors exceed the variance of a target in [0, 1]: compare shapes, not levels."
+    kinds = {method.name: method.kind for method in methods}
+    for name, run in study.runs.items():
+        steps = "--eta" if issubclass(kinds[name], CTA) else ""
+        yield from filter(
+            None, (silent(name, run), diverged(name, run, "train_mse", steps), losses_of_duals(name, run))
+        )
 
 
 def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":

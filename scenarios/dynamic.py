@@ -1,7 +1,9 @@
 """DDKL, CoDDKL, QDDKL and QC-DDKL on streams whose truth moves, or may move; the bits of the quantizer compared."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,62 +12,38 @@ from netsim.agents import PowerLaw, RandomFourier
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.quantize import Uniform
+from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
-from netsim.scenarios.data.tables import Table, load_table, scale_unit, split_rows
+from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_unit, split_rows
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.online import (
-    Method,
-    Steps,
+    OnlineSteps,
     Streaming,
     Tracking,
-    choose_steps,
     converged,
     ends,
-    given_steps,
     methods,
+    own_methods,
     wanted,
 )
-from netsim.scenarios.tasks.settings import Channel, Setting, complete, random_graph
+from netsim.scenarios.tasks.settings import Channel, Compared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from netsim.typing import Vector
+from netsim.typing import Array
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _TRIAL = 500
 _Source = Callable[[], Sequence[Samples]]
-_USUAL_STEPS = Steps(rho=1.0, eta=2.0, step=0.3)
 
 
-def dynamic(
-    study: Study,
-    *,
-    data: str = "drift",
-    rounds: int | None = None,
-    order: str = "shuffled",
-    speed: float = 0.01,
-    noise: float = 0.1,
-    rho: float | None = None,
-    eta: float | None = None,
-    step: float | None = None,
-    threshold: float | None = None,
-    decay: float | None = None,
-    bits: int | None = None,
-    compare: str = "2,3,4,5,6,7,8",
-    algorithms: str = "RFF-DOKL,DOKL,DDKL,CoDDKL,QDDKL,QC-DDKL",
-    setting: Setting = Setting(),  # noqa: B008 (frozen)
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
-    seed: int = 0,
-) -> None:
-    """Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).
-
-    On "drift", "switch" and "rotate" the truth is known, so the tracking error is, too. What is left open is set as the
-    dissertation has it (scenarios/published/dynamic_settings.csv).
+@dataclass(frozen=True, kw_only=True)
+class Stream(Columns):
+    """What the agents see.
 
     Parameters
     ----------
-    data : str
-        "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of NAME.csv.gz in NETSIM_DATA.
     rounds : int
         Number of rounds; by default all of a table, or 3000.
     order : str
@@ -74,80 +52,180 @@ def dynamic(
         Of a synthetic truth: its step a round relative to its length, or radians a round; "switch" is every 5/speed.
     noise : float
         Of a synthetic stream: standard deviation of the noise; the signal's is 1.
-    rho : float
-        Penalty of the ADMM methods.
+    """
+
+    rounds: int | None = None
+    order: str = "shuffled"
+    speed: float = 0.01
+    noise: float = 0.1
+
+    def moving(self, kind: Kind, agents: int, phi: FeatureMap, seed: int) -> MovingTruth:
+        """Return streams whose truth moves; raises BadInput for arguments outside their ranges."""
+        every = max(round(5 / check.finite("speed", self.speed, above=0.0)), 1)
+        rounds = 3000 if self.rounds is None else check.integer("rounds", self.rounds, low=1)
+        return MovingTruth(kind, agents, phi, rounds, noise=self.noise, seed=seed, rate=self.speed, every=every)
+
+    def dealt(self, rows: Table, agents: int, phi: FeatureMap, seed: int) -> _Source:
+        """Return a function that deals a table's rows, the same each time."""
+        if self.order == "time":
+            return lambda: in_order(rows, agents, phi)
+        return lambda: shuffled(rows, agents, phi, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodedSteps(OnlineSteps):
+    """Step sizes, and the Co and Q methods' censor and coder.
+
+    Parameters
+    ----------
     eta : float
-        DOKL's weight of staying where one is.
-    step : float
-        Step size of RFF-DOKL.
+        DOKL's weight of staying where one is: the larger, the shorter the step.
     threshold : float
         Co methods broadcast in round t if their change has norm >= threshold * t^-decay.
     decay : float
         Exponent of the threshold's decay.
     bits : int
         Bits an element of the Q methods (1-16), range per message.
+    """
+
+    TABLE = "dynamic_settings"
+    COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 1.0, "eta": 2.0, "step": 0.3}}
+
+    bits: int | None = None
+
+    def coder(self) -> Uniform:
+        """Return the Q methods' coder; raises BadInput for a number outside its range."""
+        return Uniform(check.integer("bits", self.bits, low=1))
+
+    def censor(self) -> PowerLaw:
+        """Return the Co methods' censor; raises BadInput for numbers outside their ranges."""
+        return PowerLaw(check.finite("threshold", self.threshold), check.finite("decay", self.decay))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicSetting(Setting):
+    """The size of the network and of the model, where left open as the dissertation's ch. 4 has it."""
+
+    TABLE = "dynamic_settings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicCompared(Compared):
+    """What the study compares.
+
+    Parameters
+    ----------
     compare : str
         Also run QC-DDKL with each of these numbers of bits; empty: do not.
-    algorithms : str
-        Which to run, with commas between; ODKLA and QC-ODKLA are known, too.
-    setting : Setting
+    """
+
+    algorithms: str = "RFF-DOKL,DOKL,DDKL,CoDDKL,QDDKL,QC-DDKL"
+    compare: str = "2,3,4,5,6,7,8"
+
+
+def dynamic(
+    study: Study,
+    *,
+    data: str = "drift",
+    stream: Stream = Stream(),
+    steps: CodedSteps = CodedSteps(),
+    setting: DynamicSetting = DynamicSetting(),
+    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    compared: DynamicCompared = DynamicCompared(),
+    seed: int = 0,
+) -> None:
+    """Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).
+
+    On "drift", "switch" and "rotate" the truth is known, so the tracking error is, too. What is left open is set as the
+    dissertation has it (scenarios/published/dynamic_settings.csv). ODKLA and QC-ODKLA are known, too.
+
+    Parameters
+    ----------
+    data : str
+        "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of a table in the folder NETSIM_DATA,
+        or its path.
+    stream : Stream
+        What the agents see.
+    steps : CodedSteps
+        Step sizes, censor and coder.
+    setting : DynamicSetting
         The size of the network and of the model.
     channel : Channel
         The links.
+    compared : DynamicCompared
+        The algorithms.
     seed : int
         Seed of everything random.
     """
-    chosen = complete(data, study.settings, "dynamic_settings")
-    study.settings |= chosen
-    check.one_of("order", order, ("shuffled", "time"))
-    censor = PowerLaw(chosen["threshold"], chosen["decay"])
-    known = methods(censor, Uniform(chosen["bits"]))
-    run = wanted(algorithms, known)
-    compared = _compared(compare, known["QC-DDKL"])
-    network = channel.network(random_graph(chosen, seed), seed)
+    steps, setting = steps.resolved(data), setting.resolved(data)
+    check.one_of("order", stream.order, ("shuffled", "time"))
+    censor = steps.censor()
+    known = methods(censor, steps.coder())
+    run = [steps.of(each) for each in wanted(compared.algorithms, known)] + own_methods(compared, steps, censor)
+    by_bits = [steps.of(each) for each in _compared(compared.compare, known["QC-DDKL"])]
+    if data not in _MOVING:
+        check_rows(data, check.integer("agents", setting.agents, low=1))
+    learning = _Learning(study, data, stream, setting, channel, seed)
+    if setting.tune:
+        run = learning.trial.tune(study, run, learning.trial_rounds)
+        tuned = {each.name: each.steps for each in run}
+        by_bits = [each.with_steps(**tuned.get("QC-DDKL", each.steps)) for each in by_bits]
+    study.record(steps.untold() if setting.tune else steps, learning.setting)
+    for method in [*run, *by_bits]:
+        learning.main.run(study, method, learning.rounds)
+    _report(study, data, [method.name for method in run], [method.name for method in by_bits])
 
-    def streaming(source: _Source, tracking: Tracking | None = None) -> Streaming:
-        return Streaming(network, channel.is_ideal, source, phi.size, chosen["regularizer"], tracking)
 
-    kind = _MOVING.get(data)
-    phi: FeatureMap
-    if kind is not None:
+class _Learning:
+    """The streams that count, and others to tune on.
+
+    Attributes
+    ----------
+    main, trial : Streaming
+    rounds, trial_rounds : int
+        Their lengths.
+    setting : Setting
+        With the bandwidth that was found.
+    """
+
+    def __init__(
+        self, study: Study, data: str, stream: Stream, setting: DynamicSetting, channel: Channel, seed: int
+    ) -> None:
+        self.network, self.ideal = channel.network(setting.graph(seed), seed), channel.is_ideal
+        self.stream, self.setting, self.agents = stream, setting, len(self.network.graph)
+        if data in _MOVING:
+            self._move(data, seed)
+        else:
+            self._read(study, data, seed)
+
+    def _move(self, data: str, seed: int) -> None:
+        setting = self.setting
         if setting.map != "RF-KL" or setting.median:
             raise BadInput(f"data = {data!r}: must be a table for another map or bandwidth; its truth is in its own")
-        phi = RandomFourier(2, chosen["features"], sigma=chosen["sigma"], form="cos+sin", seed=seed)
-        length = 3000 if rounds is None else check.integer("rounds", rounds, low=1)
-        truth, other = (
-            _moving(kind, len(network.graph), phi, length, noise, number, speed) for number in (seed, seed + 1)
-        )
-        main, trial = streaming(truth.streams, _tracking(truth, phi, seed)), streaming(other.streams)
-        trial_rounds = min(_TRIAL, length)
-    else:
-        table = scale_unit(load_table(data))
-        held, table = split_rows(table, 0.1, seed=seed) if setting.tune else (table, table)
-        phi = feature_map(study, chosen, held.inputs, held.target, form="cos+sin", seed=seed)
-        most = rounds_of(table, len(network.graph))
-        length = most if rounds is None else check.integer("rounds", rounds, low=1, high=most)
-        main, trial = (streaming(_dealt(rows, len(network.graph), phi, order, seed)) for rows in (table, held))
-        trial_rounds = min(_TRIAL, rounds_of(held, len(network.graph)))
-    steps = choose_steps(study, trial if setting.tune else None, trial_rounds, run, _USUAL_STEPS)
-    for method in run:
-        main.run(study, method, length, steps[method.name])
-    for method in compared:
-        main.run(study, method, length, steps.get("QC-DDKL", given_steps(study, _USUAL_STEPS)))
-    _report(study, data, [method.name for method in run], [method.name for method in compared])
+        self.stream.check_left_out(data)
+        features, sigma = check.integer("features", setting.features, low=1), check.finite("sigma", setting.sigma)
+        phi = RandomFourier(2, features, sigma=sigma, form="cos+sin", seed=seed)
+        truth, other = (self.stream.moving(_MOVING[data], self.agents, phi, number) for number in (seed, seed + 1))
+        self.main = self._streaming(truth.streams, phi, _tracking(truth, phi, seed))
+        self.trial = self._streaming(other.streams, phi)
+        self.rounds = truth.rounds
+        self.trial_rounds = min(_TRIAL, self.rounds)
 
+    def _read(self, study: Study, data: str, seed: int) -> None:
+        stream, agents = self.stream, self.agents
+        table = scale_unit(load_table(data, stream))
+        held, table = split_rows(table, 0.1, seed=seed) if self.setting.tune else (table, table)
+        most = rounds_of(table, agents)
+        self.rounds = most if stream.rounds is None else check.integer("rounds", stream.rounds, low=1, high=most)
+        phi, self.setting = feature_map(study, self.setting, held.inputs, held.target, form="cos+sin", seed=seed)
+        self.main = self._streaming(stream.dealt(table, agents, phi, seed), phi)
+        self.trial = self._streaming(stream.dealt(held, agents, phi, seed), phi)
+        self.trial_rounds = min(_TRIAL, rounds_of(held, agents))
 
-def _moving(
-    kind: Kind, agents: int, phi: FeatureMap, rounds: int, noise: float, seed: int, speed: float
-) -> MovingTruth:
-    every = max(round(5 / check.finite("speed", speed, above=0.0)), 1)
-    return MovingTruth(kind, agents, phi, rounds, noise=noise, seed=seed, rate=speed, every=every)
-
-
-def _dealt(rows: Table, agents: int, phi: FeatureMap, order: str, seed: int) -> _Source:
-    if order == "time":
-        return lambda: in_order(rows, agents, phi)
-    return lambda: shuffled(rows, agents, phi, seed)
+    def _streaming(self, source: _Source, phi: FeatureMap, tracking: Tracking | None = None) -> Streaming:
+        regularizer = check.finite("regularizer", self.setting.regularizer)
+        return Streaming(self.network, self.ideal, source, phi.size, regularizer, tracking)
 
 
 def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
@@ -155,7 +233,7 @@ def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
     features = phi(np.random.default_rng(seed).random((1000, phi.inputs)))
     covariance = features.T @ features / len(features)
 
-    def error(models: Vector, t: int) -> float:
+    def error(models: Array, t: int) -> float:
         apart = models - truth.truth(t)
         return float(np.vdot(apart @ covariance, apart)) / len(apart)
 

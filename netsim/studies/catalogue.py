@@ -3,25 +3,20 @@
 import dataclasses
 import importlib
 import inspect
-import os
 import re
-import sys
-import traceback
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from netsim import check
 from netsim.errors import BadInput, one_line
-from netsim.studies import Study
+from netsim.studies import Study, script
 from netsim.studies.terminal import Reporter
 
 GROUP = "netsim.studies"
@@ -101,7 +96,7 @@ class Scenario:
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round otherwise on another machine.
-        with threadpool_limits(limits=1), _known(self.module):
+        with threadpool_limits(limits=1), script.known(self.module):
             self.function(study, **arguments)
 
 
@@ -136,14 +131,10 @@ def find(name: str) -> Scenario:
         studies = listed()
         place, _, function = studies[check.one_of("scenario", name, studies)].place.partition(":")
         return _describe(name, getattr(importlib.import_module(place), function))
-    module = types.ModuleType(f"_scenario_{Path(name).stem.replace('.', '_')}")
-    with _known(module):
-        _run_file(name, module)
-        found = [
-            each
-            for key, each in vars(module).items()
-            if not key.startswith("_") and _is_scenario(each) and each.__module__ == module.__name__
-        ]
+    module = script.new_module(name)
+    with script.known(module):
+        script.execute("scenario", name, module)
+        found = [each for each in script.defined(module).values() if _is_scenario(each)]
         if len(found) != 1:
             raise BadInput(
                 f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}"
@@ -153,52 +144,8 @@ def find(name: str) -> Scenario:
 
 def raised(scenario: Scenario, error: BaseException) -> str:
     """Return one line that says what a scenario's own code raised, and where."""
-    where = _where(error, scenario.function.__code__.co_filename)
-    return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {_message(error)}"
-
-
-@contextmanager
-def _known(module: types.ModuleType | None) -> Iterator[None]:
-    """Let Python find a module by its name meanwhile, as dataclasses and pickle do; then be as if it had never been."""
-    if module is None:
-        yield
-        return
-    before = sys.modules.get(module.__name__)
-    sys.modules[module.__name__] = module
-    try:
-        yield
-    finally:
-        del sys.modules[module.__name__]
-        if before is not None:
-            sys.modules[module.__name__] = before
-
-
-def _run_file(name: str, module: types.ModuleType) -> None:
-    """Execute a file as a module; nothing is left beside it (no __pycache__)."""
-    path = Path(name)
-    if not path.is_file():
-        raise check.refuse("scenario", name, "an existing Python file")
-    module.__file__ = os.path.abspath(path)
-    try:
-        exec(compile(path.read_bytes(), module.__file__, "exec"), vars(module))
-    except (Exception, SystemExit) as error:
-        where = _where(error, module.__file__)
-        raise BadInput(
-            f"scenario = {name!r}: must be a Python file that runs; {type(error).__name__}{where}: {_message(error)}"
-        ) from error
-
-
-def _message(error: BaseException) -> str:
-    # A syntax error's text would say once more where it is.
-    return (error.msg if isinstance(error, SyntaxError) else one_line(error)) or "no message"
-
-
-def _where(error: BaseException, file: str) -> str:
-    """Return the file and line of an error, as ` (rumour.py, line 3)`: the line of ``file`` that led to it."""
-    if isinstance(error, SyntaxError):
-        return f" ({os.path.basename(error.filename)}, line {error.lineno})" if error.filename else ""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" ({os.path.basename(file)}, line {lines[-1]})" if lines else ""
+    where = script.where(error, scenario.function.__code__.co_filename)
+    return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
 
 
 def _is_scenario(member: object) -> bool:
@@ -213,7 +160,11 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
         # A study may have defaults of its own for what it has in common with others.
         usual = inspect.signature(function).parameters[key].default
         parameters += [
-            dataclasses.replace(each, default=getattr(usual, each.name, each.default))
+            dataclasses.replace(
+                each,
+                default=getattr(usual, each.name, each.default),
+                description=f"{each.description}{_by_data(usual, each.name)}",
+            )
             for each in _parameters(name, group)
         ]
     names = [parameter.name for parameter in parameters]
@@ -223,9 +174,29 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     return Scenario(name, function, title, tuple(parameters), tuple(groups.items()))
 
 
+def _by_data(group: Any, field: str) -> str:
+    """Return what help says of a field that is left open, if the group knows that by data set (``by_data()``)."""
+    known = group.by_data() if hasattr(group, "by_data") else {}
+    values = known.get(field, {}) if getattr(group, field) is None else {}
+    if not values:
+        return ""
+    if len(set(values.values())) == 1:
+        return f" [default: {_text(next(iter(values.values())))}]"
+    usual = values.get("other")
+    told = [f"{_text(value)} for {data}" for data, value in values.items() if data != "other" and value != usual]
+    return f" [default: {', '.join(told + ([f'else {_text(usual)}'] if usual is not None else []))}]"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
     """Return the parameters of a scenario's function, the study left out, or the fields of a dataclass."""
-    described = dict(re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.getdoc(source) or "", re.MULTILINE))
+    described: dict[str, str] = {}
+    # A dataclass need not describe the fields of its bases again.
+    for each in reversed(inspect.getmro(source)) if isinstance(source, type) else [source]:
+        described |= re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.getdoc(each) or "", re.MULTILINE)
     hints = _hints(name, source)
     found = []
     for key, parameter in inspect.signature(source).parameters.items():

@@ -1,32 +1,42 @@
 """Methods, coders and censors by the names that the study of the frontier gives them, and all that they combine to."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 from netsim import BadInput, check
 from netsim.agents import (
+    COKE,
+    CTA,
     DDKL,
+    DKLA,
     DOKL,
     ODKLA,
     RFFDOKL,
     AtRandom,
     Censor,
     Geometric,
-    OnlineCost,
     Periodic,
     PowerLaw,
     Relative,
-    Squared,
+    SharingAgent,
 )
-from netsim.agents.consensus.base import SharingAgent
+from netsim.agents.schedule import Step
 from netsim.quantize import MOST_BITS, QSGD, Coder, Float, Uniform
-from netsim.scenarios.tasks.batch import BatchTask
-from netsim.scenarios.tasks.online import Method, OnlineAgent, Steps
+from netsim.scenarios.tasks.method import Method
 
-ONLINE: dict[str, type[OnlineAgent]] = {"RFF-DOKL": RFFDOKL, "DOKL": DOKL, "ODKLA": ODKLA, "DDKL": DDKL}
-METHODS = ("DKLA", "COKE", "CTA", *ONLINE)
+KINDS: dict[str, type[SharingAgent]] = {
+    "DKLA": DKLA,
+    "COKE": COKE,
+    "CTA": CTA,
+    "RFF-DOKL": RFFDOKL,
+    "DOKL": DOKL,
+    "ODKLA": ODKLA,
+    "DDKL": DDKL,
+}
 """The methods that can be compared."""
+
+ONLINE = ("RFF-DOKL", "DOKL", "ODKLA", "DDKL")
+"""Those that see one sample a round."""
 
 _CODERS = ("float64", "float32", "float16", "B", "B@R", "qsgd-B")
 _CENSORS = ("none", "geometric", "geometric-MU", "power", "power-MU", "every-M", "random-P", "relative-S")
@@ -38,26 +48,25 @@ WITHIN = 0.01
 """How near to the reference's error a combination must end, relative to it."""
 
 
-@dataclass(frozen=True)
-class Combination:
-    """A method, and what it says how often in how many bits, each under its name."""
-
-    method: str
-    coder_name: str
-    censor_name: str
-    coder: Coder
-    censor: Censor | None
-
-    @property
-    def name(self) -> str:
-        """Its name in rounds.csv."""
-        return " ".join([self.method, self.coder_name, self.censor_name]).removesuffix(" none")
+METHODS = tuple(KINDS)
 
 
 def combinations(
-    methods: Sequence[str], coders: Sequence[tuple[str, Coder]], censors: Sequence[tuple[str, Censor | None]]
-) -> list[Combination]:
+    methods: Sequence[str],
+    coders: Sequence[tuple[str, Coder]],
+    censors: Sequence[tuple[str, Censor | None]],
+    steps: Mapping[str, Mapping[str, Step]] | None = None,
+) -> list[Method]:
     """Return the reference and then every combination that is a method of its own, each once.
+
+    Parameters
+    ----------
+    methods : sequence of str
+        Of `METHODS`.
+    coders, censors : sequences of pairs
+        Each with its name in results.
+    steps : mapping
+        The step sizes of each method.
 
     Raises
     ------
@@ -66,18 +75,23 @@ def combinations(
     """
     if "COKE" in methods and all(censor is None for _, censor in censors):
         raise BadInput("censors = 'none': must name a censor for COKE, which is DKLA without one")
-    found = [Combination("DKLA", "float64", "none", Float(64), None)]
-    found += [
-        Combination(method, coder_name, censor_name, coder, censor)
-        for method in methods
-        for coder_name, coder in coders
-        for censor_name, censor in censors
-        if (censor is None or method != "DKLA") and (censor is not None or method != "COKE")
-    ]
-    first: dict[str, Combination] = {}
-    for each in found:
-        first.setdefault(each.name, each)
-    return list(first.values())
+    sizes = steps or {}
+    found = {REFERENCE: _combination("DKLA", sizes, ("float64", Float(64)), ("none", None))}
+    for method, coder, censor in itertools.product(methods, coders, censors):
+        # DKLA with a censor is COKE, and COKE without one is DKLA.
+        if censor[1] is None if method == "DKLA" else censor[1] is not None or method != "COKE":
+            each = _combination(method, sizes, coder, censor)
+            found.setdefault(each.name, each)
+    return list(found.values())
+
+
+def _combination(
+    method: str, steps: Mapping[str, Mapping[str, Step]], coder: tuple[str, Coder], censor: tuple[str, Censor | None]
+) -> Method:
+    """Return a method under the names of its parts."""
+    labels = {"method": method, "coder": coder[0], "censor": censor[0]}
+    name = " ".join(labels.values()).removesuffix(" none")
+    return Method(name, KINDS[method], steps.get(method, {}), censor[1], coder[1], labels)
 
 
 def coder_of(text: str) -> tuple[str, Coder]:
@@ -150,18 +164,3 @@ def _unknown(parameter: str, text: str, known: Sequence[str], letters: str) -> B
         return BadInput(f"{error}; {letters}")
     # The very words of the list, a letter where a number must be.
     return check.refuse(parameter, text, f"one of {', '.join(known)}; {letters}")
-
-
-def agents_of(task: BatchTask, each: Combination, rounds: int, steps: Steps) -> dict[int, Any]:
-    """Return new agents of a combination, one a node."""
-    if each.method not in ONLINE:
-        return dict(task.agents(each.method, rounds, censor=each.censor, coder=each.coder))
-    method = Method(each.method, ONLINE[each.method], each.censor, each.coder)
-
-    def learner(node: int) -> SharingAgent:
-        problem = task.problems[node]
-        samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
-        cost = OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
-        return method.agent(cost, rounds, steps, task.weights(node))
-
-    return {node: learner(node) for node in range(len(task.problems))}

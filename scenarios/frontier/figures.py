@@ -48,7 +48,7 @@ def _scatter(
 ) -> None:
     """Draw errors against bits, a level, and the front, some of its points with their names."""
     for method, part in table.groupby("method", sort=False):
-        marker, colour = _STYLES[str(method)]
+        marker, colour = _STYLES.get(str(method), ("*", "C8"))
         for censored, points in part.groupby(part["censor"] != "none"):
             face = colour if censored else "none"
             panel.scatter(points[bits], points[error], 36, marker=marker, facecolors=face, edgecolors=colour)

@@ -1,32 +1,130 @@
 """Error against bits: every method with every coder and every censor, and which of them are worth their bits."""
 
+import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim import AgentError, BadInput, check
+from netsim import AgentError, BadInput, Network, check
+from netsim.agents import OnlineCost, Squared
+from netsim.agents.schedule import Step
 from netsim.scenarios.frontier.combinations import (
     METHODS,
     ONLINE,
     REFERENCE,
     WITHIN,
-    Combination,
-    agents_of,
     censor_of,
     coder_of,
     combinations,
 )
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
-from netsim.scenarios.tasks.batch import BatchTask
-from netsim.scenarios.tasks.online import Steps
-from netsim.scenarios.tasks.settings import Channel, Setting, chosen_names, complete, names_in, random_graph
+from netsim.scenarios.tasks.batch import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.diagnosis import missed
+from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierSteps(BatchSteps):
+    """Step sizes of batch and online methods, and the threshold of censors.
+
+    Parameters
+    ----------
+    threshold : float
+        Threshold of the censors geometric and power.
+    decay : float
+        Decay of the threshold per round, of the censor geometric.
+    online_rho : float
+        Penalty of DOKL, ODKLA and DDKL.
+    online_eta : float
+        Weight of staying where one is, of DOKL and ODKLA: the larger, the shorter the step.
+    online_step : float
+        Step size of RFF-DOKL.
+    """
+
+    online_rho: float = 0.1
+    online_eta: float = 3.0
+    online_step: float = 0.3
+
+    def by_method(self) -> dict[str, dict[str, Step]]:
+        """Return the step sizes of each method; raises BadInput where one is not positive."""
+        batch = self.checked()
+        rho, eta, step = (
+            check.finite(name, getattr(self, name), above=0.0) for name in ("online_rho", "online_eta", "online_step")
+        )
+        admm: dict[str, Step] = {"rho": rho, "eta": eta}
+        return {
+            "DKLA": {"rho": batch["rho"]},
+            "COKE": {"rho": batch["rho"]},
+            "CTA": {"eta": batch["eta"]},
+            "RFF-DOKL": {"eta": step},
+            "DOKL": admm,
+            "ODKLA": admm,
+            "DDKL": {"rho": rho},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What is combined with what.
+
+    Parameters
+    ----------
+    methods : str
+        Which of DKLA, COKE, CTA (batch), RFF-DOKL, DOKL, ODKLA, DDKL (online) to run, with commas between. DKLA runs
+        with the censor none only and COKE with all others, for COKE is DKLA with a censor.
+    coders : str
+        float64, float32, float16; B: bits an element of a change, range per message; B@R: the same with the fixed
+        range [-R, R); qsgd-B: rounded at random, B bits and a sign.
+    censors : str
+        none; geometric: speak if the change is >= threshold * decay^k, or geometric-MU with another decay; power:
+        threshold / k, or power-MU: threshold * k^-MU; every-M: in every M-th round; random-P: with probability P;
+        relative-S: if the change is >= S times the model.
+    method : str
+        Also run the class that a Python file defines, as it is; several files with commas between.
+    """
+
+    methods: str = "DKLA,COKE,CTA"
+    coders: str = "float64,float32,4,3,2,1"
+    censors: str = "none,geometric,relative-0.01"
+    method: str | None = None
+
+    def wanted(self, steps: FrontierSteps) -> list[Method]:
+        """Return the combinations asked for; raises BadInput for names that mean nothing."""
+        sizes = steps.by_method()
+        threshold, decay = check.finite("threshold", steps.threshold), check.finite("decay", steps.decay)
+        found = combinations(
+            chosen_names("methods", self.methods, METHODS),
+            [coder_of(each) for each in names_in(self.coders)],
+            [censor_of(each, threshold, decay) for each in names_in(self.censors)],
+            sizes,
+        )
+        own = methods_in(self.method, {**sizes["COKE"], **sizes["CTA"], "censor": steps.censor()})
+        labels = {"coder": "own", "censor": "own"}
+        return found + [dataclasses.replace(each, labels={"method": each.name, **labels}) for each in own]
+
+
+class OnePass:
+    """A batch task's samples as streams: each is seen once, in its order."""
+
+    def __init__(self, task: BatchTask) -> None:
+        self.task = task
+        self.nodes = task.nodes
+        self.weights = task.weights
+
+    def cost(self, node: int) -> OnlineCost:
+        """Return an agent's cost, at the start of its stream."""
+        problem = self.task.problems[node]
+        samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
+        return OnlineCost(samples, self.task.size, loss=Squared(), regularizer=problem.regularizer)
 
 
 def frontier(
@@ -34,17 +132,9 @@ def frontier(
     *,
     data: str = "synthetic",
     rounds: int = 1500,
-    rows: int | None = None,
-    rho: float | None = None,
-    eta: float | None = None,
-    threshold: float | None = None,
-    decay: float | None = None,
-    online_rho: float = 0.1,
-    online_eta: float = 3.0,
-    online_step: float = 0.3,
-    methods: str = "DKLA,COKE,CTA",
-    coders: str = "float64,float32,4,3,2,1",
-    censors: str = "none,geometric,relative-0.01",
+    rows: Rows = Rows(),  # noqa: B008 (frozen)
+    steps: FrontierSteps = FrontierSteps(),
+    grid: Grid = Grid(),
     setting: Setting = Setting(),  # noqa: B008 (frozen)
     channel: Channel = Channel(),  # noqa: B008 (frozen)
     seed: int = 0,
@@ -57,35 +147,15 @@ def frontier(
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), or the NAME of NAME.csv.gz in the folder NETSIM_DATA.
+        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
-    rows : int
-        Use only so many rows of the table, taken at random.
-    rho : float
-        Penalty of DKLA and COKE.
-    eta : float
-        Step size of CTA.
-    threshold : float
-        Threshold of the censors geometric and power.
-    decay : float
-        Decay of the threshold per round, of the censor geometric.
-    online_rho : float
-        Penalty of DOKL, ODKLA and DDKL.
-    online_eta : float
-        Weight of staying where one is, of DOKL and ODKLA: the larger, the shorter the step.
-    online_step : float
-        Step size of RFF-DOKL.
-    methods : str
-        Which of DKLA, COKE, CTA (batch), RFF-DOKL, DOKL, ODKLA, DDKL (online) to run, with commas between. DKLA runs
-        with the censor none only and COKE with all others, for COKE is DKLA with a censor.
-    coders : str
-        float64, float32, float16; B: bits an element of a change, range per message; B@R: the same with the fixed
-        range [-R, R); qsgd-B: rounded at random, B bits and a sign.
-    censors : str
-        none; geometric: speak if the change is >= threshold * decay^k, or geometric-MU with another decay; power:
-        threshold / k, or power-MU: threshold * k^-MU; every-M: in every M-th round; random-P: with probability P;
-        relative-S: if the change is >= S times the model.
+    rows : Rows
+        Which rows and columns of a table are used.
+    steps : FrontierSteps
+        Step sizes and censor.
+    grid : Grid
+        What is combined.
     setting : Setting
         The size of the network and of the model.
     channel : Channel
@@ -93,41 +163,37 @@ def frontier(
     seed : int
         Seed of everything random.
     """
-    chosen = complete(data, study.settings)
-    study.settings |= chosen
+    steps, setting = steps.resolved(data), setting.resolved(data)
     # Everything that can refuse an argument comes before the long work.
     check.integer("rounds", rounds, low=1)
-    check.integer("agents", chosen["agents"], low=2)
-    for name in ("rho", "eta"):
-        check.finite(name, chosen[name], above=0.0)
-    steps = Steps(
-        rho=check.finite("online_rho", online_rho, above=0.0),
-        eta=check.finite("online_eta", online_eta, above=0.0),
-        step=check.finite("online_step", online_step, above=0.0),
-    )
-    wanted = combinations(
-        chosen_names("methods", methods, METHODS),
-        [coder_of(each) for each in names_in(coders)],
-        [censor_of(each, chosen["threshold"], chosen["decay"]) for each in names_in(censors)],
-    )
-    graph = random_graph(chosen, seed)
+    check.integer("agents", setting.agents, low=2)
+    wanted = grid.wanted(steps)
+    samples = draw_samples(data, setting, rows, seed)
+    graph = setting.graph(seed)
     network = channel.network(graph, seed)
-    task = BatchTask(study, data, chosen, graph, rows=rows, seed=seed, ideal=channel.is_ideal)
+    task, setting = batch_task(study, samples, setting, graph, ideal=channel.is_ideal, seed=seed)
+    study.record(steps, setting)
+    stream = OnePass(task)
     passed = min(rounds, *(len(problem.targets) for problem in task.problems))
     for each in wanted:
-        count = passed if each.method in ONLINE else rounds
-        try:
-            # A combination may diverge; that is an answer, too.
-            with np.errstate(over="ignore", invalid="ignore"):
-                study.run(each.name, network, agents_of(task, each, count, steps), [task.measure], count)
-        except AgentError as error:
-            # A coder refuses a model that has grown beyond all bounds.
-            if not isinstance(error.__cause__, BadInput):
-                raise
+        online = each.labels["method"] in ONLINE
+        count = passed if online else rounds
+        _run(study, each, network, each.agents(stream if online else task, count), task, count)
         if REFERENCE not in study.runs or not math.isfinite(_end(study)):
-            raise BadInput(f"rho = {chosen['rho']}: must be such that {REFERENCE}, the reference, does not diverge")
+            raise BadInput(f"rho = {steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
     study.centralised = task.optimum()
     _report(study, wanted, data, task)
+
+
+def _run(study: Study, each: Method, network: Network, agents: Mapping[int, Any], task: BatchTask, rounds: int) -> None:
+    """Run a combination. It may diverge; that is an answer, too."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            study.run(each.name, network, agents, [task.measure], rounds)
+    except AgentError as error:
+        # A coder refuses a model that has grown beyond all bounds.
+        if not isinstance(error.__cause__, BadInput):
+            raise
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
@@ -162,7 +228,7 @@ def _end(study: Study) -> float:
     return float(study.runs[REFERENCE].rounds["train_mse"].iloc[-1])
 
 
-def _table(study: Study, wanted: Sequence[Combination]) -> "pd.DataFrame":
+def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
     """Return a row for each combination; one that diverged has no numbers."""
     import pandas as pd
 
@@ -170,7 +236,7 @@ def _table(study: Study, wanted: Sequence[Combination]) -> "pd.DataFrame":
     shown = ["train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]
     rows = []
     for each in wanted:
-        row: dict[str, Any] = {"method": each.method, "coder": each.coder_name, "censor": each.censor_name}
+        row: dict[str, Any] = dict(each.labels)
         row |= dict.fromkeys([*shown, "above_%", "round_there", "payload_bits_there", "wire_bits_there"], math.nan)
         if each.name in study.runs:
             rounds = study.runs[each.name].rounds
@@ -197,7 +263,7 @@ def cheapest(table: "pd.DataFrame", bits: str) -> str | None:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, wanted: Sequence[Combination], data: str, task: BatchTask) -> None:
+def _report(study: Study, wanted: Sequence[Method], data: str, task: BatchTask) -> None:
     table = _table(study, wanted)
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
@@ -208,6 +274,9 @@ def _report(study: Study, wanted: Sequence[Combination], data: str, task: BatchT
         study.note(line)
     best = study.centralised["train_mse"]
     study.note(f"Centralised: training MSE {best:.4g}; the reference ended at {table['train_mse'].iloc[0]:.4g}.")
+    frames = missed(study.runs[REFERENCE])
+    if frames:
+        study.note(f"The reference is not the optimum that it is without loss: {frames}.")
     if best > task.variance:
         study.note(
             f"Does not learn: the centralised training MSE exceeds the target's variance, {task.variance:.4g}. "

@@ -1,44 +1,79 @@
-"""The batch learning task that several scenarios share: each agent's cost and samples, the agents, what is measured."""
+"""The batch learning task that several studies share: the agents' costs, and the measures of their models."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 
-from netsim import BadInput, check, topology
-from netsim.agents import COKE, CTA, DKLA, Censor, LocalProblem, Squared, centralised
-from netsim.agents.consensus.base import SharingAgent
+from netsim import check, topology
+from netsim.agents import Geometric, LocalProblem, Squared, centralised
+from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import MeanSquaredError
-from netsim.quantize import Coder
-from netsim.scenarios.data.tables import AgentData, deal, load_table, scale_unit, synthetic, training
+from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_table, scale_unit, synthetic, training
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.settings import residuals
+from netsim.scenarios.tasks.settings import Published, Rows, Setting, residuals
 from netsim.studies import Study
 
 
-class BatchTask:
-    """The agents' costs, and the measures of their models.
+@dataclass(frozen=True, kw_only=True)
+class BatchSteps(Published):
+    """Step sizes of the batch methods, and COKE's censor; what is left open is as published for the data set.
 
     Parameters
     ----------
-    study : Study
-        Says which feature map, and is told its bandwidth.
-    data : str
-        "synthetic", or the name of a table.
-    chosen : mapping
-        features, sigma, regularizer, rho, eta: what `netsim.scenarios.tasks.settings.complete` returned.
+    rho : float
+        Penalty of DKLA and COKE.
+    eta : float
+        Step size of CTA.
+    threshold : float
+        COKE broadcasts in round k if its change has norm >= threshold * decay^k.
+    decay : float
+        Decay of the threshold per round.
+    """
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {
+        "rho": "rho",
+        "eta": "cta_eta",
+        "threshold": "threshold_v",
+        "decay": "threshold_mu",
+    }
+
+    rho: float | None = None
+    eta: float | None = None
+    threshold: float | None = None
+    decay: float | None = None
+
+    def checked(self) -> dict[str, float]:
+        """Return rho and eta; raises BadInput where they are not positive."""
+        return {name: check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "eta")}
+
+    def censor(self) -> Geometric:
+        """Return COKE's censor; raises BadInput for numbers outside their ranges."""
+        return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
+
+
+class BatchTask:
+    """Regression with squares: every agent has samples of its own, and the feature map in common.
+
+    Parameters
+    ----------
+    samples : sequence of AgentData
+        Each agent's samples, to train on and to test on.
+    phi : FeatureMap
+        The map that all share.
     graph : networkx.Graph
         With a node 0, 1, … for each agent.
-    rows : int, optional
-        Use only so many rows of the table.
-    seed : int
-        Seed of the data and of the feature map.
+    regularizer : float
+        The centre's λ; each agent's is λ/N.
     ideal : bool
         Whether the links lose and delay nothing, so that all copies of a state are the same.
 
     Attributes
     ----------
+    graph, regularizer
+        As given.
     problems : list of LocalProblem
         One an agent.
     size : int
@@ -49,53 +84,40 @@ class BatchTask:
 
     def __init__(
         self,
-        study: Study,
-        data: str,
-        chosen: Mapping[str, Any],
+        samples: Sequence[AgentData],
+        phi: FeatureMap,
         graph: "nx.Graph[int]",
         *,
-        rows: int | None,
-        seed: int,
-        ideal: bool,
+        regularizer: float,
+        ideal: bool = False,
     ) -> None:
-        samples = _samples(data, len(graph), rows, seed)
-        inputs, target = training(samples)
-        features = feature_map(study, chosen, inputs, target, seed=seed)
-        train = [(features(part.train_inputs), part.train_target) for part in samples]
-        test = [(features(part.test_inputs), part.test_target) for part in samples]
-        share = chosen["regularizer"] / len(samples)
+        train = [(phi(part.train_inputs), part.train_target) for part in samples]
+        test = [(phi(part.test_inputs), part.test_target) for part in samples]
+        share = regularizer / len(samples)
+        self.graph = graph
+        self.regularizer = regularizer
         self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=share) for x, y in train]
-        self.size = features.size
-        self.regularizer = chosen["regularizer"]
-        self.variance = float(np.var(target))
-        self._rho, self._eta = chosen["rho"], chosen["eta"]
+        self.size = phi.size
+        self.variance = float(np.var(training(samples)[1]))
         self._weights = topology.metropolis_weights(graph)
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
         self._ideal = ideal
 
-    def agents(
-        self, method: str, rounds: int, *, censor: Censor | None = None, coder: Coder | None = None
-    ) -> dict[int, SharingAgent]:
-        """Return new agents of CTA, DKLA or COKE, one a node; DKLA is never censored."""
-        check.one_of("method", method, ("CTA", "DKLA", "COKE"))
-        if method == "CTA":
-            return {
-                i: CTA(problem, rounds, eta=self._eta, weights=self.weights(i), censor=censor, coder=coder)
-                for i, problem in enumerate(self.problems)
-            }
-        if method == "DKLA":
-            return {i: DKLA(problem, rounds, rho=self._rho, coder=coder) for i, problem in enumerate(self.problems)}
-        return {
-            i: COKE(problem, rounds, rho=self._rho, censor=censor, coder=coder)
-            for i, problem in enumerate(self.problems)
-        }
+    @property
+    def nodes(self) -> range:
+        """The agents' names."""
+        return range(len(self.problems))
+
+    def cost(self, node: int) -> LocalProblem:
+        """Return an agent's cost R_i, with its value, gradient and proximal step."""
+        return self.problems[node]
 
     def weights(self, node: int) -> dict[int, float]:
-        """Return the weights with which an agent averages."""
-        return dict(enumerate(self._weights[node]))
+        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
+        return dict(enumerate(self._weights[node].tolist()))
 
-    def measure(self, agents: Mapping[Any, SharingAgent]) -> dict[str, float]:
-        """Return the columns of a round: how good the models are, and how far apart."""
+    def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
+        """Return the columns of a round (a probe): how good the agents' models ``theta`` are, and how far apart."""
         models = np.stack([agent.theta for agent in agents.values()])
         errors = {"train_mse": self._train(models), "test_mse": self._test(models)}
         return errors | residuals(agents, self._ideal)
@@ -106,11 +128,42 @@ class BatchTask:
         return {"train_mse": self._train(model), "test_mse": self._test(model)}
 
 
-def _samples(data: str, agents: int, rows: int | None, seed: int) -> list[AgentData]:
+def draw_samples(data: str, setting: Setting, rows: Rows, seed: int) -> list[AgentData]:
+    """Return each agent's samples, to train on and to test on.
+
+    Parameters
+    ----------
+    data : str
+        "synthetic", or the name or path of a table.
+    setting : Setting
+        Says how many agents there are.
+    rows : Rows
+        Which rows and columns of the table are used.
+    seed : int
+        Seed of all that is drawn.
+
+    Raises
+    ------
+    BadInput
+        For an unknown or damaged table, a column that it has not, or too few samples.
+    """
+    agents = check.integer("agents", setting.agents, low=1)
     if data == "synthetic":
-        if rows is not None:
-            raise BadInput(
-                f"rows = {rows}: must be left out for the synthetic data, whose agents draw their own number"
-            )
+        rows.check_left_out(data)
+        if rows.rows is not None:
+            allowed = "left out for the synthetic data, whose agents draw their own number"
+            raise check.refuse("rows", rows.rows, allowed)
         return synthetic(agents, seed=seed)
-    return deal(scale_unit(load_table(data)), agents, seed=seed, rows=rows)
+    check_rows(data, agents, each=2, rows=rows.rows)
+    return deal(scale_unit(load_table(data, rows)), agents, seed=seed, rows=rows.rows)
+
+
+def batch_task(
+    study: Study, samples: Sequence[AgentData], setting: Setting, graph: "nx.Graph[int]", *, ideal: bool, seed: int
+) -> tuple[BatchTask, Setting]:
+    """Return the task of a study's setting, nothing of which is left open, and the setting with its bandwidth."""
+    inputs, target = training(samples)
+    phi, setting = feature_map(study, setting, inputs, target, seed=seed)
+    regularizer = setting.regularizer
+    assert regularizer is not None
+    return BatchTask(samples, phi, graph, regularizer=regularizer, ideal=ideal), setting

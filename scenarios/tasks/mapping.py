@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,12 @@ from netsim.agents.maps.features import FeatureMap, Form, RandomFourier
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study
+from netsim.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
+AnySetting = TypeVar("AnySetting", bound=Setting)
 
 TIMES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 """The grid of bandwidths, in medians."""
@@ -27,8 +28,8 @@ _MOST_ROWS, _FOLDS = 2000, 5
 
 
 def feature_map(
-    study: Study, setting: Setting, inputs: Array, target: Array, *, form: Form = "cos", seed: int
-) -> tuple[FeatureMap, Setting]:
+    study: Study, setting: AnySetting, inputs: Array, target: Array, *, form: Form = "cos", seed: int
+) -> tuple[FeatureMap, AnySetting]:
     """Return the map that a study's setting asks for, and the setting with the bandwidth that was found.
 
     The first layer's bandwidth is that of `choose_sigma`; a second layer's is the median distance between the first

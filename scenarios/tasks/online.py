@@ -1,88 +1,157 @@
 """What the studies of online methods have in common: their methods by name, their measures, their step sizes."""
 
+import dataclasses
 import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from netsim import AgentError, BadInput, Network, Run, topology
+from netsim import AgentError, BadInput, Network, Run, check, topology
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.quantize import Coder, Float
-from netsim.scenarios.tasks.settings import chosen_names, residuals
+from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
 from netsim.studies import Study
-from netsim.typing import Vector
+from netsim.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OnlineAgent = RFFDOKL | ODKLA | DOKL | DDKL
-Tracking = Callable[[Vector, int], float]
+Tracking = Callable[[Array, int], float]
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Step sizes: ρ and η of the ADMM methods (a larger η is a shorter step), the step of diffusion."""
-
-    rho: float
-    eta: float
-    step: float
+# --- step sizes -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Method:
-    """A method under its name in the papers: a class, and what it says how often in how many bits."""
+@dataclass(frozen=True, kw_only=True)
+class OnlineSteps(Published):
+    """Step sizes of online methods, and the censor; what is left open is as published, or usual.
 
-    name: str
-    kind: type[OnlineAgent]
-    censor: Censor | None
-    coder: Coder
+    Parameters
+    ----------
+    rho : float
+        Penalty of the ADMM methods.
+    eta : float
+        Weight of staying where one is, of the ADMM methods: the larger, the shorter the step.
+    step : float
+        Step size of RFF-DOKL.
+    threshold : float
+        Threshold of the censor.
+    decay : float
+        Its decay.
+    """
 
-    def agent(self, cost: OnlineCost, rounds: int, steps: Steps, weights: Mapping[Any, float]) -> OnlineAgent:
-        """Return one agent."""
-        said: dict[str, Any] = {"censor": self.censor, "coder": self.coder}
-        if issubclass(self.kind, RFFDOKL):
-            return self.kind(cost, rounds, eta=steps.step, weights=weights, **said)
-        if issubclass(self.kind, DDKL):
-            return self.kind(cost, rounds, rho=steps.rho, **said)
-        return self.kind(cost, rounds, rho=steps.rho, eta=steps.eta, **said)
+    COLUMNS: ClassVar[Mapping[str, str]] = {"threshold": "threshold_v", "decay": "threshold_mu"}
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 1.0, "eta": 8.0, "step": 0.1}}
+    """rho, eta and step by data set; the dissertation does not print its own."""
 
-    def grid(self) -> list[Steps]:
-        """Return the step sizes worth trying for it."""
-        rhos, etas, steps = (0.03, 0.1, 0.3, 1.0, 3.0), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0), (0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
-        if issubclass(self.kind, RFFDOKL):
-            return [Steps(0.0, 0.0, step) for step in steps]
-        if issubclass(self.kind, DDKL):
-            return [Steps(rho, 0.0, 0.0) for rho in rhos]
-        return [Steps(rho, eta, 0.0) for rho, eta in itertools.product(rhos, etas)]
+    rho: float | None = None
+    eta: float | None = None
+    step: float | None = None
+    threshold: float | None = None
+    decay: float | None = None
+
+    def resolved(self, data: str) -> Self:
+        """Return the step sizes for a data set, with nothing left open."""
+        usual = self.USUAL.get(data, self.USUAL["other"])
+        found = super().resolved(data)
+        return dataclasses.replace(found, **{key: value for key, value in usual.items() if getattr(found, key) is None})
+
+    @classmethod
+    def by_data(cls) -> dict[str, dict[str, Any]]:
+        """Return, for each field that may be left open, what it then is by data set."""
+        usual = {key: {data: row[key] for data, row in cls.USUAL.items()} for key in cls.USUAL["other"]}
+        return super().by_data() | usual
+
+    def untold(self) -> Self:
+        """Return them without rho, eta and step, which were tuned for each method."""
+        return dataclasses.replace(self, rho=None, eta=None, step=None)
+
+    def of(self, method: Method) -> Method:
+        """Return a method with these step sizes."""
+        rho, eta, step = (check.finite(name, getattr(self, name)) for name in ("rho", "eta", "step"))
+        return method.with_steps(**_taken(method.kind, rho, eta, step))
+
+
+def _taken(kind: type, rho: float, eta: float, step: float) -> dict[str, float]:
+    """Return what a class of agents takes of the step sizes."""
+    if issubclass(kind, RFFDOKL):
+        return {"eta": step}
+    return {"rho": rho} if issubclass(kind, DDKL) else {"rho": rho, "eta": eta}
+
+
+def _grid(kind: type) -> list[dict[str, float]]:
+    """Return the step sizes worth trying for a class of agents."""
+    rhos, etas, steps = (0.03, 0.1, 0.3, 1.0, 3.0), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0), (0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
+    if issubclass(kind, RFFDOKL):
+        return [_taken(kind, 0.0, 0.0, step) for step in steps]
+    if issubclass(kind, DDKL):
+        return [_taken(kind, rho, 0.0, 0.0) for rho in rhos]
+    return [_taken(kind, rho, eta, 0.0) for rho, eta in itertools.product(rhos, etas)]
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
 
 
 def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     """Return the methods by name: plain ones send float32, as the dissertation counts; Q codes, C or Co censors."""
     plain = Float(32)
-    return {
-        method.name: method
-        for method in (
-            Method("RFF-DOKL", RFFDOKL, None, plain),
-            Method("DOKL", DOKL, None, plain),
-            Method("ODKLA", ODKLA, None, plain),
-            Method("QC-ODKLA", ODKLA, censor, coder),
-            Method("DDKL", DDKL, None, plain),
-            Method("CoDDKL", DDKL, censor, plain),
-            Method("QDDKL", DDKL, None, coder),
-            Method("QC-DDKL", DDKL, censor, coder),
-        )
-    }
+    found = (
+        Method("RFF-DOKL", RFFDOKL, coder=plain),
+        Method("DOKL", DOKL, coder=plain),
+        Method("ODKLA", ODKLA, coder=plain),
+        Method("QC-ODKLA", ODKLA, censor=censor, coder=coder),
+        Method("DDKL", DDKL, coder=plain),
+        Method("CoDDKL", DDKL, censor=censor, coder=plain),
+        Method("QDDKL", DDKL, coder=coder),
+        Method("QC-DDKL", DDKL, censor=censor, coder=coder),
+    )
+    return {method.name: method for method in found}
+
+
+def own_methods(compared: Compared, steps: OnlineSteps, censor: Censor) -> list[Method]:
+    """Return the user's methods, which may take rho, eta, step and censor."""
+    known = {name: getattr(steps, name) for name in ("rho", "eta", "step")}
+    return methods_in(compared.method, known | {"censor": censor})
 
 
 def wanted(algorithms: str, known: Mapping[str, Method]) -> list[Method]:
     """Return the methods that a parameter names, with commas between; raises BadInput for an unknown one."""
     return [known[name] for name in chosen_names("algorithms", algorithms, known)]
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+class Streams:
+    """One reading of every agent's stream: their costs, each at the start of its samples.
+
+    Attributes
+    ----------
+    nodes : range
+        The agents' names.
+    costs : list of OnlineCost
+        One an agent; they count the errors.
+    """
+
+    def __init__(self, samples: Sequence[Samples], size: int, share: float, weights: Sequence[Mapping[int, float]]):
+        self.costs = [OnlineCost(each, size, loss=Squared(), regularizer=share) for each in samples]
+        self.nodes = range(len(self.costs))
+        self._weights = weights
+
+    def cost(self, node: int) -> OnlineCost:
+        """Return an agent's cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of it."""
+        return self.costs[node]
+
+    def weights(self, node: int) -> Mapping[int, float]:
+        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
+        return self._weights[node]
 
 
 class Streaming:
@@ -121,84 +190,89 @@ class Streaming:
         self.share = regularizer / len(self.graph)
         self.tracking = tracking
         self.seconds: dict[str, float] = {}
-        weights = topology.metropolis_weights(self.graph)
-        self._weights = [dict(enumerate(row)) for row in weights]
+        self._weights = [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(self.graph)]
 
-    def agents(self, method: Method, rounds: int, steps: Steps) -> dict[int, OnlineAgent]:
-        """Return new agents, at the start of their streams."""
-        costs = [OnlineCost(samples, self.size, loss=Squared(), regularizer=self.share) for samples in self.streams()]
-        return {i: method.agent(costs[i], rounds, steps, self._weights[i]) for i in self.graph}
+    def begin(self) -> Streams:
+        """Return the streams, at their start."""
+        return Streams(self.streams(), self.size, self.share, self._weights)
 
-    def run(self, study: Study, method: Method, rounds: int, steps: Steps) -> Run:
+    def measure(self, streams: Streams, rounds: int) -> "Measure":
+        """Return a probe of agents that learn from the streams for so many rounds."""
+        return Measure(streams.costs, rounds, self.ideal, self.tracking)
+
+    def run(self, study: Study, method: Method, rounds: int) -> Run:
         """Run a method in a study, under its name, and note its running time."""
-        measure = Measure(self.size, self.share, rounds, self.ideal, self.tracking)
         start = time.perf_counter()
-        run = study.run(method.name, self.network, self.agents(method, rounds, steps), [measure], rounds)
+        streams = self.begin()
+        agents, measure = method.agents(streams, rounds), self.measure(streams, rounds)
+        run = study.run(method.name, self.network, agents, [measure], rounds)
         self.seconds[method.name] = time.perf_counter() - start
         return run
 
-    def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> dict[str, Steps]:
-        """Return the steps of each method with the smallest running MSE after so many rounds; keep a table of all."""
+    def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
+        """Return the methods with the steps of the smallest running MSE after so many rounds; keep a table of all."""
         import pandas as pd
 
         rows = []
-        best: dict[str, Steps] = {}
+        best = []
         for method in tried:
-            grid = method.grid()
+            grid = [method.with_steps(**steps) for steps in _grid(method.kind)]
             errors = []
             with study.progress(f"tune {method.name}", len(grid)) as progress:
-                for number, steps in enumerate(grid):
-                    agents = self.agents(method, rounds, steps)
+                for number, each in enumerate(grid, 1):
                     # Steps that are too long diverge; that is an answer, too.
                     with np.errstate(over="ignore", invalid="ignore"):
-                        error = _outcome(self, agents, rounds)
-                    errors.append(error)
-                    rows.append({"algorithm": method.name, **vars(steps), "running_mse": error})
-                    progress(number + 1)
-            best[method.name] = grid[int(np.argmin(errors))]
+                        errors.append(self._outcome(each, rounds))
+                    rows.append({"algorithm": method.name, **each.steps, "running_mse": errors[-1]})
+                    progress(number)
+            best.append(grid[int(np.argmin(errors))])
         table = pd.DataFrame(rows)
         chosen = table.loc[table.groupby("algorithm", sort=False)["running_mse"].idxmin()]
         study.tables["tuning"] = table
         study.table("steps", f"Steps chosen on {rounds} rounds of held-back data", chosen)
         return best
 
-
-def _costs(agents: Mapping[Any, OnlineAgent]) -> list[OnlineCost]:
-    """Return the agents' costs, which `Streaming.agents` made."""
-    return [agent.cost for agent in agents.values() if isinstance(agent.cost, OnlineCost)]
-
-
-def _outcome(streaming: Streaming, agents: Mapping[int, OnlineAgent], rounds: int) -> float:
-    """Return the running MSE at the end of a run; infinity if it diverged."""
-    try:
-        streaming.network.run(agents)
-    except AgentError as error:
-        # A coder refuses a model that has grown beyond all bounds.
-        if isinstance(error.__cause__, BadInput):
-            return math.inf
-        raise
-    mean = sum(cost.squared_error for cost in _costs(agents)) / (len(agents) * rounds)
-    return mean if math.isfinite(mean) else math.inf
+    def _outcome(self, method: Method, rounds: int) -> float:
+        """Return the running MSE at the end of a run; infinity if it diverged."""
+        streams = self.begin()
+        try:
+            self.network.run(method.agents(streams, rounds))
+        except AgentError as error:
+            # A coder refuses a model that has grown beyond all bounds.
+            if isinstance(error.__cause__, BadInput):
+                return math.inf
+            raise
+        mean = sum(cost.squared_error for cost in streams.costs) / (len(streams.costs) * rounds)
+        return mean if math.isfinite(mean) else math.inf
 
 
 class Measure:
-    """The columns of a round of an online method (a probe)."""
+    """The columns of a round of an online method (a probe).
 
-    def __init__(self, size: int, share: float, rounds: int, ideal: bool, tracking: Tracking | None) -> None:
-        self._static = StaticRegret(size, share)
-        self._dynamic = DynamicRegret(size, share)
+    Parameters
+    ----------
+    costs : sequence of OnlineCost
+        The agents' costs, which count their errors.
+    rounds : int
+        Number of rounds.
+    ideal, tracking
+        As in `Streaming`.
+    """
+
+    def __init__(self, costs: Sequence[OnlineCost], rounds: int, ideal: bool, tracking: Tracking | None) -> None:
+        self._costs = costs
+        self._static = StaticRegret(costs[0].size, costs[0].regularizer)
+        self._dynamic = DynamicRegret(costs[0].size, costs[0].regularizer)
         self._tracking = tracking
         self._ideal = ideal
         # The best model in hindsight costs a factorisation: not in every round.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
-        self._lost: np.ndarray[Any, np.dtype[np.float64]] = np.zeros(0)
+        self._lost = np.zeros(len(costs))
 
-    def __call__(self, agents: Mapping[Any, OnlineAgent]) -> dict[str, float]:
-        """Return running MSE, regret, consensus error and residuals."""
-        costs = _costs(agents)
-        count = sum(cost.count for cost in costs)
-        columns = {"running_mse": sum(cost.squared_error for cost in costs) / count}
-        before = self._lost if len(self._lost) else np.zeros(len(costs))
+    def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
+        """Return running MSE, regret, consensus error and residuals; the agents have a ``theta``."""
+        costs, before = self._costs, self._lost
+        columns = {"running_mse": sum(cost.squared_error for cost in costs) / sum(cost.count for cost in costs)}
         self._lost = np.array([cost.loss_sum for cost in costs])
         features = np.stack([cost.features for cost in costs])
         targets = np.array([cost.target for cost in costs])
@@ -213,24 +287,23 @@ class Measure:
         return columns | residuals(agents, self._ideal)
 
 
-def given_steps(study: Study, usual: Steps) -> Steps:
-    """Return what the study's parameters rho, eta and step say, the usual where they are left open."""
-    given = {name: study.settings[name] for name in vars(usual)}
-    return Steps(**{name: getattr(usual, name) if value is None else value for name, value in given.items()})
+# --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def choose_steps(
-    study: Study, trial: Streaming | None, rounds: int, run: Sequence[Method], usual: Steps
-) -> dict[str, Steps]:
-    """Return the steps of each method: tuned on so many rounds of the trial if there is one, else as given, or usual.
+def recent_error(rounds: "pd.DataFrame") -> float:
+    """Return a method's mean squared error over the last quarter of its rounds, from its running MSE.
 
-    What the study's parameters rho, eta and step leave open is then written into its settings.
+    Parameters
+    ----------
+    rounds : DataFrame
+        One method's rows.
     """
-    if trial is not None:
-        return trial.tune(study, run, rounds)
-    common = given_steps(study, usual)
-    study.settings |= vars(common)
-    return {method.name: common for method in run}
+    count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
+    before = int(len(count) * 3 / 4)
+    if not before:
+        return float(running[-1])
+    start, end = count[before - 1], count[-1]
+    return float((end * running[-1] - start * running[before - 1]) / (end - start))
 
 
 def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":

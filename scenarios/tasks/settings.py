@@ -1,8 +1,9 @@
 """What several studies have in common: the links between agents, and the paper's settings for a data set."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,7 @@ from netsim import BadInput, Link, Network, check, loss, topology
 from netsim.agents.consensus.base import Dual, SharingAgent
 from netsim.agents.measures.metrics import consensus_error
 from netsim.network import Medium
+from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.published import published
 
 
@@ -68,6 +70,46 @@ class Channel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Published:
+    """Parameters of which some may be left open (None): a paper's for the data set then take their place.
+
+    A subclass says in which published table (a row for each data set, ``other`` for all others) and under which column
+    each of its fields is.
+    """
+
+    TABLE: ClassVar[str] = "settings"
+    COLUMNS: ClassVar[Mapping[str, str]] = {}
+
+    def resolved(self, data: str) -> Self:
+        """Return the parameters for a data set, with nothing left open that the paper has."""
+        paper = _row(self.TABLE, data)
+        known = {name: column for name, column in self.COLUMNS.items() if column in paper}
+        open_ones = [name for name in known if getattr(self, name) is None]
+        return dataclasses.replace(self, **{name: paper[known[name]] for name in open_ones})
+
+    @classmethod
+    def by_data(cls) -> dict[str, dict[str, Any]]:
+        """Return, for each field that may be left open, what it then is by data set."""
+        sets = published(cls.TABLE)["dataset"]
+        rows = {data: _row(cls.TABLE, data) for data in sets}
+        return {
+            name: {data: row[column] for data, row in rows.items() if column in row}
+            for name, column in cls.COLUMNS.items()
+            if any(column in row for row in rows.values())
+        }
+
+
+def _row(table: str, data: str) -> dict[str, Any]:
+    """Return a data set's row of a published table, without empty cells; whole numbers as such."""
+    rows = published(table).set_index("dataset")
+    found = rows.loc[data if data in rows.index else "other"].dropna()
+    row: dict[str, Any] = {str(name): value for name, value in found.items()}
+    for name in {"agents", "edges", "L", "bits"} & row.keys():
+        row[name] = int(row[name])
+    return row
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bandwidth:
     """How a study's bandwidth is chosen, if not as given (`netsim.scenarios.tasks.mapping.choose_sigma`).
 
@@ -88,8 +130,8 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(Bandwidth):
-    """The size of a study's network and of its model; what is left open is as published for the data set (`complete`).
+class Setting(Bandwidth, Published):
+    """The size of a study's network and of its model; what is left open is as published for the data set.
 
     Parameters
     ----------
@@ -111,6 +153,13 @@ class Setting(Bandwidth):
         The centre's regulariser lambda.
     """
 
+    COLUMNS: ClassVar[Mapping[str, str]] = {
+        "agents": "agents",
+        "features": "L",
+        "sigma": "sigma",
+        "regularizer": "lambda",
+    }
+
     agents: int | None = None
     edges: int | None = None
     features: int | None = None
@@ -118,56 +167,33 @@ class Setting(Bandwidth):
     sigma: float | None = None
     regularizer: float | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def resolved(self, data: str) -> Self:
+        """Return the setting for a data set, with nothing left open; the graph is then as dense as the paper's.
+
+        Raises
+        ------
+        BadInput
+            For a number outside its range, or two ways to choose the bandwidth.
+        """
         if self.sigma is not None and (self.median or self.tune):
             how = "median" if self.median else "tune"
             raise BadInput(f"sigma = {self.sigma:g}, {how} = True: must be one of the two")
-
-
-# Parameters of studies, and where they have another name in the published tables.
-_COLUMNS = {
-    "agents": "agents",
-    "edges": "edges",
-    "sigma": "sigma",
-    "features": "L",
-    "regularizer": "lambda",
-    "rho": "rho",
-    "eta": "cta_eta",
-    "threshold": "threshold_v",
-    "decay": "threshold_mu",
-    "bits": "bits",
-}
-
-
-def complete(data: str, given: Mapping[str, Any], table: str = "settings") -> dict[str, Any]:
-    """Return the parameters that a study left open (None), from a paper's settings for the data set.
-
-    The number of edges, if open, makes the graph as dense as the paper's.
-
-    Parameters
-    ----------
-    given : mapping
-        All parameters of the study.
-    table : str
-        The published table of settings, a row for each data set.
-    """
-    rows = published(table).set_index("dataset")
-    row = rows.loc[data if data in rows.index else "other"].dropna().to_dict()
-    paper = {name: row[column] for name, column in _COLUMNS.items() if column in row}
-    chosen = {name: paper[name] if given[name] is None else given[name] for name in paper if name in given}
-    for name in {"agents", "features", "bits"} & chosen.keys():
-        chosen[name] = int(chosen[name])
-    for name in ("agents", "features"):
-        check.integer(name, chosen[name], low=1)
-    check.finite("sigma", chosen["sigma"], above=0.0)
-    check.finite("regularizer", chosen["regularizer"], low=0.0)
-    if given.get("edges") is None:
-        agents = chosen["agents"]
+        found = super().resolved(data)
+        agents = check.integer("agents", found.agents, low=1)
+        check.integer("features", found.features, low=1)
+        check.finite("sigma", found.sigma, above=0.0)
+        check.finite("regularizer", found.regularizer, low=0.0)
+        if found.edges is not None:
+            return found
+        paper = _row(self.TABLE, data)
         pairs = agents * (agents - 1) // 2
         density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
-        chosen["edges"] = min(pairs, max(agents - 1, round(density * pairs)))
-    return chosen
+        return dataclasses.replace(found, edges=min(pairs, max(agents - 1, round(density * pairs))))
+
+    def graph(self, seed: int) -> "nx.Graph[int]":
+        """Return a connected random graph of so many agents and edges."""
+        agents = check.integer("agents", self.agents, low=1)
+        return topology.erdos_renyi(agents, edges=check.integer("edges", self.edges, low=0), seed=seed)
 
 
 def names_in(text: str) -> list[str]:
@@ -187,24 +213,56 @@ def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]
     return [check.one_of(parameter, each, known) for each in dict.fromkeys(names_in(text))]
 
 
-def random_graph(chosen: Mapping[str, Any], seed: int) -> "nx.Graph[int]":
-    """Return a connected random graph of so many agents and edges."""
-    return topology.erdos_renyi(chosen["agents"], edges=int(chosen["edges"]), seed=seed)
+@dataclass(frozen=True, kw_only=True)
+class Rows(Columns):
+    """Which rows and columns of a table of numbers are used.
+
+    Parameters
+    ----------
+    rows : int
+        Use only so many rows of the table, taken at random.
+    """
+
+    rows: int | None = None
 
 
-def residuals(agents: Mapping[Any, SharingAgent], ideal: bool) -> dict[str, float]:
-    """Return consensus_error, dual_residual (ADMM methods) and, on links that are not ideal, copy_error."""
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What a study compares.
+
+    Parameters
+    ----------
+    algorithms : str
+        Which of the study's own to run, with commas between.
+    method : str
+        Also run the class that a Python file defines; several files with commas between.
+    """
+
+    algorithms: str = ""
+    method: str | None = None
+
+
+def residuals(agents: Mapping[Any, Any], ideal: bool) -> dict[str, float]:
+    """Return consensus_error, dual_residual (ADMM methods) and, on links that are not ideal, copy_error.
+
+    Parameters
+    ----------
+    agents : mapping
+        The agents by name; each has a ``theta``. Of agents that share their states as `SharingAgent` does, and only of
+        those, the others are measured, too.
+    ideal : bool
+        Whether the links lose and delay nothing, so that all copies of a state are the same.
+    """
     columns = {"consensus_error": consensus_error(np.stack([agent.theta for agent in agents.values()]))}
     duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]
     if duals:
         columns["dual_residual"] = float(np.abs(np.sum(duals, axis=0)).max())
-    if not ideal:
-        columns["copy_error"] = max(
-            (
-                float(np.linalg.norm(copy - agents[name].sharing.own))
-                for agent in agents.values()
-                for name, copy in agent.sharing.copies.items()
-            ),
-            default=0.0,
+    sharing = {name: agent.sharing for name, agent in agents.items() if isinstance(agent, SharingAgent)}
+    if not ideal and sharing:
+        apart = (
+            float(np.linalg.norm(copy - sharing[name].own))
+            for each in sharing.values()
+            for name, copy in each.copies.items()
         )
+        columns["copy_error"] = max(apart, default=0.0)
     return columns

@@ -1,0 +1,93 @@
+"""Python files of the user's: executed as modules, found by name while that matters, forgotten after."""
+
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from netsim import check
+from netsim.errors import BadInput, one_line
+
+
+def load(parameter: str, file: str) -> dict[str, Any]:
+    """Execute a Python file and return what it defines, by name; nothing is left beside it (no __pycache__).
+
+    Parameters
+    ----------
+    parameter : str
+        What messages call the file.
+    file : str
+        Its path.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file, or it does not run: with the line that failed.
+    """
+    module = new_module(file)
+    with known(module):
+        execute(parameter, file, module)
+    return defined(module)
+
+
+def new_module(file: str) -> types.ModuleType:
+    """Return an empty module for a file, whose name is no other module's."""
+    return types.ModuleType(f"_scenario_{Path(file).stem.replace('.', '_')}")
+
+
+def defined(module: types.ModuleType) -> dict[str, Any]:
+    """Return the public classes and functions that a module defines itself, by name."""
+    return {
+        key: each
+        for key, each in vars(module).items()
+        if not key.startswith("_") and getattr(each, "__module__", None) == module.__name__
+    }
+
+
+@contextmanager
+def known(module: types.ModuleType | None) -> Iterator[None]:
+    """Let Python find a module by its name meanwhile, as dataclasses and pickle do; then be as if it had never been."""
+    if module is None:
+        yield
+        return
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before
+
+
+def execute(parameter: str, file: str, module: types.ModuleType) -> None:
+    """Execute a file as a module."""
+    path = Path(file)
+    if not path.is_file():
+        raise check.refuse(parameter, file, "an existing Python file")
+    module.__file__ = os.path.abspath(path)
+    try:
+        exec(compile(path.read_bytes(), module.__file__, "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        line = where(error, module.__file__)
+        raise BadInput(
+            f"{parameter} = {file!r}: must be a Python file that runs; {type(error).__name__}{line}: {message(error)}"
+        ) from error
+
+
+def message(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    # A syntax error's text would say once more where it is.
+    return (error.msg if isinstance(error, SyntaxError) else one_line(error)) or "no message"
+
+
+def where(error: BaseException, file: str) -> str:
+    """Return the file and line of an error, as ` (rumour.py, line 3)`: the line of ``file`` that led to it."""
+    if isinstance(error, SyntaxError):
+        return f" ({os.path.basename(error.filename)}, line {error.lineno})" if error.filename else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({os.path.basename(file)}, line {lines[-1]})" if lines else ""

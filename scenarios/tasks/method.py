@@ -1,0 +1,115 @@
+"""Methods: algorithms under the names that results have, and classes from a user's own files."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import netsim
+from netsim import check
+from netsim.agents import Censor
+from netsim.agents.schedule import Step
+from netsim.errors import BadInput
+from netsim.quantize import Coder
+from netsim.scenarios.tasks.settings import names_in
+from netsim.studies import script
+
+
+class Task(Protocol):
+    """A problem of learning that agents share: what each minimises, and whom it believes how much."""
+
+    @property
+    def nodes(self) -> range:
+        """The agents' names."""
+
+    def cost(self, node: int, /) -> Any:
+        """Return what an agent minimises: new, as before the first round."""
+
+    def weights(self, node: int, /) -> Mapping[int, float]:
+        """Return a row of a symmetric, doubly stochastic matrix: the agent's weights, by name."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """An algorithm under the name it has in the results.
+
+    Attributes
+    ----------
+    name : str
+        Its name in rounds.csv.
+    kind : type
+        The agents' class, made as ``kind(cost, rounds, …)``.
+    steps : mapping
+        Its step sizes and penalties, and what else it takes, by name.
+    censor : Censor, optional
+        Says when it speaks; default: always.
+    coder : Coder, optional
+        Says in how many bits; default: float64.
+    labels : mapping
+        What tables say of it.
+    """
+
+    name: str
+    kind: type[netsim.Agent]
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    censor: Censor | None = None
+    coder: Coder | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def agents(self, task: Task, rounds: int) -> dict[int, Any]:
+        """Return new agents, one a node; weights go to a class that takes them."""
+        weighs = "weights" in inspect.signature(self.kind).parameters
+        said = {"censor": self.censor, "coder": self.coder}
+        given = dict(self.steps) | {name: value for name, value in said.items() if value is not None}
+        return {
+            node: self.kind(task.cost(node), rounds, **given, **({"weights": task.weights(node)} if weighs else {}))  # type: ignore[call-arg]
+            for node in task.nodes
+        }
+
+    def with_steps(self, **steps: Step) -> "Method":
+        """Return the method with other step sizes."""
+        return dataclasses.replace(self, steps=steps)
+
+
+# --- classes from files -----------------------------------------------------------------------------------------------
+
+
+def methods_in(files: str | None, known: Mapping[str, Any]) -> list[Method]:
+    """Return the methods that a user's files define; an empty list for None.
+
+    A file defines one subclass of `netsim.Agent`, made as ``Mine(cost, rounds, *, …)``: keyword parameters without a
+    default must be ``weights``, or one of those ``known``, which they are then given.
+
+    Parameters
+    ----------
+    files : str
+        Paths of Python files, with commas between.
+    known : mapping
+        Values by name, such as rho and eta.
+
+    Raises
+    ------
+    BadInput
+        If a file is not there, does not run, defines no class or several, or a class that cannot be made so.
+    """
+    return [] if files is None else [_method_in(file, known) for file in names_in(files)]
+
+
+def _method_in(file: str, known: Mapping[str, Any]) -> Method:
+    members = script.load("method", file).values()
+    found = [each for each in members if inspect.isclass(each) and issubclass(each, netsim.Agent)]
+    own = [each for each in found if not any(other is not each and issubclass(other, each) for other in found)]
+    if len(own) != 1:
+        raise BadInput(f"method = {file!r}: must define one subclass of netsim.Agent; it has {len(own)}")
+    (kind,) = own
+    allowed = {"weights", *known}
+    parameters = list(inspect.signature(kind).parameters.values())
+    if len(parameters) < 2 or any(each.kind is each.KEYWORD_ONLY for each in parameters[:2]):
+        raise BadInput(f"method = {file!r}: must define a class that is made as {kind.__name__}(cost, rounds)")
+    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [each.name for each in parameters[2:] if each.default is each.empty and each.kind in named]
+    for name in wanted:
+        check.one_of(f"method = {file!r}: a parameter of {kind.__name__} without a default", name, allowed)
+    return Method(Path(file).stem, kind, {name: known[name] for name in wanted if name != "weights"})
