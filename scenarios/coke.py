@@ -43,11 +43,11 @@ def coke(
     *,
     data: str = "synthetic",
     rounds: int = 1000,
-    rows: Rows = Rows(),  # noqa: B008 (frozen)
+    rows: Rows = Rows(),
     steps: CokeSteps = CokeSteps(),
-    setting: Setting = Setting(),  # noqa: B008 (frozen)
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
-    compared: Compared = Compared(algorithms="CTA,DKLA,COKE"),  # noqa: B008 (frozen)
+    setting: Setting = Setting(),
+    channel: Channel = Channel(),
+    compared: Compared = Compared(algorithms="CTA,DKLA,COKE"),
     seed: int = 0,
 ) -> None:
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).

@@ -131,7 +131,7 @@ def dynamic(
     stream: Stream = Stream(),
     steps: CodedSteps = CodedSteps(),
     setting: DynamicSetting = DynamicSetting(),
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    channel: Channel = Channel(),
     compared: DynamicCompared = DynamicCompared(),
     seed: int = 0,
 ) -> None:

@@ -1,6 +1,6 @@
 """RFF-DOKL, DOKL, ODKLA and QC-ODKLA on one stream a network: running error against time, triggers and bits."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -8,12 +8,9 @@ import numpy as np
 
 from netsim import check
 from netsim.agents import Geometric
-from netsim.agents.costs.stream import Samples
-from netsim.agents.maps.features import FeatureMap
 from netsim.quantize import Uniform
-from netsim.scenarios.data.choice import Columns
-from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
-from netsim.scenarios.data.tables import Table, check_rows, load_table, pooled, scale_unit, split_rows, synthetic
+from netsim.scenarios.data.streams import rounds_of
+from netsim.scenarios.data.tables import Table, split_rows
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.labels import measure
@@ -28,54 +25,13 @@ from netsim.scenarios.tasks.online import (
     recent_error,
     wanted,
 )
-from netsim.scenarios.tasks.settings import Channel, Compared, Setting
+from netsim.scenarios.tasks.settings import Channel, Compared
+from netsim.scenarios.tasks.stream import OnlineSetting, Stream
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stream(Columns):
-    """In which order samples come.
-
-    Parameters
-    ----------
-    rounds : int
-        Number of rounds; by default as many as the data have samples for each agent.
-    order : str
-        "shuffled"; "time": rows in file order; "target": rows sorted by target, each agent another part of them.
-    mixing : float
-        With order "target": share of the rows that is dealt at random all the same.
-    """
-
-    rounds: int | None = None
-    order: str = "shuffled"
-    mixing: float = 0.0
-
-    def load(self, data: str, agents: int, seed: int) -> Table:
-        """Return the samples; raises BadInput for arguments outside their ranges, or too few samples."""
-        check.one_of("order", self.order, ("shuffled", "time", "target"))
-        check.probability("mixing", self.mixing)
-        if data == "synthetic":
-            self.check_left_out(data)
-            return pooled(synthetic(20, seed=seed))
-        check_rows(data, agents)
-        return scale_unit(load_table(data, self))
-
-    def length(self, table: Table, agents: int) -> int:
-        """Return the number of rounds; raises BadInput if the samples do not suffice."""
-        most = rounds_of(table, agents)
-        return most if self.rounds is None else check.integer("rounds", self.rounds, low=1, high=most)
-
-    def dealt(self, table: Table, agents: int, phi: FeatureMap, seed: int) -> Callable[[], Sequence[Samples]]:
-        """Return a function that deals the samples, the same each time."""
-        if self.order == "time":
-            return lambda: in_order(table, agents, phi)
-        if self.order == "target":
-            return lambda: by_target(table, agents, phi, mixing=self.mixing, seed=seed)
-        return lambda: shuffled(table, agents, phi, seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +69,6 @@ class CodedSteps(OnlineSteps):
         return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnlineSetting(Setting):
-    """The size of the network and of the model, where left open as the dissertation's ch. 3 has it."""
-
-    TABLE = "online_settings"
-
-
 def online(
     study: Study,
     *,
@@ -127,8 +76,8 @@ def online(
     stream: Stream = Stream(),
     steps: CodedSteps = CodedSteps(),
     setting: OnlineSetting = OnlineSetting(),
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
-    compared: Compared = Compared(algorithms="RFF-DOKL,DOKL,ODKLA,QC-ODKLA"),  # noqa: B008 (frozen)
+    channel: Channel = Channel(),
+    compared: Compared = Compared(algorithms="RFF-DOKL,DOKL,ODKLA,QC-ODKLA"),
     seed: int = 0,
 ) -> None:
     """Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).

@@ -148,7 +148,7 @@ def deep_network(
     size: Size = Size(),
     model: Model = Model(),
     methods: Methods = Methods(),
-    channel: Channel = Channel(loss=0.1),  # noqa: B008 (frozen)
+    channel: Channel = Channel(loss=0.1),
     seed: int = 0,
 ) -> None:
     """DKL-MLP and RF-KL learned by DKLA, COKE, QC-ODKLA over a network (P. Xu's dissertation, section 5.6).

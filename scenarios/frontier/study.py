@@ -132,11 +132,11 @@ def frontier(
     *,
     data: str = "synthetic",
     rounds: int = 1500,
-    rows: Rows = Rows(),  # noqa: B008 (frozen)
+    rows: Rows = Rows(),
     steps: FrontierSteps = FrontierSteps(),
     grid: Grid = Grid(),
-    setting: Setting = Setting(),  # noqa: B008 (frozen)
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    setting: Setting = Setting(),
+    channel: Channel = Channel(),
     seed: int = 0,
 ) -> None:
     """Error against bits: every method with every coder and every censor, and the Pareto front.

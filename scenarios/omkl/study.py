@@ -129,7 +129,7 @@ def omkl(
     model: ModelSetting = ModelSetting(),
     method: MethodSetting = MethodSetting(),
     length: Length = Length(),
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    channel: Channel = Channel(),
     seed: int = 0,
 ) -> None:
     """Online multi-kernel learning by gossip, on a path, a ring, all links (Ortega and Jafarkhani 2023).

@@ -55,7 +55,7 @@ def polk(
     problem: ProblemSetting = ProblemSetting(),  # noqa: B008 (frozen)
     learning: Learning = Learning(),  # noqa: B008 (frozen)
     trials: Trials = Trials(),
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    channel: Channel = Channel(),
     seed: int = 0,
 ) -> None:
     """Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).

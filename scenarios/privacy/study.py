@@ -29,8 +29,8 @@ def privacy(
     features: int = 50,
     sigma: float = 0.25,
     regularizer: float = 1e-3,
-    bandwidth: Bandwidth = Bandwidth(),  # noqa: B008 (frozen)
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    bandwidth: Bandwidth = Bandwidth(),
+    channel: Channel = Channel(),
     seed: int = 0,
 ) -> None:
     """What each algorithm gives away: model bits, raw-data bits and test error of all of them, on one task.

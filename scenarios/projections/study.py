@@ -38,8 +38,8 @@ def projections(
     duration: float = 0.1,
     pause: float | None = None,
     plane: Plane = Plane(),  # noqa: B008 (frozen)
-    bandwidth: Bandwidth = Bandwidth(),  # noqa: B008 (frozen)
-    channel: Channel = Channel(),  # noqa: B008 (frozen)
+    bandwidth: Bandwidth = Bandwidth(),
+    channel: Channel = Channel(),
     seed: int = 0,
 ) -> None:
     """Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).

@@ -1,1 +1,87 @@
-"""What several studies share: settings, links, tasks of learning, and what is measured of them."""
+"""What several studies share: tasks of learning, settings, links, and what is measured.
+
+For a method of your own: `batch` or `online` gives a task (the agents' data on a graph), ``task.cost(node)`` what an
+agent minimises, ``task.measure`` a probe of the agents' models.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from netsim import check
+
+if TYPE_CHECKING:
+    from netsim.scenarios.tasks.batch import BatchTask
+    from netsim.scenarios.tasks.online import OnlineTask
+
+__all__ = ["batch", "online"]
+
+
+def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **setting: Any) -> "BatchTask":
+    """Return a task of batch regression: every agent has samples of its own, at hand all the time.
+
+    Parameters
+    ----------
+    data : str
+        "synthetic" (the COKE paper's), or the name or path of a table.
+    ideal : bool
+        Whether the links lose and delay nothing, so that what neighbours know need not be measured.
+    seed : int
+        Seed of data, graph and feature map.
+    **setting
+        Fields of `netsim.scenarios.tasks.settings.Setting` (agents, edges, features, map, sigma, regularizer) and of
+        `netsim.scenarios.tasks.settings.Rows` (rows, target, drop); what is left open is as published.
+
+    Raises
+    ------
+    BadInput
+        For an unknown name, or an argument outside its range.
+    """
+    from netsim.scenarios.tasks.batch import batch_task, draw_samples
+    from netsim.scenarios.tasks.settings import Rows, Setting
+    from netsim.studies import Study
+
+    rows, size = _split(setting, Rows, Setting)
+    chosen = Setting(**size).resolved(data)
+    samples = draw_samples(data, chosen, Rows(**rows), seed)
+    task, _ = batch_task(Study("task", {}), samples, chosen, chosen.graph(seed), ideal=ideal, seed=seed)
+    return task
+
+
+def online(
+    data: str = "synthetic", *, rounds: int | None = None, ideal: bool = False, seed: int = 0, **setting: Any
+) -> "OnlineTask":
+    """Return a task of online regression: every agent sees one sample a round.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds; by default as many as the data have samples for each agent.
+    data, ideal, seed, **setting
+        As of `batch`; the feature map has a sine and a cosine for each frequency.
+
+    Raises
+    ------
+    BadInput
+        For an unknown name, or an argument outside its range.
+    """
+    from netsim.scenarios.tasks.mapping import feature_map
+    from netsim.scenarios.tasks.online import OnlineTask
+    from netsim.scenarios.tasks.stream import OnlineSetting, Stream
+    from netsim.studies import Study
+
+    columns, size = _split(setting, Stream, OnlineSetting)
+    stream, chosen = Stream(rounds=rounds, **columns), OnlineSetting(**size).resolved(data)
+    graph = chosen.graph(seed)
+    table = stream.load(data, len(graph), seed)
+    length = stream.length(table, len(graph))
+    phi, chosen = feature_map(Study("task", {}), chosen, table.inputs, table.target, form="cos+sin", seed=seed)
+    samples = stream.dealt(table, len(graph), phi, seed)()
+    regularizer = check.finite("regularizer", chosen.regularizer)
+    return OnlineTask(samples, phi.size, regularizer, graph, rounds=length, ideal=ideal)
+
+
+def _split(given: dict[str, Any], *groups: type) -> list[dict[str, Any]]:
+    """Return each group's part of the parameters; raises BadInput for one that none has."""
+    fields = [set(group.__dataclass_fields__) for group in groups]  # type: ignore[attr-defined]
+    for name in given:
+        check.one_of("parameter", name, sorted(set().union(*fields)))
+    return [{name: value for name, value in given.items() if name in part} for part in fields]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import netsim
 from netsim import check
 from netsim.agents import Censor
-from netsim.agents.schedule import Step
+from netsim.agents.schedule import Scheduled, Step
 from netsim.errors import BadInput
 from netsim.quantize import Coder
 from netsim.scenarios.tasks.settings import names_in
@@ -109,7 +109,12 @@ def _method_in(file: str, known: Mapping[str, Any]) -> Method:
     if len(parameters) < 2 or any(each.kind is each.KEYWORD_ONLY for each in parameters[:2]):
         raise BadInput(f"method = {file!r}: must define a class that is made as {kind.__name__}(cost, rounds)")
     named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    wanted = [each.name for each in parameters[2:] if each.default is each.empty and each.kind in named]
+    wanted = [each.name for each in parameters[2:] if _is_open(each) and each.kind in named]
     for name in wanted:
         check.one_of(f"method = {file!r}: a parameter of {kind.__name__} without a default", name, allowed)
     return Method(Path(file).stem, kind, {name: known[name] for name in wanted if name != "weights"})
+
+
+def _is_open(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter must be given; a field that may be a schedule has no default."""
+    return parameter.default is parameter.empty or isinstance(parameter.default, Scheduled)

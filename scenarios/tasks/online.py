@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import networkx as nx
 import numpy as np
 
 from netsim import AgentError, BadInput, Network, Run, check, topology
@@ -140,7 +141,9 @@ class Streams:
         One an agent; they count the errors.
     """
 
-    def __init__(self, samples: Sequence[Samples], size: int, share: float, weights: Sequence[Mapping[int, float]]):
+    def __init__(
+        self, samples: Sequence[Samples], size: int, share: float, weights: Sequence[Mapping[int, float]]
+    ) -> None:
         self.costs = [OnlineCost(each, size, loss=Squared(), regularizer=share) for each in samples]
         self.nodes = range(len(self.costs))
         self._weights = weights
@@ -152,6 +155,48 @@ class Streams:
     def weights(self, node: int) -> Mapping[int, float]:
         """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
         return self._weights[node]
+
+
+class OnlineTask(Streams):
+    """One reading of every agent's stream, and the measures of those who learn from it.
+
+    Parameters
+    ----------
+    samples : sequence of iterators
+        Each agent's samples (φ, y).
+    size : int
+        Length D of a model.
+    regularizer : float
+        The centre's λ; each agent's is λ/N.
+    graph : networkx.Graph
+        With a node 0, 1, … for each agent.
+    rounds : int
+        For how many rounds every agent has a sample.
+    ideal : bool
+        Whether the links lose and delay nothing.
+
+    Attributes
+    ----------
+    graph, rounds, size
+        As given.
+    measure : callable
+        A probe: running MSE, regret, agreement. The agents have a ``theta``, and call their cost's `draw` once a round.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Samples],
+        size: int,
+        regularizer: float,
+        graph: "nx.Graph[int]",
+        *,
+        rounds: int,
+        ideal: bool,
+    ) -> None:
+        weights = [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(graph)]
+        super().__init__(samples, size, regularizer / len(graph), weights)
+        self.graph, self.rounds, self.size = graph, rounds, size
+        self.measure = Measure(self.costs, rounds, ideal, None)
 
 
 class Streaming:

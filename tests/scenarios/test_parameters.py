@@ -1,0 +1,191 @@
+"""Every parameter of every study is read, documented, and means one thing; methods of a user's own join in."""
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from netsim import AgentError, BadInput
+from netsim.studies import Study, catalogue
+
+ROOT = Path(__file__).parents[2]
+STUDIES = list(catalogue.listed())
+SMALL = {"agents": 4, "rounds": 20, "features": 8}
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def read_in(tree: ast.AST) -> set[str]:
+    """Return the names that are read as names or attributes, and those that a loop hands to getattr."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+        if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Tuple):
+            found |= {
+                each.value for each in node.iter.elts if isinstance(each, ast.Constant) and type(each.value) is str
+            }
+    return found
+
+
+READ = {path: read_in(ast.parse(path.read_text())) for path in (ROOT / "scenarios").rglob("*.py")}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_parameter_is_read(name: str) -> None:
+    study = catalogue.find(name)
+    groups = {field.name for _, group in study.groups for field in dataclasses.fields(group)}
+    everywhere = set().union(*READ.values())
+    for parameter in study.parameters:
+        assert parameter.name in everywhere, parameter.name
+    own = READ[Path(study.function.__code__.co_filename).resolve()]
+    for parameter in study.parameters:
+        assert parameter.name in groups or parameter.name in own, parameter.name
+
+
+def test_studies_do_not_read_what_they_record() -> None:
+    for path in (ROOT / "scenarios").rglob("*.py"):
+        assert "study.settings" not in path.read_text(), path
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_parameter_is_described(name: str) -> None:
+    for parameter in catalogue.find(name).parameters:
+        assert len(parameter.description) > 8, parameter.name
+
+
+def test_one_name_for_one_thing() -> None:
+    found: dict[str, set[type]] = {}
+    for name in STUDIES:
+        for parameter in catalogue.find(name).parameters:
+            found.setdefault(parameter.name, set()).add(parameter.kind)
+    assert {"losses", "loss_function", "draws", "seeds"} & set(found) == set()
+    # Steps that are listed in one study, to be compared, are numbers in the others.
+    assert {name for name, kinds in found.items() if len(kinds) > 1} <= {"eta", "gamma"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "field", "value"),
+    [
+        ("coke", "synthetic", "threshold", 1.0),
+        ("coke", "airquality", "features", 200),
+        ("coke", "nobody's", "regularizer", 1e-3),
+        ("online", "energy", "decay", 0.9),
+        ("online", "airquality", "eta", 2.0),
+        ("dynamic", "drift", "bits", 5),
+    ],
+)
+def test_what_is_left_open_is_as_published_and_help_says_so(name: str, data: str, field: str, value: float) -> None:
+    study = catalogue.find(name)
+    group = next(group for _, group in study.groups if field in {each.name for each in dataclasses.fields(group)})
+    assert getattr(group().resolved(data), field) == value
+    (parameter,) = [each for each in study.parameters if each.name == field]
+    assert parameter.default is None
+    assert f"{value:g}" in parameter.description.partition("[default: ")[2]
+
+
+def test_what_was_chosen_is_recorded_once_and_repeats_the_run() -> None:
+    study = catalogue.find("coke").execute(**SMALL)
+    assert {"rho": 0.01, "threshold": 1.0, "sigma": 1.0}.items() <= study.settings.items()
+    again = catalogue.find("coke").execute(**study.settings)
+    assert again.trace_hash == study.trace_hash
+    assert again.settings == study.settings
+
+
+# --- a method of one's own --------------------------------------------------------------------------------------------
+
+PLAIN = """
+from netsim import Agent
+import numpy as np
+
+class Alone(Agent):
+    def __init__(self, cost, rounds, *, eta, weights, slow=0.5):
+        self.cost, self.count, self.eta, self.slow, self.weights = cost, rounds, eta, slow, weights
+        self.theta = np.zeros(cost.size)
+
+    async def run(self):
+        async for _ in self.rounds(self.count):
+            self.theta = self.theta - self.slow * self.eta * self.cost.gradient(self.theta)
+"""
+
+ONLINE = """
+from netsim import Agent
+import numpy as np
+
+class Alone(Agent):
+    def __init__(self, cost, rounds, *, step):
+        self.cost, self.count, self.step = cost, rounds, step
+        self.theta = np.zeros(cost.size)
+
+    async def run(self):
+        async for _ in self.rounds(self.count):
+            self.cost.draw(self.theta)
+            self.theta = self.theta - self.step * self.cost.gradient(self.theta)
+"""
+
+
+def written(folder: Path, text: str, name: str = "alone") -> str:
+    (folder / f"{name}.py").write_text(text)
+    return str(folder / f"{name}.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column"),
+    [("coke", PLAIN, "train_mse"), ("frontier", PLAIN, "train_mse"), ("online", ONLINE, "running_mse")],
+)
+def test_a_plain_agent_of_the_users_is_compared(name: str, text: str, column: str, tmp_path: Path) -> None:
+    options = {"methods": "DKLA", "coders": "float64", "censors": "none"} if name == "frontier" else {}
+    study = catalogue.find(name).execute(**SMALL, **options, method=written(tmp_path, text))
+    assert list(study.runs)[-1] == "alone"
+    rounds = study.rounds[study.rounds["algorithm"] == "alone"]
+    assert len(rounds) == 20
+    assert rounds[column].iloc[-1] < rounds[column].iloc[0]
+    assert rounds["transmissions"].iloc[-1] == 0
+    assert any(note.startswith("alone sent nothing") for note in study.notes) or name == "frontier"
+
+
+def test_the_example_is_compared_over_links_that_lose() -> None:
+    path = str(ROOT / "docs" / "examples" / "mine.py")
+    study: Study = catalogue.find("coke").execute(**SMALL, method=path, loss=0.1)
+    assert list(study.runs) == ["CTA", "DKLA", "COKE", "mine"]
+    last = study.rounds.groupby("algorithm").last()
+    assert last.loc["mine", "transmissions"] == 4 * 20
+    assert last.loc["mine", "lost"] > 0
+    assert last.loc["mine", "train_mse"] > 0
+
+
+def test_several_files(tmp_path: Path) -> None:
+    files = ",".join(written(tmp_path, PLAIN, name) for name in ("one", "two"))
+    study = catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=files)
+    assert list(study.runs) == ["DKLA", "one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must define one subclass of netsim.Agent; it has 0"),
+        (PLAIN + PLAIN.replace("Alone", "Other"), "it has 2"),
+        (PLAIN.replace("slow=0.5", "slow"), "a parameter of Alone without a default = 'slow': must be one of"),
+        (PLAIN.replace("cost, rounds, *,", "*, cost, rounds,"), "made as Alone(cost, rounds)"),
+        ("import nothing_of_the_kind", "must be a Python file that runs; ModuleNotFoundError (alone.py, line 1)"),
+        ("class", "must be a Python file that runs; SyntaxError"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        catalogue.find("coke").execute(**SMALL, method=written(tmp_path, text))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"method = 'nowhere\.py': must be an existing Python file"):
+        catalogue.find("coke").execute(**SMALL, method="nowhere.py")
+
+
+def test_what_the_users_class_raises_is_told_with_its_round(tmp_path: Path) -> None:
+    text = PLAIN.replace("self.cost.gradient(self.theta)", "self.cost.gradint(self.theta)")
+    with pytest.raises(AgentError, match="raised AttributeError in round 1"):
+        catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text))
