@@ -98,7 +98,7 @@ def _missing(name: str, suffixes: Sequence[str]) -> Path:
     wanted = f"a folder that holds {name}{first}" + (f" ({more})" if more else "")
     value = os.environ.get(_FOLDER)
     if not value:
-        path = ", or data the path of a file" if len(suffixes) > 1 else ""
+        path = "; data may also be the path of a file" if len(suffixes) > 1 else ""
         raise BadInput(f"{_FOLDER} is not set: must be {wanted}{path}")
     folder = Path(value)
     if not folder.is_dir():

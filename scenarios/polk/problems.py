@@ -125,7 +125,8 @@ class _Rows:
         self._classes, self.said = labelled.classes, labelled.said
         self.most_samples: int | None = max(len(self._labels) - 1, 1)
         self.usual_samples = max(min(round(_TRAIN_SHARE * len(self._labels)), _SAMPLES), 1)
-        self.usual_sigma = median_distance(self._inputs, seed=0)
+        # Wider kernels tell classes apart less well, narrower ones take many more points.
+        self.usual_sigma = 0.5 * median_distance(self._inputs, seed=0)
 
     def draw(self, count: int, seed: int) -> Split:
         order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(self._labels))

@@ -1,14 +1,16 @@
 """What every algorithm gives away: model bits and raw-data bits, and the error that they buy, on one task."""
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim import AgentError, check
+from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import training
-from netsim.scenarios.privacy.task import Task, draw_samples
+from netsim.scenarios.privacy.task import FIELD, Size, Task
 from netsim.scenarios.tasks.mapping import choose_sigma
-from netsim.scenarios.tasks.settings import Bandwidth, Channel
+from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 
 if TYPE_CHECKING:
@@ -21,15 +23,10 @@ _SIZE = 64  # bits of a number of raw data
 def privacy(
     study: Study,
     *,
-    data: str = "field",
-    agents: int = 10,
-    samples: int = 100,
-    public: int = 20,
+    data: str = FIELD,
+    columns: Columns = Columns(),
+    size: Size = Size(),  # noqa: B008 (frozen)
     rounds: int = 500,
-    features: int = 50,
-    sigma: float = 0.25,
-    regularizer: float = 1e-3,
-    bandwidth: Bandwidth = Bandwidth(),
     channel: Channel = Channel(),
     seed: int = 0,
 ) -> None:
@@ -41,41 +38,29 @@ def privacy(
     Parameters
     ----------
     data : str
-        "field": a function of two inputs, with noise; or the NAME of NAME.csv.gz in the folder NETSIM_DATA.
-    agents : int
-        Number of agents.
-    samples : int
-        Samples of each agent to train on; as many again are for the test.
-    public : int
-        Samples that all agents read, for successive projections only: so many of the training samples in all.
+        "field": a function of two inputs, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or its
+        path (.csv.gz, .csv, .npz, .parquet).
+    columns : Columns
+        Which columns of a table are used.
+    size : Size
+        How many learn from how much, and their models.
     rounds : int
         Rounds of each algorithm; the online ones pass over their samples again and again. Successive projections: so
         many turns of all agents together.
-    features : int
-        Number of random frequencies, of a sine and a cosine each.
-    sigma : float
-        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1]. Multi-kernel methods have half and twice that,
-        too.
-    regularizer : float
-        The centre's regulariser lambda.
-    bandwidth : Bandwidth
-        How sigma is chosen, if not as given.
     channel : Channel
         The links.
     seed : int
         Seed of everything random.
     """
     check.integer("rounds", rounds, low=1)
-    check.integer("agents", agents, low=2)
-    check.integer("samples", samples, low=2)
-    check.integer("features", features, low=1)
-    check.integer("public", public, low=1, high=agents * samples)
-    check.finite("sigma", sigma, above=0.0)
-    check.finite("regularizer", regularizer, above=0.0)
     check.integer("seed", seed, low=0)
-    parts = draw_samples(data, agents, samples, seed)
-    sigma = choose_sigma(study, sigma, *training(parts), seed=seed)
-    task = Task(parts, features, sigma, regularizer, rounds, public, channel, seed)
+    size.check()
+    parts, said = size.draw(data, columns, seed)
+    size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seed))
+    for text in said:
+        study.note(text)
+    study.record(size)
+    task = Task(parts, size, rounds, channel, seed)
     for entry in task.entries():
         try:
             study.run(entry.name, entry.network, entry.agents, [task.measure(entry)], rounds)
@@ -85,7 +70,7 @@ def privacy(
     study.centralised = {"test_mse": task.best()}
     table = _table(study, task)
     study.table("given_away", "What each algorithm gives away", table)
-    whole = agents * samples * (task.width + 1) * _SIZE
+    whole = size.agents * size.samples * (task.width + 1) * _SIZE
     study.note(
         f"All samples sent to a centre, once: {whole:,} raw-data bits, test MSE {study.centralised['test_mse']:.4g}; "
         f"the target's variance is {task.variance:.4g}."
@@ -95,10 +80,10 @@ def privacy(
         "method asks each neighbour by a message of its own, on a radio, too."
     )
     study.note(
-        f"Successive projections send estimates at samples that all agents read: {public} samples were given to "
+        f"Successive projections send estimates at samples that all agents read: {size.public} samples were given to "
         "everybody beforehand, which no ledger shows."
     )
-    study.figure("given_away", _draw(table, study.centralised["test_mse"], f"{data} data, {agents} agents"))
+    study.figure("given_away", _draw(table, study.centralised["test_mse"], f"{data} data, {size.agents} agents"))
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

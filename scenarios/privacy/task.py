@@ -16,8 +16,6 @@ from netsim.agents import (
     CTA,
     DKLA,
     Geometric,
-    LocalProblem,
-    OnlineCost,
     PowerLaw,
     RandomFourier,
     Squared,
@@ -32,17 +30,88 @@ from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.projections.estimate import Ensemble, state_of
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.projections.projector import sure_timeout
+from netsim.agents.schedule import Step
 from netsim.quantize import QSGD, Float, Uniform
-from netsim.scenarios.data.tables import AgentData, Table, deal, load_table, scale_unit, training
+from netsim.scenarios.data.choice import Columns
+from netsim.scenarios.data.files import check_data
+from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_table, scale_unit, training
 from netsim.scenarios.projections.ensembles import field
-from netsim.scenarios.tasks.online import Steps, methods
-from netsim.scenarios.tasks.settings import Channel
+from netsim.scenarios.tasks.batch import BatchTask
+from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.online import OnlineSteps, Streams, methods
+from netsim.scenarios.tasks.settings import Bandwidth, Channel
 
 Vector = NDArray[np.float64]
 Predict = Callable[[Mapping[int, Any]], Vector]
 
-_STEPS = Steps(rho=0.3, eta=2.0, step=0.3)
+_STEPS = OnlineSteps(rho=0.3, eta=2.0, step=0.3)
 _BITS = 4
+FIELD = "field"
+"""A function of two inputs, with noise: no file is needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size(Bandwidth):
+    """How many learn from how much, and their models.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    samples : int
+        Samples of each agent to train on; as many again are for the test.
+    public : int
+        Samples that all agents read, for successive projections only: so many of the training samples in all.
+    features : int
+        Number of random frequencies, of a sine and a cosine each.
+    sigma : float
+        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1]. Multi-kernel methods have half and twice that,
+        too.
+    median : bool
+        Use the median distance between samples as the bandwidth sigma.
+    tune : bool
+        Choose sigma by cross-validation from a grid around that.
+    regularizer : float
+        The centre's regulariser lambda.
+    """
+
+    agents: int = 10
+    samples: int = 100
+    public: int = 20
+    features: int = 50
+    sigma: float = 0.25
+    regularizer: float = 1e-3
+
+    def check(self) -> None:
+        """Raise BadInput for what is outside its range."""
+        check.integer("agents", self.agents, low=2)
+        check.integer("samples", self.samples, low=2)
+        check.integer("features", self.features, low=1)
+        check.integer("public", self.public, low=1, high=self.agents * self.samples)
+        check.finite("sigma", self.sigma, above=0.0)
+        check.finite("regularizer", self.regularizer, above=0.0)
+
+    def draw(self, data: str, columns: Columns, seed: int) -> tuple[list[AgentData], tuple[str, ...]]:
+        """Return each agent's samples, as many to train on as to test on, and lines for the study's notes.
+
+        Raises
+        ------
+        BadInput
+            If there is no such table, or it has too few rows.
+        """
+        check_data(data, (FIELD,))
+        count = 2 * self.agents * self.samples
+        if data == FIELD:
+            columns.check_left_out(data)
+            rng = np.random.default_rng(seed)
+            inputs = rng.random((count, 2))
+            target = field(inputs) + 0.1 * rng.standard_normal(count)
+            table = Table(FIELD, inputs, target, ("x", "y"), FIELD)
+            return deal(table, self.agents, train_share=0.5, seed=seed), ()
+        table = scale_unit(load_table(data, columns))
+        enough(len(table.target), self.agents, 4)
+        check.integer("samples", self.samples, low=2, high=len(table.target) // (2 * self.agents))
+        return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.said
 
 
 @dataclass(frozen=True)
@@ -73,16 +142,14 @@ class Task:
     def __init__(
         self,
         parts: list[AgentData],
-        features: int,
-        sigma: float,
-        regularizer: float,
+        size: Size,
         rounds: int,
-        public: int,
         channel: Channel,
         seed: int,
     ) -> None:
-        self.parts, self.rounds, self.public, self.channel, self.seed = parts, rounds, public, channel, seed
-        self.sigma, self.regularizer = sigma, regularizer
+        self.parts, self.rounds, self.public, self.channel, self.seed = parts, rounds, size.public, channel, seed
+        self.sigma, self.regularizer = sigma, regularizer = size.sigma, size.regularizer
+        features = size.features
         self.count, self.width = len(parts), parts[0].train_inputs.shape[1]
         self.test = np.concatenate([part.test_inputs for part in parts])
         self.truth = np.concatenate([part.test_target for part in parts])
@@ -97,11 +164,8 @@ class Task:
         edges = min(max(self.count - 1, 3 * self.count // 2), self.count * (self.count - 1) // 2)
         self.graph = topology.erdos_renyi(self.count, edges=edges, seed=seed)
         self.share = regularizer / self.count
-        self.problems = [
-            LocalProblem(self.phi(part.train_inputs), part.train_target, loss=Squared(), regularizer=self.share)
-            for part in parts
-        ]
-        self._weights = [dict(enumerate(row)) for row in topology.metropolis_weights(self.graph)]
+        self.batch = BatchTask(parts, self.phi, self.graph, regularizer=regularizer)
+        self._weights = [self.batch.weights(node) for node in self.batch.nodes]
         self.entry_by_name: dict[str, Entry] = {}
 
     def entries(self) -> Iterator[Entry]:
@@ -128,7 +192,7 @@ class Task:
 
     def best(self) -> float:
         """Return the test error of the model that a centre would learn."""
-        theta = centralised(self.problems, self.regularizer)
+        theta = centralised(self.batch.problems, self.regularizer)
         return float(np.mean(np.square(self.phi(self.test) @ theta - self.truth)))
 
     # --- the algorithms -----------------------------------------------------------------------------------------------
@@ -145,34 +209,27 @@ class Task:
         return Entry(name, sends, self._network(self.graph), agents, predict)
 
     def _batch(self) -> Iterator[Entry]:
-        count, problems = self.rounds, self.problems
         # As the online methods' papers count, and so all of them.
         plain = Float(32)
         censor, coder = Geometric(0.5, 0.98), Uniform(_BITS)
-        yield self._linear(
-            "CTA",
-            "model",
-            {i: CTA(p, count, eta=0.5, weights=self._weights[i], coder=plain) for i, p in enumerate(problems)},
-        )
-        yield self._linear("DKLA", "model", {i: DKLA(p, count, rho=0.01, coder=plain) for i, p in enumerate(problems)})
-        censored = {i: COKE(p, count, rho=0.01, censor=censor, coder=plain) for i, p in enumerate(problems)}
-        yield self._linear("COKE", "model", censored)
-        coded = {i: COKE(p, count, rho=0.01, censor=censor, coder=coder) for i, p in enumerate(problems)}
-        yield self._linear(f"COKE {_BITS}-bit", "change of the model", coded)
+        rho: dict[str, Step] = {"rho": 0.01}
+        for method, sends in (
+            (Method("CTA", CTA, {"eta": 0.5}, coder=plain), "model"),
+            (Method("DKLA", DKLA, rho, coder=plain), "model"),
+            (Method("COKE", COKE, rho, censor, plain), "model"),
+            (Method(f"COKE {_BITS}-bit", COKE, rho, censor, coder), "change of the model"),
+        ):
+            yield self._linear(method.name, sends, method.agents(self.batch, self.rounds))
 
     def _online(self) -> Iterator[Entry]:
         coder = Uniform(_BITS)
-        known = methods(Geometric(0.5, 0.98), coder) | {
-            method.name: method
-            for method in methods(PowerLaw(1.0, 0.5), coder).values()
-            if method.name in ("CoDDKL", "QC-DDKL")
-        }
+        known = methods(Geometric(0.5, 0.98), coder)
+        dynamic = methods(PowerLaw(1.0, 0.5), coder)
+        known |= {name: dynamic[name] for name in ("CoDDKL", "QC-DDKL")}
         for name in ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL"):
-            costs = [
-                OnlineCost(self._stream(i, self.phi), self.phi.size, loss=Squared(), regularizer=self.share)
-                for i in range(self.count)
-            ]
-            agents = {i: known[name].agent(c, self.rounds, _STEPS, self._weights[i]) for i, c in enumerate(costs)}
+            samples = [self._stream(i, self.phi) for i in self.batch.nodes]
+            streams = Streams(samples, self.phi.size, self.share, self._weights)
+            agents = _STEPS.of(known[name]).agents(streams, self.rounds)
             yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
 
     def _multikernel(self) -> Iterator[Entry]:
@@ -271,22 +328,3 @@ class Task:
         features = phi(part.train_inputs)
         for row in self._rows(agent):
             yield features[row], float(part.train_target[row])
-
-
-def draw_samples(data: str, agents: int, samples: int, seed: int) -> list[AgentData]:
-    """Return each agent's samples, as many to train on as to test on.
-
-    Raises
-    ------
-    BadInput
-        If the table has too few rows.
-    """
-    count = 2 * agents * samples
-    if data == "field":
-        rng = np.random.default_rng(seed)
-        inputs = rng.random((count, 2))
-        target = field(inputs) + 0.1 * rng.standard_normal(count)
-        return deal(Table("field", inputs, target, ("x", "y"), "field"), agents, train_share=0.5, seed=seed)
-    table = scale_unit(load_table(data))
-    check.integer("samples", samples, low=2, high=len(table.target) // (2 * agents))
-    return deal(table, agents, train_share=0.5, seed=seed, rows=count)

@@ -1,116 +1,279 @@
-"""Ensembles of agents that read noisy examples of a known field on the unit square.
+"""Ensembles of agents that read examples, of a known field on the unit square or of a table.
 
 The three kinds of Predd, Kulkarni and Poor, "Distributed kernel regression" (their figures 2 to 4): all agents read all
 examples; a public database and private examples; sensors that read what is near.
 """
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, Self
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
+from netsim.agents.maps.bandwidth import median_distance
 from netsim.agents.maps.features import kernel_values
 from netsim.agents.projections.estimate import Ensemble
 from netsim.errors import BadInput
+from netsim.scenarios.data.choice import Columns
+from netsim.scenarios.data.files import check_data
+from netsim.scenarios.data.tables import Table, load_table, scale_unit
+from netsim.scenarios.tasks.settings import Bandwidth
 
 ENSEMBLES = ("centralised", "public", "sensors")
+FIELD = "field"
+"""A known function of places, with noise: no file is needed."""
 
 _TRIES = 1_000
+_NOISE = 0.3
+_SIGMA = 0.25
+_EXAMPLES = 120
+_GRID = 41  # points a side
+_TESTED = 1_000
 
 Points = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
-def field(points: Points) -> NDArray[np.float64]:
+def field(points: Points) -> Vector:
     """Return the true field at points of the unit square, one a row: a hill, a dale and a slope, about −1 to 1."""
     hill = 1.3 * np.exp(-((points[:, 0] - 0.3) ** 2 + (points[:, 1] - 0.7) ** 2) / 0.05)
     dale = 1.1 * np.exp(-((points[:, 0] - 0.7) ** 2 + (points[:, 1] - 0.3) ** 2) / 0.08)
-    slope: NDArray[np.float64] = 0.5 * (points[:, 0] - 0.5)
+    slope: Vector = 0.5 * (points[:, 0] - 0.5)
     return hill - dale + slope
 
 
+def grid() -> Points:
+    """Return the points of a square grid on the unit square, row by row from below, shape (41², 2)."""
+    side = np.linspace(0.0, 1.0, _GRID)
+    return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+
+
+class Ground(Protocol):
+    """What examples are of."""
+
+    width: int
+    """Number d of inputs."""
+    points: Points
+    """Where functions are judged, shape (n, d)."""
+    truth: Vector
+    """What they should be there, shape (n,)."""
+    is_field: bool
+    """Whether those points are the `grid`, where the truth is known without noise."""
+    usual_examples: int
+    most_examples: int | None
+    usual_sigma: float
+    usual_noise: float
+    said: tuple[str, ...]
+    """Lines for the study's notes."""
+
+    def stands(self, count: int, rng: np.random.Generator) -> Points:
+        """Return places for so many sensors, shape (count, d)."""
+        ...
+
+    def examples(self, count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
+        """Return so many examples, drawn at random: inputs of shape (count, d), targets of shape (count,)."""
+        ...
+
+
+def ground_of(data: str, columns: Columns, seed: int) -> Ground:
+    """Return what the examples are of.
+
+    Parameters
+    ----------
+    data : str
+        "field", or the name or path of a table of numbers.
+    columns : Columns
+        Which columns of a table are used.
+    seed : int
+        Seed of which rows of a table are for the test.
+
+    Raises
+    ------
+    BadInput
+        If there is no such table, or columns are chosen for the field.
+    """
+    check_data(data, (FIELD,))
+    check.integer("seed", seed, low=0)
+    if data == FIELD:
+        columns.check_left_out(data)
+        return _Field()
+    return _Rows(scale_unit(load_table(data, columns)), seed)
+
+
+class _Field:
+    width = 2
+    is_field = True
+    usual_examples = _EXAMPLES
+    most_examples: int | None = None
+    usual_sigma = _SIGMA
+    usual_noise = _NOISE
+    said: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.points = grid()
+        self.truth = field(self.points)
+
+    def stands(self, count: int, rng: np.random.Generator) -> Points:
+        return rng.random((count, 2))
+
+    def examples(self, count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
+        inputs = rng.random((count, 2))
+        return inputs, field(inputs)
+
+
+class _Rows:
+    """A table, inputs and target in [0, 1]; three of ten rows, 1000 at most, are for the test and never read."""
+
+    is_field = False
+    usual_noise = 0.0
+
+    def __init__(self, table: Table, seed: int) -> None:
+        order = np.random.default_rng(seed).permutation(len(table.target))
+        tested = min(max(round(0.3 * len(order)), 1), _TESTED)
+        if len(order) - tested < 2:
+            raise BadInput(f"data = {table.name!r}: must have 3 rows at least; there are {len(order)}")
+        self.points, self.truth = table.inputs[order[:tested]], table.target[order[:tested]]
+        self._inputs, self._target = table.inputs[order[tested:]], table.target[order[tested:]]
+        self.width = table.inputs.shape[1]
+        self.most_examples: int | None = len(self._target)
+        self.usual_examples = min(_EXAMPLES, len(self._target))
+        self.usual_sigma = _SIGMA if self.width == 2 else median_distance(self._inputs, seed=0)
+        self.said = table.said
+
+    def stands(self, count: int, rng: np.random.Generator) -> Points:
+        # Where there are no examples, a sensor would read none.
+        return self._inputs[rng.integers(len(self._inputs), size=count)]
+
+    def examples(self, count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
+        drawn = rng.permutation(len(self._target))[:count]
+        return self._inputs[drawn], self._target[drawn]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Plane:
+class Plane(Bandwidth):
     """How many read how much, and what is learned from it.
 
     Parameters
     ----------
+    ensemble : str
+        "sensors" that read what is near, a "public" database and private examples, or "centralised": all read all.
     agents : int
         Number of agents.
     examples : int
-        Number of examples, at random places of the unit square.
+        Number of examples, at random places of the unit square, or rows of a table, taken at random.
     public : int
         Examples that everybody reads ("public" only); the others are dealt out.
     radius : float
-        Distance within which a sensor reads examples ("sensors" only).
+        Distance within which a sensor reads examples ("sensors" only); inputs lie between 0 and 1.
     sigma : float
         Bandwidth of the Gaussian kernel.
+    median : bool
+        Use the median distance between examples as the bandwidth sigma.
+    tune : bool
+        Choose sigma by cross-validation from a grid around that.
     noise : float
-        Standard deviation of the noise on the targets; the field lies between about -1 and 1.
+        Standard deviation of the noise on the targets; the field lies between about -1 and 1. Not of a table.
     regularizer : float
         The regulariser lambda of the centralised solution; each agent's is lambda / agents.
     """
 
+    ensemble: str = "sensors"
     agents: int = 30
-    examples: int = 120
+    examples: int | None = None
     public: int = 10
     radius: float = 0.2
-    sigma: float = 0.25
-    noise: float = 0.3
+    sigma: float | None = None
+    noise: float | None = None
     regularizer: float = 1.0
 
-    def draw(self, kind: str, seed: int) -> "Drawn":
-        """Return an ensemble of one of the `ENSEMBLES`.
+    @classmethod
+    def by_data(cls) -> dict[str, dict[str, Any]]:
+        """Return the defaults that depend on the data set."""
+        return {
+            "examples": {FIELD: _EXAMPLES, "other": f"{_EXAMPLES}, or as many as there are"},
+            "sigma": {FIELD: _SIGMA, "other": f"{_SIGMA} of two inputs, else the median distance"},
+            "noise": {FIELD: _NOISE},
+        }
+
+    def resolved(self, ground: Ground) -> Self:
+        """Return it with what suits the data where it was left open.
 
         Raises
         ------
         BadInput
-            If an argument is outside its range, or the sensors' radius too small for a connected ensemble.
+            If an argument is outside its range, sigma is given and is to be chosen, too, or the data have no noise to
+            add or no places for sensors.
         """
-        check.one_of("ensemble", kind, ENSEMBLES)
+        check.one_of("ensemble", self.ensemble, ENSEMBLES)
         check.integer("agents", self.agents, low=1)
-        check.integer("examples", self.examples, low=1)
-        check.integer("public", self.public, low=1, high=self.examples if kind == "public" else None)
+        count = ground.usual_examples if self.examples is None else self.examples
+        examples = check.integer("examples", count, low=1, high=ground.most_examples)
+        check.integer("public", self.public, low=1, high=examples if self.ensemble == "public" else None)
         check.finite("radius", self.radius, above=0.0)
-        check.finite("sigma", self.sigma, above=0.0)
-        check.finite("noise", self.noise, low=0.0)
+        if self.sigma is not None and (self.median or self.tune):
+            raise BadInput(f"sigma = {self.sigma:g}: must be left out where median or tune = True")
+        sigma = check.finite("sigma", ground.usual_sigma if self.sigma is None else self.sigma, above=0.0)
+        if self.noise is not None and not ground.is_field:
+            raise BadInput(f"noise = {self.noise:g}: must be left out for a table, whose targets are what they are")
+        noise = check.finite("noise", ground.usual_noise if self.noise is None else self.noise, low=0.0)
         check.finite("regularizer", self.regularizer, above=0.0)
-        rng = np.random.default_rng(check.integer("seed", seed, low=0))
-        if kind == "sensors":
-            return self._sensors(rng)
-        inputs = rng.random((self.examples, 2))
-        if kind == "centralised":
-            access: list[Iterable[int]] = [range(self.examples)] * self.agents
-        else:
-            private = np.array_split(np.arange(self.public, self.examples), self.agents)
-            access = [[*range(self.public), *own.tolist()] for own in private]
-        return Drawn(self._ensemble(inputs, access, rng))
+        if self.ensemble == "sensors" and ground.width != 2:
+            raise BadInput(
+                f"ensemble = 'sensors': must be public or centralised for {ground.width} inputs: sensors stand in a "
+                "plane, so that their inputs are two, the place of an example"
+            )
+        return dataclasses.replace(self, examples=examples, sigma=sigma, noise=noise)
 
-    def _sensors(self, rng: np.random.Generator) -> "Drawn":
+    def draw(self, ground: Ground, seed: int) -> "Drawn":
+        """Return an ensemble; nothing may be left open.
+
+        Raises
+        ------
+        BadInput
+            If the sensors' radius is too small for a connected ensemble.
+        """
+        rng = np.random.default_rng(check.integer("seed", seed, low=0))
+        if self.ensemble == "sensors":
+            return self._sensors(ground, rng)
+        count = check.integer("examples", self.examples, low=1)
+        examples = ground.examples(count, rng)
+        if self.ensemble == "centralised":
+            access: list[Iterable[int]] = [range(count)] * self.agents
+        else:
+            private = np.array_split(np.arange(self.public, count), self.agents)
+            access = [[*range(self.public), *own.tolist()] for own in private]
+        return Drawn(self._ensemble(examples, access, rng), ground)
+
+    def _sensors(self, ground: Ground, rng: np.random.Generator) -> "Drawn":
+        count = check.integer("examples", self.examples, low=1)
         for _ in range(_TRIES):
-            places, inputs = rng.random((self.agents, 2)), rng.random((self.examples, 2))
-            near = np.linalg.norm(places[:, None] - inputs, axis=2) <= self.radius
+            places, examples = ground.stands(self.agents, rng), ground.examples(count, rng)
+            near = np.linalg.norm(places[:, None] - examples[0], axis=2) <= self.radius
             if not near.any(axis=1).all():
                 continue
-            ensemble = self._ensemble(inputs, [np.flatnonzero(each).tolist() for each in near], rng)
+            ensemble = self._ensemble(examples, [np.flatnonzero(each).tolist() for each in near], rng)
             if nx.is_connected(ensemble.sharers):
-                return Drawn(ensemble, places)
+                return Drawn(ensemble, ground, places)
         given = f"radius = {self.radius:g}, agents = {self.agents}, examples = {self.examples}"
         raise BadInput(f"{given}: must make it likely that all sensors are joined by shared examples; try a larger one")
 
-    def _ensemble(self, inputs: Points, access: list[Any], rng: np.random.Generator) -> Ensemble:
-        targets = field(inputs) + self.noise * rng.standard_normal(len(inputs))
-        gram = partial(kernel_values, "gaussian", sigma=self.sigma)
+    def _ensemble(self, examples: tuple[Points, Vector], access: list[Any], rng: np.random.Generator) -> Ensemble:
+        inputs, exact = examples
+        noise = check.finite("noise", self.noise, low=0.0)
+        targets = exact + noise * rng.standard_normal(len(exact)) if noise else exact
+        gram = partial(kernel_values, "gaussian", sigma=check.finite("sigma", self.sigma, above=0.0))
         return Ensemble(inputs, targets, access, regularizers=self.regularizer / self.agents, gram=gram)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """An ensemble and, of sensors, their places: shape (agents, 2)."""
+    """An ensemble, what its examples are of and, of sensors, their places: shape (agents, 2)."""
 
     ensemble: Ensemble
+    ground: Ground
     places: Points | None = None

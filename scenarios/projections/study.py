@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -14,42 +15,27 @@ from netsim.agents.projections.estimate import Ensemble, Estimate, State, alone,
 from netsim.agents.projections.orders import ORDERS, network_graph, projectors
 from netsim.agents.projections.projector import Projector, largest_message, sure_timeout
 from netsim.errors import BadInput
-from netsim.scenarios.projections.ensembles import Drawn, Plane, field
+from netsim.scenarios.data.choice import Columns
+from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, ground_of
 from netsim.scenarios.projections.figures import Picture, draw_field
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import choose_sigma
-from netsim.scenarios.tasks.settings import Bandwidth, Channel, names_in
+from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_GRID = 41  # points a side
 _SHARES = (0.5, 0.3, 0.2, 0.1, 0.01, 1e-3)
 
 
-def projections(
-    study: Study,
-    *,
-    ensemble: str = "sensors",
-    sweeps: int = 40,
-    orders: str = "token,coloured,random,contention",
-    duration: float = 0.1,
-    pause: float | None = None,
-    plane: Plane = Plane(),  # noqa: B008 (frozen)
-    bandwidth: Bandwidth = Bandwidth(),
-    channel: Channel = Channel(),
-    seed: int = 0,
-) -> None:
-    """Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).
-
-    A round is no part of the method here, only the time between two rows of the results.
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Whose turn it is, and how long it takes.
 
     Parameters
     ----------
-    ensemble : str
-        "sensors" that read what is near, a "public" database and private examples, or "centralised": all read all.
     sweeps : int
         Turns of each agent.
     orders : str
@@ -59,37 +45,77 @@ def projections(
         Seconds that one projection takes.
     pause : float
         Mean seconds between an agent's claims in the order "contention"; by default what suits links and ensemble.
+    """
+
+    sweeps: int = 40
+    orders: str = "token,coloured,random,contention"
+    duration: float = 0.1
+    pause: float | None = None
+
+    def wanted(self) -> list[str]:
+        """Return the orders; raises BadInput for an unknown or doubled one, and for numbers outside their range."""
+        found = [check.one_of("orders", name, ORDERS) for name in names_in(self.orders)]
+        if len(set(found)) < len(found):
+            raise check.refuse("orders", self.orders, "different ones")
+        check.integer("sweeps", self.sweeps, low=1)
+        check.finite("duration", self.duration, above=0.0)
+        if self.pause is not None:
+            check.finite("pause", self.pause, above=0.0)
+        return found
+
+
+def projections(
+    study: Study,
+    *,
+    data: str = FIELD,
+    columns: Columns = Columns(),
+    plane: Plane = Plane(),  # noqa: B008 (frozen)
+    turns: Turns = Turns(),
+    channel: Channel = Channel(),
+    seed: int = 0,
+) -> None:
+    """Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).
+
+    A round is no part of the method here, only the time between two rows of the results.
+
+    Parameters
+    ----------
+    data : str
+        "field": a known function of places, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or
+        its path (.csv.gz, .csv, .npz, .parquet). Sensors need a table of two inputs, the places of its examples; inputs
+        and target are scaled to [0, 1], and errors are those on rows that nobody reads.
+    columns : Columns
+        Which columns of a table are used.
     plane : Plane
-        The ensemble and its examples.
-    bandwidth : Bandwidth
-        How sigma is chosen, if not as given.
+        How many read how much, and what is learned from it.
+    turns : Turns
+        Whose turn it is, and how long it takes.
     channel : Channel
         The links.
     seed : int
         Seed of everything random.
     """
-    wanted = [check.one_of("orders", name, ORDERS) for name in names_in(orders)]
-    if len(set(wanted)) < len(wanted):
-        raise check.refuse("orders", orders, "different ones")
-    check.integer("sweeps", sweeps, low=1)
-    check.finite("duration", duration, above=0.0)
-    if pause is not None:
-        check.finite("pause", pause, above=0.0)
-    if bandwidth.median or bandwidth.tune:
-        examples = plane.draw(ensemble, seed).ensemble
-        sigma = choose_sigma(study, plane.sigma, examples.inputs, examples.targets, regularizer=1e-2, seed=seed)
+    wanted = turns.wanted()
+    ground = ground_of(data, columns, seed)
+    plane = plane.resolved(ground)
+    if plane.median or plane.tune:
+        examples = plane.draw(ground, seed).ensemble
+        given = check.finite("sigma", plane.sigma, above=0.0)
+        sigma = choose_sigma(study, given, plane, examples.inputs, examples.targets, regularizer=1e-2, seed=seed)
         plane = dataclasses.replace(plane, sigma=sigma)
-    drawn = plane.draw(ensemble, seed)
+    drawn = plane.draw(ground, seed)
     networks = {order: channel.network(network_graph(drawn.ensemble, order), seed) for order in wanted}
-    timing = Timing(drawn.ensemble, channel, sweeps, duration, pause)
-    study.settings["pause"] = timing.pause
+    timing = Timing(drawn.ensemble, channel, turns)
+    for text in ground.said:
+        study.note(text)
+    study.record(plane, timing.turns)
     task = Task(drawn)
     for order, network in networks.items():
         learners = projectors(
             task.ensemble,
             order,
-            sweeps,
-            duration=duration,
+            turns.sweeps,
+            duration=turns.duration,
             pause=timing.pause,
             radio=channel.medium == "radio",
             reliable=not channel.is_ideal,
@@ -98,6 +124,38 @@ def projections(
         study.run(order, network, learners, [task.measure], timing.rounds(order))
     study.centralised = {"test_mse": task.together}
     _report(study, task)
+
+
+class View:
+    """What the agents' functions are at some points, and whose counts at each.
+
+    Parameters
+    ----------
+    drawn : Drawn
+        The ensemble.
+    points : ndarray of shape (n, d)
+        The points.
+    """
+
+    def __init__(self, drawn: Drawn, points: NDArray[np.float64]) -> None:
+        ensemble = drawn.ensemble
+        self.points = points
+        self._seen = [ensemble.gram(points, ensemble.inputs[own]) for own in ensemble.access]
+        self.nearest: NDArray[np.intp] | None = None
+        if drawn.places is not None:
+            self.nearest = np.argmin(np.linalg.norm(points[:, None] - drawn.places, axis=2), axis=1)
+        self.centralised = ensemble.gram(points, ensemble.inputs) @ together(ensemble)
+
+    def predictions(self, coefficients: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return each agent's function at the points, shape (agents, n)."""
+        return np.stack([seen @ c for seen, c in zip(self._seen, coefficients, strict=True)])
+
+    def patchwork(self, coefficients: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the field as the agents know it, shape (n,): each point from the nearest sensor, or the mean."""
+        predicted = self.predictions(coefficients)
+        if self.nearest is None:
+            return np.asarray(predicted.mean(axis=0), dtype=np.float64)
+        return predicted[self.nearest, np.arange(len(self.points))]
 
 
 class Task:
@@ -111,27 +169,20 @@ class Task:
     unrest : float
         How far a turn moves the limit at most, which but for rounding stays where it is.
     start, together, limit, alone, alone_at_best : float
-        Distance from the start to the limit; mean squared errors against the true field of the centralised solution,
+        Distance from the start to the limit; mean squared errors against the truth of the centralised solution,
         of the limit, and of agents that learn from their own examples only, with λ/N and with the λ that is best
         for them.
     """
 
     def __init__(self, drawn: Drawn) -> None:
-        self.ensemble, self.places = drawn.ensemble, drawn.places
+        self.drawn, self.ensemble, self.truth = drawn, drawn.ensemble, drawn.ground.truth
         ensemble = self.ensemble
-        side = np.linspace(0.0, 1.0, _GRID)
-        self.grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-        self.truth = field(self.grid)
-        self._seen = [ensemble.gram(self.grid, ensemble.inputs[own]) for own in ensemble.access]
-        self.nearest: NDArray[np.intp] | None = None
-        if self.places is not None:
-            self.nearest = np.argmin(np.linalg.norm(self.grid[:, None] - self.places, axis=2), axis=1)
+        self.view = View(drawn, drawn.ground.points)
         self.goal = limit(ensemble)
         nothing = State(ensemble.targets, [np.zeros(len(own)) for own in ensemble.access])
         self.start = distance(ensemble, nothing, self.goal)
         self.unrest = max(self._moved(i) for i in range(len(ensemble)))
-        self.centralised = ensemble.gram(self.grid, ensemble.inputs) @ together(ensemble)
-        self.together = float(np.mean((self.centralised - self.truth) ** 2))
+        self.together = float(np.mean((self.view.centralised - self.truth) ** 2))
         self.limit = self.errors(self.goal.coefficients)["test_mse"]
         own = [self._alone(2.0**k)["test_mse"] for k in range(12)]
         self.alone, self.alone_at_best = own[0], min(own)
@@ -150,25 +201,16 @@ class Task:
         change = estimate.coefficients - self.goal.coefficients[agent]
         return math.sqrt(float(moved @ moved) + weight * max(float(change @ gram @ change), 0.0))
 
-    def predictions(self, coefficients: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return each agent's function on the grid, shape (agents, points)."""
-        return np.stack([seen @ c for seen, c in zip(self._seen, coefficients, strict=True)])
-
-    def patchwork(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the field as the agents know it, shape (points,): each point from the nearest sensor, or the mean."""
-        if self.nearest is None:
-            return np.asarray(predicted.mean(axis=0), dtype=np.float64)
-        return predicted[self.nearest, np.arange(len(self.grid))]
-
     def errors(self, coefficients: list[NDArray[np.float64]]) -> dict[str, float]:
-        """Return mean squared errors against the true field.
+        """Return mean squared errors against the truth.
 
-        ``plane_mse``: every agent on the whole plane. ``test_mse``: every point by the sensor nearest to it; the
+        ``plane_mse``: every agent at all points. ``test_mse``: every point by the sensor nearest to it; the
         same as ``plane_mse`` where agents have no places.
         """
-        squares = (self.predictions(coefficients) - self.truth) ** 2
+        squares = (self.view.predictions(coefficients) - self.truth) ** 2
         plane = float(squares.mean())
-        near = plane if self.nearest is None else float(squares[self.nearest, np.arange(len(self.grid))].mean())
+        nearest = self.view.nearest
+        near = plane if nearest is None else float(squares[nearest, np.arange(len(self.truth))].mean())
         return {"test_mse": near, "plane_mse": plane}
 
     def measure(self, agents: Mapping[Any, Projector]) -> dict[str, float]:
@@ -188,11 +230,14 @@ class Timing:
 
     Parameters
     ----------
-    sweeps, duration, pause
-        As in `projections`.
+    ensemble : Ensemble
+    channel : Channel
+    turns : Turns
 
     Attributes
     ----------
+    turns : Turns
+        With nothing left open.
     timeout : float
         Seconds until a message that is not acknowledged is repeated.
     pause : float
@@ -205,8 +250,8 @@ class Timing:
         If a budget is less than what a message needs.
     """
 
-    def __init__(self, ensemble: Ensemble, channel: Channel, sweeps: int, duration: float, pause: float | None) -> None:
-        self._ensemble, self._channel, self._sweeps, self._duration = ensemble, channel, sweeps, duration
+    def __init__(self, ensemble: Ensemble, channel: Channel, turns: Turns) -> None:
+        self._ensemble, self._channel, self._sweeps, self._duration = ensemble, channel, turns.sweeps, turns.duration
         radio = channel.medium == "radio"
         largest = largest_message(ensemble, radio=radio)
         if channel.budget is not None and channel.budget < largest:
@@ -218,8 +263,9 @@ class Timing:
         )
         self._exchange = 2 * channel.latency + (largest / channel.rate if channel.rate else 0.0)
         self._degree = 2 * ensemble.sharers.number_of_edges() / len(ensemble)
-        usual = (1 + self._degree) * (duration + 2 * self._degree * self._exchange)
-        self.pause = usual if pause is None else pause
+        usual = (1 + self._degree) * (turns.duration + 2 * self._degree * self._exchange)
+        self.pause = usual if turns.pause is None else turns.pause
+        self.turns = dataclasses.replace(turns, pause=self.pause)
 
     def rounds(self, order: str) -> int:
         """Return about how many rounds a run takes, rather too many than too few."""
@@ -257,9 +303,10 @@ def _report(study: Study, task: Task) -> None:
     study.table(
         "cost_to_reach", "Cost to come near the limit, by share of the distance at the start", _costs(study, task)
     )
+    known = "the true field" if task.drawn.ground.is_field else "the test rows"
     study.note(
         f"Test MSE: centralised {task.together:.4g}; limit {task.limit:.4g}; own examples only {task.alone:.4g}, or "
-        f"{task.alone_at_best:.4g} with the best of twelve regularisers, which takes the true field to choose."
+        f"{task.alone_at_best:.4g} with the best of twelve regularisers, which takes {known} to choose."
     )
     for name, rows in rounds.groupby("algorithm", sort=False):
         # A turn may move away by as much as it moves the limit.
@@ -277,19 +324,33 @@ def _draw(study: Study, task: Task) -> None:
     study.figure("distance", curves(named, Axis("distance to the limit", log=True), axes, title))
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
     study.figure("errors", curves(rounds, measure("test_mse", log=True), axes, title, levels))
-    # Whatever the order, it leads to the same: the first one's is shown.
-    learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
-    pictures = [
-        Picture("true field, examples", task.truth, ensemble.inputs),
-        Picture(f"centralised (MSE {task.together:.3g})", task.centralised),
-        _picture("own examples only", task, [alone(ensemble, i) for i in range(len(ensemble))]),
+    if task.drawn.ground.width == 2:
+        # Whatever the order, it leads to the same: the first one's is shown.
+        learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
+        study.figure("field", draw_field(_pictures(task, learned), task.drawn.places, ensemble.sharers, title))
+
+
+def _pictures(task: Task, learned: list[NDArray[np.float64]]) -> list[Picture]:
+    """Return the field as it is, if that is known, as a centre learns it, and as the agents do."""
+    ensemble, examples = task.ensemble, task.ensemble.inputs
+    alone_each = [alone(ensemble, i) for i in range(len(ensemble))]
+    if not task.drawn.ground.is_field:
+        view = View(task.drawn, grid())
+        return [
+            Picture("centralised, examples", view.centralised, examples),
+            Picture("own examples only", view.patchwork(alone_each)),
+            Picture("trained together", view.patchwork(learned)),
+        ]
+    return [
+        Picture("true field, examples", task.truth, examples),
+        Picture(f"centralised (MSE {task.together:.3g})", task.view.centralised),
+        _picture("own examples only", task, alone_each),
         _picture("trained together", task, learned),
     ]
-    study.figure("field", draw_field(pictures, task.places, ensemble.sharers, title))
 
 
 def _picture(name: str, task: Task, coefficients: list[NDArray[np.float64]]) -> Picture:
-    shown = task.patchwork(task.predictions(coefficients))
+    shown = task.view.patchwork(coefficients)
     return Picture(f"{name} (MSE {np.mean((shown - task.truth) ** 2):.3g})", shown)
 
 
