@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from netsim import Agent, Link, Network, core, latency, loss, topology
-from netsim.quantize import QSGD, Uniform
+from netsim.coders import QSGD, Uniform
 
 ROOT = Path(__file__).parents[2]
 ALL_OF_IT = [
