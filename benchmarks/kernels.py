@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
 from netsim.agents import Dictionary, GossipOMKL, MultiKernelCost
-from netsim.quantize import QSGD
+from netsim.coders import QSGD
 from tests.oracle import dictionary, multikernel
 
 AGENTS, KERNELS, SIZE, LAMBDA, ETA, GAMMA = 20, 3, 40, 1e-3, 0.01, 0.009

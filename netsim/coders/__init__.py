@@ -10,7 +10,7 @@ from netsim.coders.floats import Exact, Float, Floats
 from netsim.coders.qsgd import QSGD, NormLevels
 from netsim.coders.quantized import MOST_BITS, Quantized
 from netsim.coders.registry import enter, register
-from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
+from netsim.coders.shapes import check_shape, pack_shape, unpack_elements, unpack_shape
 from netsim.coders.sign import Sign, Signs
 from netsim.coders.sparse import RandomK, Sparse, TopK
 from netsim.coders.ternary import Ternary, Trits
@@ -42,6 +42,7 @@ __all__ = [
     "decoded",
     "pack_shape",
     "register",
+    "unpack_elements",
     "unpack_shape",
 ]
 

@@ -16,9 +16,13 @@ from netsim.errors import BadInput
 class ErrorFeedback(Coder):
     """Codes x + e instead of x, where e is what the messages so far left out: e ← x + e − C(x + e), at first 0.
 
-    So Σ decoded + e = Σ x: over time nothing is lost, however much a message leaves out. This is for what receivers add
-    up: gradients and steps. An algorithm whose coder codes changes against what its neighbours know (`whole` = False in
-    `netsim.agents`) does the same already, for what was left out is still missing from what they know.
+    So Σ decoded + e = Σ x: over time nothing is lost, and e stays small if C is a contraction, E‖x − C(x)‖² < ‖x‖², as
+    `TopK`, `RandomK` and `Sign` are. An unbiased coder of few bits is none (`RandomK` with ``unbiased``, `Ternary` and
+    one-bit `QSGD` of long vectors): it needs no feedback, and with it e would grow without end.
+
+    This is for what receivers add up: gradients and steps. An algorithm whose coder codes changes against what its
+    neighbours know does the same already (`whole` = False in `netsim.agents`), for what was left out of one change is
+    still missing from what they know, and so in the next.
 
     The memory e is one agent's. Each agent takes ``coder.fresh()`` of a coder that several are given; one that two
     agents use by mistake refuses the second, which it tells by its generator.

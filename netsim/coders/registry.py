@@ -8,6 +8,8 @@ from collections.abc import Callable
 from inspect import isabstract
 from typing import TypeVar
 
+import numpy as np
+
 from netsim import check
 from netsim.coders.coded import Coded
 from netsim.errors import BadInput, WireError
@@ -50,8 +52,6 @@ def register(number: int) -> Callable[[Kind], Kind]:
     def give(kind: Kind) -> Kind:
         _check_kind(kind)
         old = KINDS.get(number)
-        if kind in NUMBERS:
-            raise BadInput(f"{kind.__name__} has number {NUMBERS[kind]}: must be registered once")
         if old is not None:
             if (old.__module__, old.__qualname__) != (kind.__module__, kind.__qualname__):
                 taken = f"one that is free, {number} is {old.__module__}.{old.__qualname__}"
@@ -67,6 +67,8 @@ def _check_kind(kind: type[Coded]) -> None:
     """Raise BadInput unless the class can be registered."""
     if not (isinstance(kind, type) and issubclass(kind, Coded)):
         raise check.refuse("kind", kind, "a class derived from netsim.coders.Coded")
+    if kind in NUMBERS:
+        raise BadInput(f"{kind.__name__} has number {NUMBERS[kind]}: must be registered once")
     if isabstract(kind):
         missing = ", ".join(sorted(kind.__abstractmethods__))
         raise BadInput(f"{kind.__name__} has no {missing}: must have all that netsim.coders.Coded asks for")
@@ -114,6 +116,9 @@ def unpack(number: int, data: bytes) -> Coded:
 def bits_of(coded: Coded) -> int:
     """Return a coded array's payload bits; raises WireError if its type gives no number from 0 to 2⁴⁸."""
     bits = coded.payload_bits
-    if type(bits) is not int or not 0 <= bits <= 1 << 48:
-        raise WireError(f"{type(coded).__name__}.payload_bits is {bits!r:.40}: must be an int from 0 to 2**48")
+    if type(bits) is not int:
+        bits = int(bits) if isinstance(bits, np.integer) else -1
+    if not 0 <= bits <= 1 << 48:
+        shown = f"{type(coded).__name__}.payload_bits is {coded.payload_bits!r:.40}"
+        raise WireError(f"{shown}: must be a whole number from 0 to 2**48")
     return bits

@@ -1,8 +1,11 @@
 """The shape of a coded vector or matrix, as its bytes begin with it: a vector's is a number, a matrix's a pair."""
 
+import math
+
 import msgpack
 
 from netsim.errors import WireError
+from netsim.packing import check_packed
 
 _MOST = 1 << 48
 
@@ -46,6 +49,14 @@ def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
     if length >= _MOST:
         raise WireError(f"no coded array has shape {(length,)}")
     return (length,), end
+
+
+def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
+    """Return a shape and the bytes that come after it; raises WireError unless they are ⌈n·bits/8⌉ for n elements."""
+    shape, start = unpack_shape(data)
+    elements = data[start:]
+    check_packed(elements, bits, math.prod(shape))
+    return shape, elements
 
 
 def _length(data: bytes, start: int) -> tuple[int, int]:

@@ -16,7 +16,10 @@ from netsim.coders import QSGD, Uniform
 ROOT = Path(__file__).parents[2]
 ALL_OF_IT = [
     "tests/test_laws.py",
-    *(f"tests/netsim/test_{name}.py" for name in ("agent", "rounds", "links", "law_conservation", "trace", "failures")),
+    *(
+        f"tests/netsim/test_{name}.py"
+        for name in ("agent", "coders", "coders_types", "rounds", "links", "law_conservation", "trace", "failures")
+    ),
 ]
 
 
