@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
 from netsim.agents import Dictionary, GossipOMKL, MultiKernelCost
-from netsim.quantize import QSGD
+from netsim.coders import QSGD, Coder, Exact
 from tests.oracle import dictionary, multikernel
 
 AGENTS, KERNELS, SIZE, LAMBDA, ETA, GAMMA = 20, 3, 40, 1e-3, 0.01, 0.009
@@ -36,7 +36,7 @@ class Gossip:
             rows = self.features[:, i].reshape(len(self.features), -1)
             samples = zip(rows, self.targets[:, i].tolist(), strict=True)
             cost = MultiKernelCost(samples, KERNELS, SIZE, regularizer=LAMBDA)
-            coder = None if bits is None else QSGD(bits, by_row=True)
+            coder: Coder = Exact() if bits is None else QSGD(bits, by_row=True)
             weights = dict(enumerate(self.weights[i]))
             agents[i] = GossipOMKL(cost, len(self.features), eta=ETA, gamma=GAMMA, weights=weights, coder=coder)
         Network(self.graph, seed=0).run(agents)

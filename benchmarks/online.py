@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from benchmarks.report import median_seconds, parser, show
 from netsim import Network, topology
 from netsim.agents import Geometric, PowerLaw, RandomFourier
-from netsim.quantize import Uniform
+from netsim.coders import Uniform
 from netsim.scenarios.data.tables import load_table, scale_unit
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.method import Method

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netsim import latency, loss, quantize, topology
+    from netsim import coders, latency, loss, topology
     from netsim.agent import Agent
     from netsim.budget import Budget
     from netsim.core import Copies, Frame
@@ -32,10 +32,10 @@ __all__ = [
     "Stalled",
     "Trace",
     "WireError",
+    "coders",
     "latency",
     "loss",
     "new_loop",
-    "quantize",
     "topology",
 ]
 
@@ -53,7 +53,7 @@ _HOMES = {
     "transport.heard": ("Heard",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("check", "draws", "errors", "latency", "loss", "quantize", "topology")
+_MODULES = ("check", "coders", "draws", "errors", "latency", "loss", "topology")
 
 
 def __getattr__(name: str) -> Any:

@@ -29,9 +29,8 @@ from netsim.errors import AgentError
 from netsim.latency import Constant as ConstantLatency
 from netsim.latency import Uniform as UniformLatency
 from netsim.loss import Bernoulli
-from netsim.quantize import Quantized
 from netsim.transport.copies import as_state
-from netsim.transport.wire import array_bytes, is_mutable, payload_bits, unpack_payload
+from netsim.transport.wire import array_bytes, is_mutable, payload_bits, saturated, unpack_payload
 
 cnp.import_array()
 
@@ -887,7 +886,7 @@ cdef class Spreader:
             frame.data = self.encoder.encode(kind, self.number, round_number, payload)
             frame.plain = not is_mutable(payload)
             s.payload_bits = payload_bits(payload)
-            s.saturated = payload.saturated if isinstance(payload, Quantized) else 0
+            s.saturated = saturated(payload)
         else:
             s.payload_bits, s.saturated = 64 * frame.length, 0
         self.spread(now, number, slot, frame, deadline)

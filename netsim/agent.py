@@ -114,7 +114,7 @@ class Agent:
         kind : str
             What kind of message it is; counts are kept by kind.
         payload : object
-            Numbers, text, bytes, None, lists, tuples, dicts, numpy arrays, `Quantized` vectors.
+            Numbers, text, bytes, None, lists, tuples, dicts, numpy arrays, coded arrays.
         raw_data : bool
             Whether it carries samples: its bits are then counted as raw-data bits, too.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim import check
 from netsim.agents import COKE, CTA, DKLA
-from netsim.quantize import Uniform
+from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.batch import BatchSteps, BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import diverged, losses_of_duals, silent

@@ -11,7 +11,7 @@ from netsim import BadInput, check
 from netsim.agents import PowerLaw, RandomFourier
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
-from netsim.quantize import Uniform
+from netsim.coders import Uniform
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_unit, split_rows

@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim import check
 from netsim.agents import Geometric
-from netsim.quantize import Uniform
+from netsim.coders import Uniform
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table, split_rows
 from netsim.scenarios.published import published

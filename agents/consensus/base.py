@@ -12,12 +12,12 @@ import numpy as np
 
 import netsim
 from netsim import check
-from netsim.agents.consensus.censor import Censor
+from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
+from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
-from netsim.quantize import Coder
 from netsim.typing import Array
 
 
@@ -41,8 +41,8 @@ class SharingAgent(Cited, netsim.Agent):
         Number of rounds.
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
-    coder : netsim.quantize.Coder, optional
-        Codes changes; default: the state travels as it is.
+    coder : netsim.coders.Coder, optional
+        Codes changes, or states; default: `Exact`, the state travels as it is.
     coded_start : bool
         θ̂ begins as Q(0) and not as 0 (see `Sharing`).
 
@@ -62,8 +62,8 @@ class SharingAgent(Cited, netsim.Agent):
     cost: Any
     count: int
     _: KW_ONLY
-    censor: Censor | None = None
-    coder: Coder | None = None
+    censor: Censor = Always()
+    coder: Coder = Exact()
     coded_start: bool = False
     theta: Array = field(init=False)
     sharing: Sharing = field(init=False)

@@ -26,6 +26,7 @@ class Censor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class Always:
     """No censoring: every round is a broadcast."""
 

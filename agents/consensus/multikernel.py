@@ -20,8 +20,8 @@ from netsim.agents.consensus.gossip import Gossip
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
+from netsim.coders import Coder, Encoded, Exact, decoded
 from netsim.errors import BadInput
-from netsim.quantize import Coded, Coder, decoded
 from netsim.typing import Array, Vector
 
 
@@ -128,7 +128,7 @@ class CompleteOMKL(Cited, netsim.Agent):
         Number of agents, all of which must be neighbours of each other.
     eta : float or schedule
         Step η > 0 of learning, of models and weights alike.
-    coder : netsim.quantize.Coder, optional
+    coder : netsim.coders.Coder, optional
         Codes what is sent; default: the models travel as they are (float64).
 
     Attributes
@@ -145,7 +145,7 @@ class CompleteOMKL(Cited, netsim.Agent):
     _: KW_ONLY
     agents: int
     eta: Scheduled = Scheduled(above=0.0)
-    coder: Coder | None = None
+    coder: Coder = Exact()
     model: Array = field(init=False)
     kernel_weights: KernelWeights = field(init=False)
 
@@ -154,6 +154,7 @@ class CompleteOMKL(Cited, netsim.Agent):
         self.agents = check.integer("agents", self.agents, low=1)
         self.model = np.zeros(self.cost.size)
         self.kernel_weights = KernelWeights(self.cost.kernels)
+        self.coder = self.coder.fresh()
 
     async def run(self) -> None:
         """Take part in the rounds; raises BadInput if some agent is no neighbour."""
@@ -172,16 +173,14 @@ class CompleteOMKL(Cited, netsim.Agent):
             await self.broadcast("model", said)
             self._learn({self.name: said} | {frame.sender: frame.payload for frame in await self.collect()}, order)
 
-    def _coded(self, step: Vector) -> Coded:
+    def _coded(self, step: Vector) -> Encoded:
         """Return what is sent of the model after a step: the model, or the step if that is what the coder codes."""
-        if self.coder is None:
-            return self.model + step
         return self.coder.encode(self.model + step if self.coder.whole else step, self.rng)
 
-    def _learn(self, said: Mapping[Hashable, tuple[Coded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
+    def _learn(self, said: Mapping[Hashable, tuple[Encoded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
         """Take the mean of what was said for the model, and learn the weights."""
         heard = [said[name] for name in order if name in said]
         mean = np.mean([decoded(coded) for coded, _ in heard], axis=0)
-        self.model = self.model + mean if self.coder is not None and not self.coder.whole else mean
+        self.model = mean if self.coder.whole else self.model + mean
         costs = np.asarray(np.mean([costs for _, costs in heard], axis=0, dtype=np.float64))
         self.kernel_weights.learn(self.agents * costs, self.eta)

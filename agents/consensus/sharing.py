@@ -16,8 +16,8 @@ import numpy as np
 
 import netsim
 from netsim import Copies
-from netsim.agents.consensus.censor import Always, Censor, may_silence
-from netsim.quantize import Coder, decoded
+from netsim.agents.consensus.censor import Censor, may_silence
+from netsim.coders import Coder
 from netsim.typing import Vector
 
 
@@ -30,10 +30,10 @@ class Sharing:
         Whose state it is; must be running.
     size : int or tuple of int
         Length D of the state, or the shape of a state that is a matrix.
-    censor : Censor, optional
-        Decides whether a change is broadcast; default: always.
-    coder : netsim.quantize.Coder, optional
-        Codes changes; default: the state travels as it is (float64).
+    censor : Censor
+        Decides whether a change is broadcast.
+    coder : netsim.coders.Coder
+        Codes changes, or, if it is precise enough (``whole``), states. One with a memory begins anew.
     coded_start : bool
         Every θ̂ begins as Q(0), what the coder makes of zeros, as in algorithms 4 and 5 of P. Xu's dissertation, not as
         0. The two differ where the range is fixed: on [−v, v) Q(0) is half a cell, Δ/2, in every element. All agents
@@ -53,25 +53,25 @@ class Sharing:
         self,
         agent: netsim.Agent,
         size: int | tuple[int, ...],
-        censor: Censor | None = None,
-        coder: Coder | None = None,
+        censor: Censor,
+        coder: Coder,
         *,
         coded_start: bool = False,
     ) -> None:
         self._agent = agent
-        self._censor = censor or Always()
-        self._coder = coder
+        self._censor = censor
+        self._coder = coder.fresh()
         self._rng = agent.rng
         self._start: Vector = np.zeros(size)
-        if coded_start and coder is not None:
+        if coded_start:
             # Not with the agent's own generator: all agents must find the same.
-            self._start = decoded(coder.encode(self._start, np.random.default_rng(0)))
+            self._start = coder.decode(coder.fresh().encode(self._start, np.random.default_rng(0)))
         self.own = self._start
         self.copies = Copies(agent.neighbors, self.own.shape, self._start)
         self.spoken = 0
         # Whether a neighbour may have been silent in every round so far.
         self._silence = may_silence(self._censor, 1)
-        self._adds = coder is not None and not coder.whole
+        self._adds = not coder.whole
 
     async def share(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
@@ -87,16 +87,13 @@ class Sharing:
     async def _speak(self, state: Vector, change: Vector) -> None:
         """Broadcast, and keep what the neighbours then know; nothing if no link takes it."""
         agent, coder = self._agent, self._coder
-        if coder is None:
-            known = state
-            links = await agent.broadcast("state", state)
-        elif coder.whole:
+        if coder.whole:
             coded = coder.encode(state, self._rng)
-            known = decoded(coded)
+            known = coder.decode(coded)
             links = await agent.broadcast("state", coded)
         else:
             coded = coder.encode(change, self._rng)
-            known = self.own + decoded(coded)
+            known = self.own + coder.decode(coded)
             links = await agent.broadcast("change", coded)
         # Without neighbours there is no link that could refuse it.
         if links or not len(self.copies):

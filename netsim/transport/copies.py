@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.coders.coded import Coded
 from netsim.errors import AgentError
 from netsim.transport.frame import Frame
 
@@ -97,7 +98,9 @@ class Copies:
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """Return a frame's payload as an array of this shape; raises AgentError if it is none."""
     payload: Any = frame.payload
-    value = np.asarray(payload)
-    if value.shape != shape or value.dtype.kind not in "fiub":
-        raise AgentError(f"{frame!r}: its payload must be an array of numbers of shape {shape}, not {payload!r:.60}")
-    return value
+    if not isinstance(payload, Coded) or payload.shape == shape:
+        # What else a coded array decodes to may be much larger than its bytes.
+        value = np.asarray(payload)
+        if value.shape == shape and value.dtype.kind in "fiub":
+            return value
+    raise AgentError(f"{frame!r}: its payload must be an array of numbers of shape {shape}, not {payload!r:.60}")

@@ -35,7 +35,7 @@ class Heard(list[Frame]):
         Raises
         ------
         AgentError
-            If the payloads are not arrays (or quantized vectors) of one shape.
+            If the payloads are not arrays (or coded arrays) of one shape.
         """
         return rows(self if kind is None else self.of(kind))
 

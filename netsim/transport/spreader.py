@@ -9,11 +9,10 @@ from zlib import crc32
 
 from netsim.count.records import LOST, TO_ALL, Transmission
 from netsim.count.tally import Tally
-from netsim.quantize import Quantized
 from netsim.transport.arrivals import Arrivals
 from netsim.transport.fan import Fan
 from netsim.transport.frame import Frame, FrameEncoder
-from netsim.transport.wire import is_mutable, payload_bits
+from netsim.transport.wire import is_mutable, payload_bits, saturated
 
 __all__ = ["Spreader", "transmission"]
 
@@ -33,9 +32,9 @@ def transmission(
 ) -> Transmission:
     """Return the record of a payload that was sent as ``data``; see `Transmission`."""
     bits = payload_bits(payload) if taken else 0
-    saturated = payload.saturated if taken and isinstance(payload, Quantized) else 0
+    clipped = saturated(payload) if taken else 0
     raw = bits if raw_data else 0
-    return Transmission(now, number, kind, sender, link, int(taken), bits, raw, wire, saturated, each, crc32(data))
+    return Transmission(now, number, kind, sender, link, int(taken), bits, raw, wire, clipped, each, crc32(data))
 
 
 class Spreader:
@@ -127,10 +126,9 @@ class Spreader:
         links = len(self._receivers)
         wire, each = (each, 0) if self._on_radio else (each * links, each)
         bits = payload_bits(payload)
-        saturated = payload.saturated if type(payload) is Quantized else 0
         raw = bits if raw_data else 0
-        me = self._number
-        record = Transmission(now, number, slot, me, TO_ALL, 1, bits, raw, wire, saturated, each, crc32(data))
+        me, clipped = self._number, saturated(payload)
+        record = Transmission(now, number, slot, me, TO_ALL, 1, bits, raw, wire, clipped, each, crc32(data))
         delays = self._fan.next()
         key = self._first + number
         step = self._step

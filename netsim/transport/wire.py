@@ -1,9 +1,9 @@
 """Payloads to bytes and back (msgpack), and how many bits a payload is.
 
 agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox. numpy arrays, numpy scalars,
-tuples, complex numbers and quantized vectors are msgpack extension types, so decode(encode(x)) is x bit for bit, type
-included, or encode refuses x: subclasses (of str, dict, numpy.ndarray, …) do not travel. Only a bytearray or a
-memoryview of bytes, which are bytes that can be changed or shared, arrives as bytes.
+tuples, complex numbers and coded arrays (`netsim.coders`) are msgpack extension types, so decode(encode(x)) is x bit
+for bit, type included, or encode refuses x: subclasses (of str, dict, numpy.ndarray, …) do not travel. Only a bytearray
+or a memoryview of bytes, which are bytes that can be changed or shared, arrives as bytes.
 """
 
 import math
@@ -17,8 +17,9 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.coders import registry
+from netsim.coders.coded import Coded
 from netsim.errors import WireError, one_line
-from netsim.quantize import METHODS, Quantized
 
 MOST_NESTED = 32
 """How deep lists, tuples and dicts may be nested in a payload: [[1.0]] is 2 deep.
@@ -26,9 +27,10 @@ MOST_NESTED = 32
 Each level costs the one who decodes it some 50 kB of stack and, for tuples, a copy of what is in it.
 """
 
-ARRAY, _SCALAR, _TUPLE, _COMPLEX, _QUANTIZED = 1, 2, 3, 4, 5
+# The numbers from 5 on are those of coded types: `netsim.coders.registry`.
+ARRAY, _SCALAR, _TUPLE, _COMPLEX = 1, 2, 3, 4
 
-_IMMUTABLE = frozenset({np.ndarray, Quantized, float, int, str, bytes, bool, type(None), complex})
+_IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
 # What has parts, and what msgpack would write without asking though it does not arrive as what it was.
 _TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.Timestamp})
@@ -142,40 +144,11 @@ def _read_array(data: bytes) -> NDArray[Any]:
     return array if len(shape) == 1 else array.reshape(shape)
 
 
-def _quantized_bytes(vector: Quantized) -> bytes:
-    vector.check()
-    side = np.array(vector.scale, dtype="<f8" if vector.method == "fixed" else "<f4")
-    if tuple(side.tolist()) != vector.scale:
-        raise WireError(f"cannot encode a quantized vector of scale {vector.scale}: it is no number of 32 bits")
-    # A vector's length is a number, any other shape a list.
-    shape: bytes = msgpack.packb(vector.shape[0] if len(vector.shape) == 1 else vector.shape)
-    by_row = vector.method != "fixed" and len(vector.scale) != 1
-    return bytes([METHODS.index(vector.method) << 5 | vector.bits | by_row << 7]) + shape + side.tobytes() + vector.data
-
-
-def _read_quantized(data: bytes) -> Quantized:
-    method, bits, by_row = METHODS[data[0] >> 5 & 3], data[0] & 31, data[0] >> 7
-    # Two numbers of 9 bytes at most, and a list's first byte; what a longer list claims is not to be allocated.
-    unpacker = msgpack.Unpacker(max_buffer_size=20)
-    unpacker.feed(data[1:20])
-    read = unpacker.unpack()
-    shape = tuple(read) if type(read) is list else (read,)
-    start = 1 + unpacker.tell()
-    scales = 2 if method == "fixed" else shape[0] if by_row else 1
-    end = start + scales * (8 if method == "fixed" else 4)
-    scale = tuple(np.frombuffer(data[start:end], "<f8" if method == "fixed" else "<f4").tolist())
-    if by_row and (method == "fixed" or len(shape) != 2 or len(scale) != shape[0]):
-        raise WireError("not a quantized vector")
-    vector = Quantized(method, bits, shape, scale, data[end:])
-    vector.check()
-    return vector
-
-
 def _pack_other(value: Any) -> msgpack.ExtType:
     """Encode what msgpack does not know (its ``default`` hook)."""
     kind = type(value)
-    if kind is Quantized:
-        return msgpack.ExtType(_QUANTIZED, _quantized_bytes(value))
+    if kind in registry.NUMBERS:
+        return msgpack.ExtType(*registry.pack(value))
     if kind is np.ndarray:
         return msgpack.ExtType(ARRAY, array_bytes(value))
     if isinstance(value, np.ma.MaskedArray):
@@ -188,6 +161,8 @@ def _pack_other(value: Any) -> msgpack.ExtType:
         return msgpack.ExtType(_TUPLE, _pack(list(value)))
     if kind is complex:
         return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
+    if isinstance(value, Coded):
+        raise registry.unregistered(kind)
     raise _unknown(kind)
 
 
@@ -211,7 +186,7 @@ def _name_of(kind: type) -> str:
 def _unknown(kind: type) -> WireError:
     return WireError(
         f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, numpy "
-        "arrays and quantized vectors"
+        "arrays and coded arrays"
     )
 
 
@@ -219,15 +194,13 @@ def _read_other(code: int, data: bytes) -> Any:
     """Decode an extension type (msgpack's ``ext_hook``)."""
     if code == ARRAY:
         return _read_array(data)
-    if code == _QUANTIZED:
-        return _read_quantized(data)
     if code == _SCALAR:
         return _read_scalar(data)
     if code == _TUPLE:
         return tuple(unpack_payload(data))
     if code == _COMPLEX:
         return _read_complex(data)
-    raise WireError(f"unknown extension type {code}")
+    return registry.unpack(code, data)
 
 
 def _read_scalar(data: bytes) -> Any:
@@ -351,7 +324,7 @@ def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 def is_mutable(payload: Any) -> bool:
     """Return whether a receiver could change this payload in place."""
     kind = type(payload)
-    if kind in _IMMUTABLE:
+    if kind in _IMMUTABLE or kind in registry.NUMBERS:
         return False
     if isinstance(payload, np.ndarray | np.generic):
         return False
@@ -361,13 +334,13 @@ def is_mutable(payload: Any) -> bool:
 def payload_bits(payload: Any) -> int:
     """Return the bits that the papers would count for a payload.
 
-    8 × the bytes of an array, n·b (and 32 for a range or norm) of a quantized vector, 64 for a float, the sum over the
-    items of lists, tuples and dicts, and 8 × the encoded length of anything else.
+    8 × the bytes of an array, what a coded array says, 64 for a float, the sum over the items of lists, tuples and
+    dicts, and 8 × the encoded length of anything else.
     """
     if isinstance(payload, np.ndarray):
         return payload.nbytes * 8
-    if isinstance(payload, Quantized):
-        return payload.payload_bits
+    if type(payload) in registry.NUMBERS:
+        return registry.bits_of(payload)
     if isinstance(payload, np.generic):
         return payload.nbytes * 8
     if isinstance(payload, float):
@@ -377,3 +350,8 @@ def payload_bits(payload: Any) -> int:
     if isinstance(payload, dict):
         return sum(payload_bits(part) for item in payload.items() for part in item)
     return 8 * len(encode(payload))
+
+
+def saturated(payload: Any) -> int:
+    """Return how many elements the coder of a payload had to clip: 0 of what is not coded."""
+    return payload.saturated if type(payload) in registry.NUMBERS else 0

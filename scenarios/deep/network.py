@@ -11,7 +11,7 @@ from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses
 from netsim.agents.costs.stream import Samples as Stream
-from netsim.quantize import Uniform
+from netsim.coders import Uniform
 from netsim.scenarios.data.samples import DIGITS, ClassSamples
 from netsim.scenarios.data.tables import AgentData, deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, in_words, kernels_in

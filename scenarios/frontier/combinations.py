@@ -12,6 +12,7 @@ from netsim.agents import (
     DOKL,
     ODKLA,
     RFFDOKL,
+    Always,
     AtRandom,
     Censor,
     Geometric,
@@ -21,7 +22,7 @@ from netsim.agents import (
     SharingAgent,
 )
 from netsim.agents.schedule import Step
-from netsim.quantize import MOST_BITS, QSGD, Coder, Float, Uniform
+from netsim.coders import MOST_BITS, QSGD, Coder, Float, Uniform
 from netsim.scenarios.tasks.method import Method
 
 KINDS: dict[str, type[SharingAgent]] = {
@@ -54,7 +55,7 @@ METHODS = tuple(KINDS)
 def combinations(
     methods: Sequence[str],
     coders: Sequence[tuple[str, Coder]],
-    censors: Sequence[tuple[str, Censor | None]],
+    censors: Sequence[tuple[str, Censor]],
     steps: Mapping[str, Mapping[str, Step]] | None = None,
 ) -> list[Method]:
     """Return the reference and then every combination that is a method of its own, each once.
@@ -73,20 +74,20 @@ def combinations(
     BadInput
         If COKE is asked for, and no censor.
     """
-    if "COKE" in methods and all(censor is None for _, censor in censors):
+    if "COKE" in methods and all(censor == Always() for _, censor in censors):
         raise BadInput("censors = 'none': must name a censor for COKE, which is DKLA without one")
     sizes = steps or {}
-    found = {REFERENCE: _combination("DKLA", sizes, ("float64", Float(64)), ("none", None))}
+    found = {REFERENCE: _combination("DKLA", sizes, ("float64", Float(64)), ("none", Always()))}
     for method, coder, censor in itertools.product(methods, coders, censors):
         # DKLA with a censor is COKE, and COKE without one is DKLA.
-        if censor[1] is None if method == "DKLA" else censor[1] is not None or method != "COKE":
+        if (censor[1] == Always()) if method == "DKLA" else (censor[1] != Always() or method != "COKE"):
             each = _combination(method, sizes, coder, censor)
             found.setdefault(each.name, each)
     return list(found.values())
 
 
 def _combination(
-    method: str, steps: Mapping[str, Mapping[str, Step]], coder: tuple[str, Coder], censor: tuple[str, Censor | None]
+    method: str, steps: Mapping[str, Mapping[str, Step]], coder: tuple[str, Coder], censor: tuple[str, Censor]
 ) -> Method:
     """Return a method under the names of its parts."""
     labels = {"method": method, "coder": coder[0], "censor": censor[0]}
@@ -117,8 +118,8 @@ def coder_of(text: str) -> tuple[str, Coder]:
     return f"{count}-bit@{limit:g}", Uniform(count, -limit, limit)
 
 
-def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor | None]:
-    """Return the censor that ``text`` means, None for the one that never is silent, and its name in results.
+def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor]:
+    """Return the censor that ``text`` means, and its name in results.
 
     Raises
     ------
@@ -126,7 +127,7 @@ def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor | 
         If it means none; the message suggests the nearest.
     """
     if text == "none":
-        return text, None
+        return text, Always()
     if text == "geometric":
         return text, Geometric(threshold, decay)
     if text == "power":

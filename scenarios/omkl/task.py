@@ -17,7 +17,7 @@ from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.maps.features import RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.measures.metrics import consensus_error
-from netsim.quantize import QSGD
+from netsim.coders import QSGD, Coder, Exact
 from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
@@ -214,7 +214,7 @@ class Method:
         self, models: Models, streams: Streams, rounds: int, eta: float, gamma: float
     ) -> dict[int, MultiKernelAgent]:
         """Return new agents, at the start of their streams."""
-        coder = None if self.bits is None else QSGD(self.bits, by_row=True)
+        coder: Coder = Exact() if self.bits is None else QSGD(self.bits, by_row=True)
         costs = [models.cost(each, 1 if self.kind == SINGLE else len(models.sigmas)) for each in streams]
         if self.kind == COMPLETE:
             return {

@@ -31,7 +31,7 @@ from netsim.agents.projections.estimate import Ensemble, state_of
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.projections.projector import sure_timeout
 from netsim.agents.schedule import Step
-from netsim.quantize import QSGD, Float, Uniform
+from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_table, scale_unit, training

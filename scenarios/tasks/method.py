@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import netsim
 from netsim import check
-from netsim.agents import Censor
+from netsim.agents import Always, Censor
 from netsim.agents.schedule import Scheduled, Step
+from netsim.coders import Coder, Exact
 from netsim.errors import BadInput
-from netsim.quantize import Coder
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import script
 
@@ -54,19 +54,19 @@ class Method:
     name: str
     kind: type[netsim.Agent]
     steps: Mapping[str, Step] = field(default_factory=dict)
-    censor: Censor | None = None
-    coder: Coder | None = None
+    censor: Censor = field(default_factory=Always)
+    coder: Coder = Exact()
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def agents(self, task: Task, rounds: int) -> dict[int, Any]:
-        """Return new agents, one a node; weights go to a class that takes them."""
-        weighs = "weights" in inspect.signature(self.kind).parameters
-        said = {"censor": self.censor, "coder": self.coder}
-        given = dict(self.steps) | {name: value for name, value in said.items() if value is not None}
-        return {
-            node: self.kind(task.cost(node), rounds, **given, **({"weights": task.weights(node)} if weighs else {}))  # type: ignore[call-arg]
-            for node in task.nodes
-        }
+        """Return new agents, one a node; weights, censor and coder go to a class that takes them."""
+        taken = inspect.signature(self.kind).parameters
+        agents = {}
+        for node in task.nodes:
+            said = {"weights": task.weights(node), "censor": self.censor, "coder": self.coder.fresh()}
+            given: dict[str, Any] = {name: value for name, value in said.items() if name in taken}
+            agents[node] = self.kind(task.cost(node), rounds, **given, **self.steps)  # type: ignore[call-arg]
+        return agents
 
     def with_steps(self, **steps: Step) -> "Method":
         """Return the method with other step sizes."""

@@ -15,7 +15,7 @@ from netsim import AgentError, BadInput, Network, Run, check, topology
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
-from netsim.quantize import Coder, Float
+from netsim.coders import Coder, Float
 from netsim.scenarios.tasks.method import Method, methods_in
 from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
 from netsim.studies import Study

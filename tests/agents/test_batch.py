@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from netsim import BadInput, Link, Network, latency, topology
 from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Logistic, Squared, centralised
 from netsim.agents.consensus.base import SharingAgent
-from netsim.quantize import QSGD, Coder, Float, Uniform
+from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from tests.oracle import batch
 
 FEATURES, ROUNDS, LAMBDA, RHO = 12, 120, 1e-3, 0.05
@@ -85,7 +85,7 @@ def test_censored_cta_combines_what_is_known_of_who_never_spoke(graph: str) -> N
 )
 def test_coke_equals_its_recursion(graph: str, seed: int, v: float, mu: float, bits: int | None) -> None:
     task = Task(graph, seed)
-    coder = None if bits is None else Uniform(bits)
+    coder: Coder = Exact() if bits is None else Uniform(bits)
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     models, sent = task.run(lambda i: COKE(task.problems[i], ROUNDS, rho=RHO, censor=Geometric(v, mu), coder=coder))
     expected, expected_sent = batch.coke(

@@ -14,8 +14,8 @@ from netsim.agents import COKE, CTA, DDKL, DKLA, DOKL, ODKLA, RFFDOKL, Geometric
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses, centralised_classes
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
+from netsim.coders import Uniform
 from netsim.errors import BadInput, NetsimError
-from netsim.quantize import Uniform
 from netsim.typing import Matrix
 
 C, D = 3, 6

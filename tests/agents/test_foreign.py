@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from netsim import BadInput, Link, Network, topology
 from netsim.agents import CHOCO, PushDIGing, centralised, schedule
 from netsim.agents.papers import Cited
-from netsim.quantize import Float, Uniform
+from netsim.coders import Float, Uniform
 from tests.agents.test_batch import GRAPHS, LAMBDA, Task
 from tests.oracle import batch
 

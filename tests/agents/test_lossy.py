@@ -23,8 +23,8 @@ from netsim.agents import (
     Squared,
 )
 from netsim.agents.consensus.base import Dual, SharingAgent
+from netsim.coders import Float, Uniform
 from netsim.count.records import LATE, LOST
-from netsim.quantize import Float, Uniform
 from netsim.typing import Array
 from tests.oracle import batch, lossy
 

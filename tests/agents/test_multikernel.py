@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from netsim import AgentError, BadInput, Link, Network, Run, topology
-from netsim.agents.consensus.censor import AtRandom, Censor, Geometric, Periodic, PowerLaw
+from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL, KernelWeights
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.costs.losses import Squared
 from netsim.agents.maps.features import RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
+from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from netsim.count.records import LOST
 from netsim.loss import gilbert_elliott
-from netsim.quantize import QSGD, Coder, Float, Uniform
 from netsim.typing import Array
 from tests.oracle import batch, lossy, multikernel
 
@@ -53,17 +53,15 @@ class Task:
         samples = zip(self.flat[:, i], self.targets[:, i].tolist(), strict=True)
         return MultiKernelCost(samples, self.kernels, self.size, regularizer=LAMBDA)
 
-    def gossip(self, i: int, coder: Coder | None = None, censor: Censor | None = None) -> GossipOMKL:
+    def gossip(self, i: int, coder: Coder = Exact(), censor: Censor = Always()) -> GossipOMKL:
         row = dict(enumerate(self.weights[i]))
         return GossipOMKL(self.cost(i), ROUNDS, eta=ETA, gamma=GAMMA, weights=row, coder=coder, censor=censor)
 
-    def complete(self, i: int, coder: Coder | None = None, censor: Censor | None = None) -> CompleteOMKL:
-        assert censor is None
+    def complete(self, i: int, coder: Coder = Exact(), censor: Censor = Always()) -> CompleteOMKL:
+        assert censor == Always()
         return CompleteOMKL(self.cost(i), ROUNDS, agents=self.agents, eta=ETA, coder=coder)
 
-    def run(
-        self, method: str, coder: Coder | None = None, link: Link | None = None, censor: Censor | None = None
-    ) -> Run:
+    def run(self, method: str, coder: Coder = Exact(), link: Link | None = None, censor: Censor = Always()) -> Run:
         """Run all agents, keeping what they had in each round in `models`, `thetas`, `kernel_weights` and `losses`."""
         kept: dict[str, list[Any]] = {"models": [], "thetas": [], "kernel_weights": [], "combined": [], "weighted": []}
 
@@ -111,7 +109,7 @@ kernel_counts = pytest.mark.parametrize("kernels", [1, 3])
 @pytest.mark.parametrize("bits", [None, 4])
 def test_gossip_equals_its_recursion(graph: str, kernels: int, bits: int | None) -> None:
     task = Task(graph, kernels)
-    task.run("gossip", None if bits is None else Uniform(bits, by_row=True))
+    task.run("gossip", Exact() if bits is None else Uniform(bits, by_row=True))
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     task.check(multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA, quantize))
 
@@ -124,7 +122,7 @@ def test_censored_gossip_equals_its_recursion(
     graph: str, kernels: int, bits: int | None, censor: Geometric | PowerLaw
 ) -> None:
     task = Task(graph, kernels)
-    run = task.run("gossip", None if bits is None else Uniform(bits, by_row=True), censor=censor)
+    run = task.run("gossip", Exact() if bits is None else Uniform(bits, by_row=True), censor=censor)
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     k = np.arange(1.0, ROUNDS + 1)
     thresholds = censor.v * (censor.mu**k if isinstance(censor, Geometric) else k**-censor.mu)
@@ -137,7 +135,7 @@ def test_censored_gossip_equals_its_recursion(
 @pytest.mark.parametrize("bits", [None, 4])
 def test_complete_equals_its_recursion(graph: str, kernels: int, bits: int | None) -> None:
     task = Task(graph, kernels)
-    task.run("complete", None if bits is None else Uniform(bits, by_row=True))
+    task.run("complete", Exact() if bits is None else Uniform(bits, by_row=True))
     quantize = None if bits is None else batch.uniform_quantizer(bits)
     task.check(multikernel.complete(task.features, task.targets, LAMBDA, ETA, quantize))
 
@@ -271,8 +269,8 @@ def test_another_loss() -> None:
 
 
 @pytest.mark.parametrize("method", ["gossip", "complete"])
-@pytest.mark.parametrize("coder", [None, Float(32), QSGD(3, by_row=True)], ids=["none", "float32", "qsgd"])
-def test_learns_over_links_that_lose_and_delay(method: str, coder: Coder | None) -> None:
+@pytest.mark.parametrize("coder", [Exact(), Float(32), QSGD(3, by_row=True)], ids=["none", "float32", "qsgd"])
+def test_learns_over_links_that_lose_and_delay(method: str, coder: Coder) -> None:
     task = Task("complete", 3)
     run = task.run(method, coder, Link(loss=0.3, latency=0.2, duplicate=0.1))
     assert 0.2 < run.ledger.exits[LOST] / run.ledger.link_messages < 0.4
@@ -284,7 +282,7 @@ def test_learns_over_links_that_lose_and_delay(method: str, coder: Coder | None)
 
 def test_a_neighbour_that_was_never_heard_does_not_pull() -> None:
     task = Task("path", 3)
-    task.run("gossip", None, Link(loss=1.0))
+    task.run("gossip", Exact(), Link(loss=1.0))
     alone = Task("path", 3)
     alone.weights = np.eye(task.agents)
     np.testing.assert_allclose(
@@ -311,7 +309,7 @@ def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced
 ) -> None:
     """Nothing arrives. Under a threshold that looks like silence; without one, or by a timetable, it is loss."""
     task = Task("path", 3)
-    task.run("gossip", None, Link(loss=1.0), censor)
+    task.run("gossip", Exact(), Link(loss=1.0), censor)
     k = np.arange(1.0, ROUNDS + 1)
     thresholds = np.zeros(ROUNDS)
     if isinstance(censor, Geometric):
@@ -335,7 +333,7 @@ def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced
 @pytest.mark.parametrize("censor", [None, Geometric(4.0, 0.9)], ids=["uncensored", "censored"])
 def test_lossy_gossip_follows_from_which_frames_arrived(link: Link, bits: int | None, censor: Geometric | None) -> None:
     task = Task("random", 3)
-    run = task.run("gossip", None if bits is None else Uniform(bits, by_row=True), link, censor)
+    run = task.run("gossip", Exact() if bits is None else Uniform(bits, by_row=True), link, censor or Always())
     row = batch.uniform_quantizer(bits or 1)
     coding = lossy.Coding(
         None if censor is None else censor.v * censor.mu ** np.arange(1.0, ROUNDS + 1),

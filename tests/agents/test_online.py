@@ -20,7 +20,7 @@ from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, Onlin
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.losses import Loss, SquaredHinge
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
-from netsim.quantize import QSGD, Coder, Float, Uniform
+from netsim.coders import QSGD, Coder, Float, Uniform
 from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
 from netsim.scenarios.data.tables import Table
 from netsim.typing import Array
@@ -229,11 +229,11 @@ def test_without_censor_and_coder_the_quantized_methods_are_the_plain_ones_to_th
     for plain, censored in (
         (
             lambda i: ODKLA(task.cost(i), ROUNDS, rho=0.3, eta=2.0),
-            lambda i: ODKLA(task.cost(i), ROUNDS, rho=0.3, eta=2.0, censor=Geometric(0.0, 1.0), coder=None),
+            lambda i: ODKLA(task.cost(i), ROUNDS, rho=0.3, eta=2.0, censor=Geometric(0.0, 1.0)),
         ),
         (
             lambda i: DDKL(task.cost(i), ROUNDS, rho=0.3),
-            lambda i: DDKL(task.cost(i), ROUNDS, rho=0.3, censor=PowerLaw(0.0, 0.9), coder=None),
+            lambda i: DDKL(task.cost(i), ROUNDS, rho=0.3, censor=PowerLaw(0.0, 0.9)),
         ),
         (
             lambda i: DOKL(task.cost(i), ROUNDS, rho=0.3, eta=0.0),

@@ -20,13 +20,13 @@ from netsim.agents import (
     Squared,
     centralised,
 )
+from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from netsim.count.records import DELIVERED, REFUSED
-from netsim.quantize import QSGD, Coder, Float, Uniform
 from netsim.typing import Array
 
 SIZE, ROUNDS = 6, 60
 
-CODERS = [None, Float(32), Uniform(5), QSGD(4)]
+CODERS = [Exact(), Float(32), Uniform(5), QSGD(4)]
 coders = pytest.mark.parametrize("coder", CODERS, ids=["none", "float32", "uniform", "qsgd"])
 
 
@@ -59,7 +59,7 @@ def models_by_round(agents: Mapping[int, Any], graph: Any, link: Link | None, na
 
 
 @coders
-def test_a_frame_that_comes_twice_counts_once(coder: Coder | None) -> None:
+def test_a_frame_that_comes_twice_counts_once(coder: Coder) -> None:
     graph = topology.ring(5)
     make = lambda: coke(graph, censor=Geometric(0.3, 0.9), coder=coder)  # noqa: E731
     expected, _ = models_by_round(make(), graph, None)
@@ -119,7 +119,7 @@ def assert_copies_are_the_truth(running: Mapping[int, Any]) -> dict[str, float]:
 
 
 @coders
-def test_a_refused_broadcast_changes_what_nobody_knows(coder: Coder | None) -> None:
+def test_a_refused_broadcast_changes_what_nobody_knows(coder: Coder) -> None:
     graph, rounds = topology.ring(5), 600
     local = problems(5)
     agents = {i: COKE(local[i], rounds, rho=0.1, coder=coder) for i in graph}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from netsim.quantize import QSGD, Float, Quantized, Uniform
+from netsim.coders import QSGD, Encoded, Exact, Float, RandomK, Sign, Ternary, TopK, Uniform
 
 FLOATS = [0.0, -0.0, 1.5, float("inf"), float("-inf"), float("nan"), 5e-324, 1.7e308]
 WHOLE = [0, -1, 127, 128, -(2**63), 2**64 - 1]
@@ -33,11 +33,12 @@ def _scalar(rng: np.random.Generator) -> Any:
     return kinds[rng.integers(len(kinds))](float(rng.integers(0, 100)))
 
 
-def _quantized(rng: np.random.Generator) -> Quantized | Any:
+def _coded(rng: np.random.Generator) -> Encoded:
     bits, rows = int(rng.integers(1, 17)), bool(rng.random() < 0.5)
     values = rng.standard_normal((int(rng.integers(1, 4)), int(rng.integers(1, 30))))
-    coder = (Uniform(bits, -1, 1), Uniform(bits, by_row=rows), QSGD(bits, by_row=rows), Float(32))[rng.integers(4)]
-    return coder.encode(values, rng)
+    coders = (Uniform(bits, -1, 1), Uniform(bits, by_row=rows), QSGD(bits, by_row=rows), Float(32), Exact())
+    coders += (TopK(bits), RandomK(bits, Uniform(bits)), Sign(), Ternary())
+    return coders[rng.integers(len(coders))].encode(values, rng)
 
 
 def _list(rng: np.random.Generator) -> Any:
@@ -62,7 +63,7 @@ _SIMPLE: list[Callable[[np.random.Generator], Any]] = [
     _vector,
     _scalar,
 ]
-_ALL = [*_SIMPLE, _vector, _array, _view, _quantized, _list, _tuple, _dict]
+_ALL = [*_SIMPLE, _vector, _array, _view, _coded, _list, _tuple, _dict]
 
 
 def make(rng: np.random.Generator, kinds: list[Callable[[np.random.Generator], Any]] = _ALL) -> Any:

@@ -7,14 +7,30 @@ Every function draws from a `random.Random`, so a seed repeats what it found:
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import msgpack
 import numpy as np
 
+from netsim.coders import (
+    QSGD,
+    Coded,
+    Coder,
+    Exact,
+    Float,
+    Floats,
+    RandomK,
+    Sign,
+    Sparse,
+    Ternary,
+    TopK,
+    Uniform,
+    register,
+    registry,
+)
 from netsim.errors import WireError
-from netsim.quantize import QSGD, Quantized, Uniform
 from netsim.transport.frame import FrameEncoder
 from netsim.transport.framing import decode_frame
 from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
@@ -114,16 +130,82 @@ def any_number(rng: Rng) -> Any:
     return np.frombuffer(rng.randbytes(np.dtype(dtype).itemsize), dtype)[0]
 
 
-def any_quantized(rng: Rng) -> Quantized:
-    """A coded vector or matrix, empty ones included."""
-    bits, by_row = rng.randint(1, 16), rng.random() < 0.4
-    lengths = (0, 1, 2, 7, 20)
-    shape = (rng.choice(lengths), rng.choice(lengths)) if by_row or rng.random() < 0.3 else (rng.choice(lengths),)
+@register(127)
+@dataclass(frozen=True)
+class Moody(Coded):
+    """A type of somebody else who checks nothing: what its `unpack` raises depends on the bytes."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def payload_bits(self) -> int:
+        return 8 * len(self.data)
+
+    def pack(self) -> bytes:
+        return bytes((0, *self.shape)) + self.data
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        errors: tuple[Any, ...] = (
+            ValueError("two\nlines"), KeyError, StopIteration, RecursionError, MemoryError, AssertionError, OSError,
+            UnicodeDecodeError("x", b"", 0, 1, ""), ZeroDivisionError, NotImplementedError, WireError("no"),
+            ExceptionGroup,
+        )  # fmt: skip
+        if 0 < data[0] <= len(errors):
+            error = errors[data[0] - 1]
+            raise ExceptionGroup("several", [ValueError()]) if error is ExceptionGroup else error
+        if data[0] == 100:
+            return None  # type: ignore[return-value]
+        if data[0] == 101:
+            return Floats(16, (1,), b"00")  # type: ignore[return-value]
+        if data[0] == 102:
+            return cls.unpack(data)
+        assert data[0] == 0
+        assert data[1] == len(data) - 2
+        return cls((data[1],), data[2:])
+
+    def decode(self) -> Any:
+        return np.frombuffer(self.data, np.uint8)
+
+
+CODED = {kind: number for kind, number in registry.NUMBERS.items() if number < registry.FIRST or kind is Moody}
+"""The coded types that are drawn, and their numbers."""
+
+
+def any_vector(rng: Rng) -> Any:
+    """A vector or matrix of numbers that float32 reaches, empty ones included."""
+    lengths = (0, 1, 2, 7, 20, 140)
+    shape = (rng.choice(lengths), rng.choice(lengths)) if rng.random() < 0.4 else (rng.choice(lengths),)
     draws = np.random.default_rng(rng.getrandbits(32))
-    array = draws.normal(size=shape) * 10.0 ** rng.randint(-30, 30) * (rng.random() < 0.9)
-    if rng.random() < 0.4:
-        return QSGD(bits, by_row=by_row).encode(array, draws)
-    return Uniform(bits, -1.0, 2.0).encode(array) if not by_row else Uniform(bits, by_row=True).encode(array)
+    return draws.normal(size=shape) * 10.0 ** rng.randint(-30, 30) * (rng.random() < 0.9)
+
+
+def any_coder(rng: Rng, by_row: bool) -> Coder:
+    """A coder of numbers that float32 reaches; of matrices only, if ``by_row``."""
+    bits = rng.randint(1, 16)
+    if by_row:
+        return rng.choice((QSGD, Uniform))(bits, by_row=True)
+    return rng.choice((QSGD(bits), Uniform(bits), Uniform(bits, -1.0, 2.0), Sign(), Ternary()))
+
+
+def any_coded(rng: Rng) -> Coded:
+    """A coded vector or matrix of any type that has a number."""
+    vector, draws = any_vector(rng), np.random.default_rng(rng.getrandbits(32))
+    way = rng.random()
+    if way < 0.1:
+        return Floats.of(vector.astype(rng.choice(("f8", "f4"))))
+    if way < 0.15:
+        data = rng.randbytes(rng.randint(0, 20))
+        return Moody((len(data),), data)
+    coder = any_coder(rng, vector.ndim == 2 and rng.random() < 0.4)
+    if way < 0.5:
+        part = rng.choice((Exact(), Float(32), any_coder(rng, False)))
+        k = rng.choice((1, 2, 6, 19, 200))
+        coder = rng.choice((TopK(k, part), RandomK(k, part, unbiased=rng.random() < 0.3)))
+    coded = coder.encode(vector, draws)
+    assert isinstance(coded, Coded)
+    return coded
 
 
 def any_key(rng: Rng) -> Any:
@@ -140,7 +222,8 @@ LEAVES: tuple[Callable[[Rng], Any], ...] = (
     any_array,
     any_array,
     any_scalar,
-    any_quantized,
+    any_coded,
+    any_coded,
     lambda rng: rng.choice((None, True, False)),
     lambda rng: complex(any_float(rng), any_float(rng)),
 )
@@ -198,7 +281,9 @@ def token(rng: Rng, room: int = 3) -> bytes:
 
 def extension(rng: Rng, room: int = 0) -> bytes:
     """An extension type with a body that nearly is what it should be."""
-    code, body = rng.choice(((1, trailed), (2, trailed), (3, token), (4, any_bytes), (5, coded), (None, any_bytes)))
+    code, body = rng.choice(((1, trailed), (2, trailed), (3, token), (4, any_bytes), (None, any_bytes), (0, any_bytes)))
+    if code == 0:
+        code, body = rng.choice(((5, quantized), (rng.choice((5, 6, 7, 8, 9, 127)), near_coded)))
     content = body(rng, room - 1) if body is token and room else body(rng)
     number = rng.randint(0, 255) if code is None else code
     if len(content) in (1, 2, 4, 8, 16) and rng.random() < 0.5:
@@ -237,7 +322,27 @@ def trailed(rng: Rng) -> bytes:
     return raw + head + bytes((length,))
 
 
-def coded(rng: Rng) -> bytes:
+def near_coded(rng: Rng) -> bytes:
+    """The bytes of a coded array, or of nearly one, or what begins like one."""
+    way = rng.random()
+    if way < 0.4:
+        return mutated(rng, any_coded(rng).pack())
+    if way < 0.5:
+        return any_coded(rng).pack()
+    length = (0, 0, 1, 2, 3, 5, 127, 128, 2**16, 2**20, 2**24, 2**24 + 1, 2**40, 2**47, 2**62)
+    shape = rng.choice((rng.choice(length), [rng.choice(length), rng.choice(length)], [0], -1, None, "a"))
+    parts = [
+        msgpack.packb(shape),
+        msgpack.packb(rng.choice(length)),
+        bytes((rng.choice((0, 1, 2, 3, 5, 6, 7, 8, 9, 16, 32, 64, 127, 128, 255)),)),
+        struct.pack("<f", rng.choice((0.0, 1.0, -1.0, 1e-45, 3e38, float("nan"), float("inf")))),
+        rng.randbytes(rng.choice((0, 1, 2, 8, 20))),
+        quantized(rng),
+    ]
+    return b"".join(rng.choices(parts, k=rng.randint(1, 5)) if rng.random() < 0.5 else parts)
+
+
+def quantized(rng: Rng) -> bytes:
     """A quantized vector or matrix whose parts may not fit each other."""
     length = (0, 0, 1, 2, 3, 5, 2**20, 2**40, 2**47, 2**62)
     shape = rng.choice((rng.choice(length), [rng.choice(length), rng.choice(length)], [rng.choice(length)], [1, 2, 3],
@@ -322,7 +427,10 @@ def hostile(rng: Rng) -> bytes:
 
 def use(value: Any) -> None:
     """Do with a received payload what agents do with it: every part of it can be read."""
-    if isinstance(value, Quantized):
+    if isinstance(value, Sparse) and np.prod(value.shape) > 2**20:
+        # Few bytes may be a long vector of zeros, of up to 2**24.
+        assert value.indices.max(initial=0) < np.prod(value.shape) <= 2**24
+    elif isinstance(value, Coded):
         values = value.values
         assert values.shape == value.shape
         assert np.isfinite(values).all()

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from netsim import Agent, Link, Network, core, latency, loss, topology
-from netsim.quantize import QSGD, Uniform
+from netsim.coders import QSGD, Uniform
 
 ROOT = Path(__file__).parents[2]
 ALL_OF_IT = [
     "tests/test_laws.py",
-    *(f"tests/netsim/test_{name}.py" for name in ("agent", "rounds", "links", "law_conservation", "trace", "failures")),
+    *(
+        f"tests/netsim/test_{name}.py"
+        for name in ("agent", "coders", "coders_types", "rounds", "links", "law_conservation", "trace", "failures")
+    ),
 ]
 
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from netsim import Agent, AgentError, Copies, Frame, Heard, Link, Network, latency, topology
+from netsim.coders import QSGD, Float, Uniform
 from netsim.core import add_scaled_difference, add_scaled_sum
-from netsim.quantize import QSGD, Float, Uniform
 from netsim.transport.frame import FrameEncoder
 
 RNG = np.random.default_rng(3)

@@ -12,8 +12,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
+from netsim.coders import Uniform
 from netsim.count.records import CAUSES, TOTALS
-from netsim.quantize import Uniform
 from netsim.transport.wire import encode
 
 PAYLOADS = {"all": np.arange(4.0), "one": bytes(60), "coded": Uniform(3, -1, 1).encode(np.zeros(100)), "ask": [1, "?"]}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netsim.coders import MOST_BITS, QSGD, Float, MessageRange, NormLevels, Uniform, decoded
 from netsim.errors import BadInput, WireError
 from netsim.packing import pack, unpack
-from netsim.quantize import MOST_BITS, QSGD, Float, Quantized, Uniform, decoded
 from netsim.transport.wire import decode, encode, payload_bits
 
 BITS = range(1, MOST_BITS + 1)
@@ -383,12 +383,12 @@ def test_what_is_decoded_has_values_whatever_its_parts(method: int, by_row: int)
 @pytest.mark.parametrize("shape", [(5, 0), (0, 5), (0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("scales", range(7))
 def test_a_scale_for_the_array_or_one_for_each_row(shape: tuple[int, int], scales: int) -> None:
-    for method in ("range", "qsgd"):
-        coded = Quantized(method, 1, shape, (1.0,) * scales, b"\0" * math.prod(shape))
+    for method in (MessageRange, NormLevels):
+        coded = method(1, shape, (1.0,) * scales, b"\0" * math.prod(shape))
         if scales in (1, shape[0]):
             assert decode(encode(coded)).values.shape == shape
         else:
-            with pytest.raises(WireError, match="such scales"):
+            with pytest.raises(WireError, match=r"has scale \("):
                 encode(coded)
 
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from netsim import Agent, Network, topology
+from netsim.coders import QSGD, FixedRange, MessageRange, Uniform
 from netsim.errors import BadInput, WireError
-from netsim.quantize import QSGD, Quantized, Uniform
 from netsim.transport.frame import FrameEncoder
 from netsim.transport.framing import decode_frame
 from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
@@ -206,23 +206,22 @@ circle.append(circle)
         msgpack.Timestamp(1),
         dict.fromkeys(crowd),
         {("k", (crowd[0], i)): dict.fromkeys(crowd) for i in range(2)},
-        Quantized("range", 3, (1,), (0.1,), b"\0"),
-        Quantized("range", 3, (1,), (1e300,), b"\0"),
-        Quantized("range", 3, (2,), (1.0,), b""),
-        Quantized("range", 3, (np.int64(1),), (1.0,), b"\0"),  # type: ignore[arg-type]
-        Quantized("range", np.int64(3), (1,), (1.0,), b"\0"),  # type: ignore[arg-type]
-        Quantized("range", 3, (1,), (np.float64(1.0),), b"\0"),
-        Quantized("range", 3, (1,), (1.0,), bytearray(1)),  # type: ignore[arg-type]
-        Quantized("range", 3, [1], (1.0,), b"\0"),  # type: ignore[arg-type]
-        Quantized("none", 3, (1,), (1.0,), b"\0"),
-        Quantized("fixed", 3, (1,), (1.0,), b"\0"),
+        MessageRange(3, (1,), (0.1,), b"\0"),
+        MessageRange(3, (1,), (1e300,), b"\0"),
+        MessageRange(3, (2,), (1.0,), b""),
+        MessageRange(3, (np.int64(1),), (1.0,), b"\0"),  # type: ignore[arg-type]
+        MessageRange(np.int64(3), (1,), (1.0,), b"\0"),  # type: ignore[arg-type]
+        MessageRange(3, (1,), (np.float64(1.0),), b"\0"),
+        MessageRange(3, (1,), (1.0,), bytearray(1)),  # type: ignore[arg-type]
+        MessageRange(3, [1], (1.0,), b"\0"),  # type: ignore[arg-type]
+        FixedRange(3, (1,), (1.0,), b"\0"),
     ],
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"k": (x,)}], ids=["bare", "list", "dict"])
 def test_what_cannot_travel_is_refused_in_one_line(value: Any, wrap: Any) -> None:
     # A quantized vector that is none says so itself.
-    message = r"^(cannot encode|no \w* ?quantized vector|\d+ bytes cannot hold)[^\n]*$"
+    message = r"^(cannot encode|no (coded array|\w+ quantized vector)|\d+ bytes cannot hold)[^\n]*$"
     with pytest.raises(WireError, match=message):
         encode(wrap(value))
     with pytest.raises(WireError, match=message):
@@ -637,7 +636,7 @@ def test_a_vector_of_100_elements_of_3_bits_is_38_bytes_of_a_frame() -> None:
         (1j, False),
         (True, False),
         ((), False),
-        (Quantized("range", 1, (0,), (0.0,), b""), False),
+        (MessageRange(1, (0,), (0.0,), b""), False),
     ],
 )
 def test_is_mutable(payload: Any, mutable: bool) -> None:

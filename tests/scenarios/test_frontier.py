@@ -10,8 +10,8 @@ import pytest
 from matplotlib.text import Text
 
 from netsim import BadInput
-from netsim.agents import AtRandom, Geometric, Periodic, PowerLaw, Relative
-from netsim.quantize import QSGD, Float, Uniform
+from netsim.agents import Always, AtRandom, Geometric, Periodic, PowerLaw, Relative
+from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.frontier.combinations import METHODS, censor_of, coder_of, combinations
 from netsim.scenarios.frontier.study import cheapest, pareto, settled
 from netsim.studies import Study, catalogue
@@ -59,7 +59,7 @@ def test_censors_by_name() -> None:
     def named(text: str) -> object:
         return censor_of(text, 0.9, 0.97)
 
-    assert named("none") == ("none", None)
+    assert named("none") == ("none", Always())
     assert named("geometric") == ("geometric", Geometric(0.9, 0.97))
     assert named("geometric-0.995") == ("geometric-0.995", Geometric(0.9, 0.995))
     assert named("power") == ("power", PowerLaw(0.9, 1.0))

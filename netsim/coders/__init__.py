@@ -1,0 +1,54 @@
+"""Coders of vectors and matrices: what travels instead of 64 bits an element.
+
+agent → outbox → link → inbox → agent: an agent codes what it gives to the outbox, which asks what it got for its bytes
+and its bits. docs/coders.md has a table of them, and how to write one.
+"""
+
+from netsim.coders.coded import Coded, Coder, Encoded, decoded
+from netsim.coders.feedback import ErrorFeedback
+from netsim.coders.floats import Exact, Float, Floats
+from netsim.coders.qsgd import QSGD, NormLevels
+from netsim.coders.quantized import MOST_BITS, Quantized
+from netsim.coders.registry import enter, register
+from netsim.coders.shapes import check_shape, pack_shape, unpack_elements, unpack_shape
+from netsim.coders.sign import Sign, Signs
+from netsim.coders.sparse import RandomK, Sparse, TopK
+from netsim.coders.ternary import Ternary, Trits
+from netsim.coders.uniform import FixedRange, MessageRange, Uniform
+
+__all__ = [
+    "MOST_BITS",
+    "QSGD",
+    "Coded",
+    "Coder",
+    "Encoded",
+    "ErrorFeedback",
+    "Exact",
+    "FixedRange",
+    "Float",
+    "Floats",
+    "MessageRange",
+    "NormLevels",
+    "Quantized",
+    "RandomK",
+    "Sign",
+    "Signs",
+    "Sparse",
+    "Ternary",
+    "TopK",
+    "Trits",
+    "Uniform",
+    "check_shape",
+    "decoded",
+    "pack_shape",
+    "register",
+    "unpack_elements",
+    "unpack_shape",
+]
+
+# What is in the files of older runs, and travels between processes: a number never changes what it means.
+enter(5, Quantized, FixedRange, MessageRange, NormLevels)  # type: ignore[type-abstract]
+enter(6, Floats)
+enter(7, Sparse)
+enter(8, Signs)
+enter(9, Trits)

@@ -1,0 +1,134 @@
+"""Floating-point numbers as coders: the array as it is (`Exact`), or rounded to fewer bits (`Float`)."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim import check
+from netsim.coders.coded import Coded, Coder, Vector
+from netsim.coders.inputs import real_array
+from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
+from netsim.errors import BadInput, WireError
+
+_WIDTHS = (16, 32, 64)
+
+
+class Exact(Coder):
+    """The array itself, in float64: nothing is rounded, copied or checked, so a diverged state travels too.
+
+    What travels is the array as if it had been sent without a coder: 64 bits an element.
+    """
+
+    whole = True
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.float64]:
+        """Return a float64 array as it is, anything else as one; ``rng`` is not used.
+
+        Raises
+        ------
+        BadInput
+            For what is no array of real numbers.
+        """
+        if type(vector) is np.ndarray and vector.dtype == np.float64:
+            return vector
+        try:
+            if np.iscomplexobj(vector):
+                # numpy would drop the imaginary parts.
+                raise TypeError
+            return np.asarray(vector, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise check.refuse("vector", vector, "an array of real numbers") from None
+
+
+class Float(Coder):
+    """Floating-point numbers of 64, 32 or 16 bits, as a plain array.
+
+    Raises
+    ------
+    BadInput
+        If ``bits`` is another number; in `encode` if an element is not finite, or too large for so few bits.
+    """
+
+    whole = True
+
+    def __init__(self, bits: int) -> None:
+        if not isinstance(bits, int | np.integer) or bits not in _WIDTHS:
+            raise check.refuse("bits", bits, "16, 32 or 64")
+        self.bits = int(bits)
+        self._dtype = np.dtype(f"<f{self.bits // 8}")
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.floating[Any]]:
+        """Return the rounded array; ``rng`` is not used."""
+        exact = real_array(vector)
+        limit = float(np.finfo(self._dtype).max)
+        if np.abs(exact).max(initial=0.0) > limit:
+            raise check.refuse("vector", float(np.abs(exact).max()), f"at most {limit:g} for {self.bits} bits")
+        return exact.astype(self._dtype)
+
+
+@dataclass(frozen=True)
+class Floats(Coded):
+    """Finite numbers of 16, 32 or 64 bits as a coded array: a part of other coded types (`Sparse`).
+
+    An agent sends such numbers as a plain array; a part must know its own bytes and bits. On the wire (type number 6):
+    a byte with the number of bits, the shape, the numbers (little-endian).
+
+    Attributes
+    ----------
+    bits : int
+        Of a number.
+    shape : tuple of int
+        One or two lengths.
+    data : bytes
+        The numbers.
+    """
+
+    bits: int
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, array: NDArray[np.floating[Any]]) -> Self:
+        """Return an array of 16, 32 or 64-bit floats; raises BadInput for one of another dtype, or not finite."""
+        bits = 8 * array.dtype.itemsize
+        if array.dtype.kind != "f" or bits not in _WIDTHS:
+            raise BadInput(f"an array of dtype {array.dtype}: must be of floats of 16, 32 or 64 bits")
+        if not np.isfinite(array).all():
+            raise BadInput(f"an array of {array.dtype} that is not finite: must be finite")
+        return cls(bits, array.shape, array.astype(f"<f{bits // 8}", copy=False).tobytes())
+
+    def check(self) -> None:
+        """Raise WireError unless the attributes fit each other and the numbers are finite."""
+        if type(self.bits) is not int or self.bits not in _WIDTHS or type(self.data) is not bytes:
+            raise WireError(f"no floats have {self.bits!r:.60} bits")
+        count = check_shape(self.shape)
+        if 8 * len(self.data) != count * self.bits:
+            raise WireError(f"{len(self.data)} bytes cannot hold {count} floats of {self.bits} bits")
+        if not np.isfinite(np.frombuffer(self.data, f"<f{self.bits // 8}")).all():
+            raise WireError("floats in a coded array must be finite")
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: those of the numbers."""
+        return 8 * len(self.data)
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other."""
+        self.check()
+        return bytes((self.bits,)) + pack_shape(self.shape) + self.data
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the floats that these bytes are; raises WireError if they are none."""
+        if not data:
+            raise WireError("0 bytes are no floats")
+        shape, start = unpack_shape(data, 1)
+        floats = cls(data[0], shape, data[start:])
+        floats.check()
+        return floats
+
+    def decode(self) -> Vector:
+        """Return the numbers as float64."""
+        return np.frombuffer(self.data, f"<f{self.bits // 8}").astype(np.float64).reshape(self.shape)

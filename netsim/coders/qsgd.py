@@ -1,0 +1,83 @@
+"""The random, unbiased quantizer of Alistarh et al., "QSGD", 2017, which the gossip paper uses."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim import check
+from netsim.coders.coded import Coder, Vector
+from netsim.coders.inputs import columns, generator, matrix, real_array, scales, without_zero
+from netsim.coders.quantized import MOST_BITS, Quantized
+from netsim.packing import check_packed, pack, unpack
+
+
+class NormLevels(Quantized, method="qsgd", code=2):
+    """A sign and a b-bit level of the norm for each element: ``scale`` is the norm, or one for each row.
+
+    With 16 bits the packed signs come after the packed levels; otherwise each sign is the bit before its level.
+    """
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an element: a sign, and its level."""
+        return self.bits + 1
+
+    def check_data(self, count: int) -> None:
+        """Raise WireError unless there are as many bytes as ``count`` elements need."""
+        if self.bits == MOST_BITS:
+            check_packed(self.data[2 * count :], 1, count)
+        else:
+            check_packed(self.data, self.bits + 1, count)
+
+    def decode(self) -> Vector:
+        """Return ± norm · level/(2ᵇ − 1) of each element."""
+        codes = unpack(self.data, self.element_bits, self.count) if self.bits < MOST_BITS else self._wide()
+        top = (1 << self.bits) - 1
+        magnitude = self.each * ((codes & np.uint32(top)).reshape(self.shape) / top)
+        values: Vector = np.where(codes.reshape(self.shape) >> np.uint32(self.bits), -magnitude, magnitude)
+        return values
+
+    def _wide(self) -> NDArray[np.uint32]:
+        """Return 17-bit codes: 16-bit levels and then the packed signs."""
+        cut = 2 * self.count
+        levels = unpack(self.data[:cut], 16, self.count).astype(np.uint32)
+        return levels | (unpack(self.data[cut:], 1, self.count).astype(np.uint32) << np.uint32(16))
+
+
+class QSGD(Coder):
+    """The random quantizer: |v_i|/‖v‖ is rounded at random to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1, unbiased.
+
+    What travels is the norm (float32), and for each element a sign and a b-bit level: n·(b + 1) + 32 bits.
+    E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|). With
+    ``by_row`` each row of a matrix has a norm of its own: several models in one message.
+
+    Raises
+    ------
+    BadInput
+        If ``bits`` is not in 1…16; in `encode` if an element is not finite.
+    """
+
+    def __init__(self, bits: int, *, by_row: bool = False) -> None:
+        self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
+        self.by_row = check.flag("by_row", by_row)
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
+        """Return the coded array; rounding draws a number for each element from ``rng``."""
+        v = real_array(vector)
+        draws = generator(rng)
+        axis = matrix(v).ndim - 1 if self.by_row else None
+        with np.errstate(over="ignore"):
+            norms = np.linalg.norm(v, axis=axis)
+        if not np.all(norms):
+            # Squares of very small elements are zero where the elements are not.
+            norms = np.where(norms == 0.0, np.abs(v).max(axis=axis, initial=0.0), norms)
+        scale = scales(norms)
+        norm = columns(scale, self.by_row)
+        # The norm was rounded up, so no |v_i|/norm exceeds 1.
+        top = (1 << self.bits) - 1
+        exact = np.abs(v) * (top / without_zero(norm))
+        levels = np.minimum(np.floor(exact + draws.random(v.shape)), top).astype(np.uint16)
+        if self.bits < MOST_BITS:
+            data = pack(levels | ((v < 0).astype(np.uint16) << np.uint16(self.bits)), self.bits + 1)
+        else:
+            data = pack(levels, 16) + pack((v < 0).astype(np.uint16), 1)
+        return NormLevels(self.bits, v.shape, scale, data)

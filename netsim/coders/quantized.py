@@ -1,0 +1,129 @@
+"""Coded arrays of n integers of b bits, packed, with a scale: what `Uniform` and `QSGD` make.
+
+On the wire (type number 5): a byte with the number b, the method and whether each row has a scale; the shape; the
+scale; ⌈n·b/8⌉ bytes of integers.
+"""
+
+import math
+import struct
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from netsim.coders.coded import Coded
+from netsim.coders.inputs import LARGEST
+from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
+from netsim.errors import WireError
+from netsim.packing import check_packed
+
+MOST_BITS = 16
+"""The widest integer a coder may use for an element."""
+
+_METHODS: "dict[int, type[Quantized]]" = {}
+
+
+@dataclass(frozen=True)
+class Quantized(Coded):
+    """A vector or matrix of b-bit integers; each subclass is a method, how integers become values.
+
+    What a subclass gives is the method's name, for messages, and its number in the first byte.
+
+    Attributes
+    ----------
+    bits : int
+        Bits of a level, 1 … 16.
+    shape : tuple of int
+        Shape of the array, n elements in all.
+    scale : tuple of float
+        What the integers are multiples of: a float32 for the array, or one for each row (`FixedRange`: its two ends).
+    data : bytes
+        The packed integers.
+    saturated : int
+        How many elements lay outside the range and were clipped; known to the sender only, so not compared.
+    """
+
+    bits: int
+    shape: tuple[int, ...]
+    scale: tuple[float, ...]
+    data: bytes
+    saturated: int = field(default=0, compare=False)
+
+    method: ClassVar[str]
+    code: ClassVar[int]
+    side: ClassVar[str] = "f"
+
+    def __init_subclass__(cls, method: str, code: int) -> None:
+        cls.method, cls.code = method, code
+        _METHODS[code] = cls
+
+    def check(self) -> None:
+        """Raise WireError unless the attributes fit each other, so that the values can be told and travel exactly."""
+        if type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
+            raise WireError(f"no {self.method} quantized vector has {self.bits!r:.60} bits")
+        if type(self.scale) is not tuple or type(self.data) is not bytes:
+            raise WireError(f"no {self.method} quantized vector is made of such parts")
+        count = check_shape(self.shape)
+        if not self.fits():
+            raise WireError(f"no {self.method} quantized vector of shape {self.shape} has scale {self.scale!r:.60}")
+        self.check_data(count)
+
+    def fits(self) -> bool:
+        """Return whether the scale is one: a number, or one for each row, each a size that float32 reaches."""
+        for number in self.scale:
+            if type(number) is not float or not 0.0 <= number <= LARGEST:
+                return False
+        return len(self.scale) == 1 or (len(self.shape) == 2 and len(self.scale) == self.shape[0])
+
+    def check_data(self, count: int) -> None:
+        """Raise WireError unless there are as many bytes as ``count`` elements need."""
+        check_packed(self.data, self.element_bits, count)
+
+    @property
+    def count(self) -> int:
+        """Number of elements n."""
+        return math.prod(self.shape)
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an element."""
+        return self.bits
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: n·b, and 32 for each range or norm that travels along."""
+        return self.count * self.element_bits + 32 * len(self.scale)
+
+    @property
+    def each(self) -> Any:
+        """The range or norm of each element: a number, or a column with one for each row."""
+        return self.scale[0] if len(self.scale) == 1 else np.array(self.scale)[:, None]
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other, or the scale is no float32."""
+        self.check()
+        form = f"<{len(self.scale)}{self.side}"
+        side = struct.pack(form, *self.scale)
+        if struct.unpack(form, side) != self.scale:
+            raise WireError(f"cannot encode a quantized vector of scale {self.scale}: it is no number of 32 bits")
+        by_row = self.side == "f" and len(self.scale) != 1
+        return bytes((self.code << 5 | self.bits | by_row << 7,)) + pack_shape(self.shape) + side + self.data
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the quantized array that these bytes are, of whichever method; raises WireError if they are none."""
+        kind = _METHODS.get(data[0] >> 5 & 3) if data else None
+        if kind is None or not issubclass(kind, cls):
+            raise WireError(f"{len(data)} bytes are no quantized vector: there is no such method")
+        shape, start = unpack_shape(data, 1)
+        by_row = data[0] >> 7
+        if by_row and (kind.side != "f" or len(shape) != 2):
+            raise WireError(f"no {kind.method} quantized vector of shape {shape} has a scale for each row")
+        count = 2 if kind.side == "d" else shape[0] if by_row else 1
+        end = start + count * (8 if kind.side == "d" else 4)
+        if len(data) < end:
+            raise WireError(f"{len(data)} bytes cannot hold a quantized vector of shape {shape}")
+        scale = struct.unpack(f"<{count}{kind.side}", data[start:end])
+        vector = kind(data[0] & 31, shape, scale, data[end:])
+        vector.check()
+        return vector

@@ -1,0 +1,108 @@
+"""One bit an element: its sign, and one scale for all.
+
+Seide et al., "1-bit stochastic gradient descent", 2014; with this scale Karimireddy, Rebjock, Stich and Jaggi, "Error
+feedback fixes SignSGD and other gradient compression schemes", 2019.
+"""
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from netsim.coders.coded import Coded, Coder, Vector
+from netsim.coders.inputs import LARGEST, float32_nearest, real_array
+from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
+from netsim.errors import WireError
+from netsim.packing import check_packed, pack, unpack
+
+_SCALE = struct.Struct("<f")
+
+
+def pack_scaled(shape: tuple[int, ...], scale: float, data: bytes) -> bytes:
+    """Return the bytes of a shape, a float32 and data; raises WireError unless ``scale`` is such a number."""
+    if type(scale) is not float or not 0.0 <= scale <= LARGEST or _SCALE.unpack(_SCALE.pack(scale))[0] != scale:
+        raise WireError(f"cannot encode the scale {scale!r:.60}: it is no number of 32 bits")
+    return pack_shape(shape) + _SCALE.pack(scale) + data
+
+
+def unpack_scaled(data: bytes) -> tuple[tuple[int, ...], float, bytes]:
+    """Return what `pack_scaled` made the bytes of; raises WireError if it cannot have."""
+    shape, start = unpack_shape(data)
+    if len(data) < start + 4:
+        raise WireError(f"{len(data)} bytes have no shape and scale")
+    (scale,) = _SCALE.unpack_from(data, start)
+    if not 0.0 <= scale <= LARGEST:
+        raise WireError(f"no coded array has scale {scale}")
+    return shape, scale, data[start + 4 :]
+
+
+@dataclass(frozen=True)
+class Signs(Coded):
+    """A vector or matrix of which each element is ± one scale.
+
+    On the wire (type number 8): the shape; the scale (float32); a bit for each element, 1 where it is negative.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the array, n elements in all.
+    scale : float
+        Size of every element.
+    data : bytes
+        The packed bits.
+    """
+
+    shape: tuple[int, ...]
+    scale: float
+    data: bytes
+
+    def check(self) -> None:
+        """Raise WireError unless the bytes are those of so many elements."""
+        count = check_shape(self.shape)
+        if type(self.data) is not bytes:
+            raise WireError("no signs are made of such parts")
+        check_packed(self.data, 1, count)
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: n, and 32 for the scale."""
+        return math.prod(self.shape) + 32
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other."""
+        self.check()
+        return pack_scaled(self.shape, self.scale, self.data)
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the signs that these bytes are; raises WireError if they are none."""
+        signs = cls(*unpack_scaled(data))
+        signs.check()
+        return signs
+
+    def decode(self) -> Vector:
+        """Return ± scale of each element."""
+        negative = unpack(self.data, 1, math.prod(self.shape)).reshape(self.shape)
+        return np.where(negative, -self.scale, self.scale)
+
+
+class Sign(Coder):
+    """The sign of each element, and their mean size: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
+
+    n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, but for the rounding of the mean to float32.
+
+    Raises
+    ------
+    BadInput
+        In `encode` if an element is not finite, or their mean size is beyond float32's range.
+    """
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Signs:
+        """Return the coded array; ``rng`` is not used."""
+        array = real_array(vector)
+        with np.errstate(over="ignore"):
+            mean = float(np.abs(array).sum() / max(array.size, 1))
+        return Signs(array.shape, float32_nearest(mean), pack((array < 0).astype(np.uint16), 1))

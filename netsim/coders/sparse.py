@@ -1,0 +1,227 @@
+"""Few of the elements, and where they are: the largest (`TopK`) or some at random (`RandomK`).
+
+Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; Koloskova, Stich and Jaggi, 2019, for gossip.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim import check
+from netsim.coders import registry
+from netsim.coders.coded import Coded, Coder, Encoded, Vector
+from netsim.coders.floats import Exact, Floats
+from netsim.coders.inputs import generator, real_array, without_memory
+from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
+from netsim.errors import WireError
+from netsim.packing import check_packed, pack, unpack
+
+MOST_ELEMENTS = 1 << 24
+"""Of a sparse vector: few bytes say how long it is, and as float64 it may take no more than 128 MB."""
+
+
+@dataclass(frozen=True)
+class Sparse(Coded):
+    """A vector or matrix of n elements, of which k travel; the others are 0.
+
+    On the wire (type number 7): the shape; k; the type number of the part; the k places in increasing order, of
+    ⌈log₂ n⌉ bits each (of more than 16: the low 16 bits of all, then the others), none at all if k = n; the part.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the array; elements are numbered row by row.
+    places : bytes
+        The packed places.
+    part : Coded
+        The elements that travel, a vector of k.
+    saturated : int
+        How many of these were clipped; known to the sender only, so not compared.
+    """
+
+    shape: tuple[int, ...]
+    places: bytes
+    part: Coded
+    saturated: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], indices: NDArray[np.integer], kept: Encoded) -> Self:
+        """Return the array of this shape with ``kept`` at ``indices``, which increase."""
+        part = kept if isinstance(kept, Coded) else Floats.of(kept)
+        places = _pack_places(indices, _place_bits(math.prod(shape), len(indices)))
+        return cls(shape, places, part, part.saturated)
+
+    def check(self) -> None:
+        """Raise WireError unless the attributes fit each other."""
+        elements = check_shape(self.shape)
+        if elements > MOST_ELEMENTS:
+            raise WireError(f"no sparse vector has shape {self.shape}: at most {MOST_ELEMENTS} elements")
+        if type(self.places) is not bytes or not isinstance(self.part, Coded) or isinstance(self.part, Sparse):
+            raise WireError("no sparse vector is made of such parts")
+        if len(self.part.shape) != 1 or self.part.shape[0] > elements:
+            raise WireError(f"no sparse vector of shape {self.shape} has a part of shape {self.part.shape}")
+        bits = _place_bits(elements, self.count)
+        check_packed(self.places, bits, self.count)
+        indices = self.indices
+        if bits and self.count and (indices[-1] >= elements or np.any(indices[1:] <= indices[:-1])):
+            raise WireError(f"the places of a sparse vector must increase, and be below {elements}")
+
+    @property
+    def count(self) -> int:
+        """Number k of elements that travel."""
+        return self.part.shape[0]
+
+    @cached_property
+    def indices(self) -> NDArray[np.int64]:
+        """Which elements travel, in increasing order."""
+        elements = math.prod(self.shape)
+        return _unpack_places(self.places, _place_bits(elements, self.count), self.count)
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: k·⌈log₂ n⌉, none if k = n, and those of the part."""
+        return self.count * _place_bits(math.prod(self.shape), self.count) + registry.bits_of(self.part)
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other."""
+        self.check()
+        number, part = registry.pack(self.part)
+        return pack_shape(self.shape) + pack_shape((self.count,)) + bytes((number,)) + self.places + part
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the sparse array that these bytes are; raises WireError if they are none."""
+        shape, start = unpack_shape(data)
+        counts, start = unpack_shape(data, start)
+        elements = math.prod(shape)
+        if elements > MOST_ELEMENTS or len(counts) != 1 or counts[0] > elements:
+            raise WireError(f"no sparse vector of shape {shape} has {counts} elements that travel")
+        end = start + 1 + -(-counts[0] * _place_bits(elements, counts[0]) // 8)
+        if len(data) < end:
+            raise WireError(f"{len(data)} bytes cannot hold a sparse vector of {counts[0]} elements of {elements}")
+        if registry.KINDS.get(data[start]) is Sparse:
+            # Else few bytes could ask for a thousand of them within each other.
+            raise WireError("no sparse vector is the part of another")
+        vector = cls(shape, data[start + 1 : end], registry.unpack(data[start], data[end:]))
+        if vector.part.shape != counts:
+            raise WireError(f"a sparse vector of {counts[0]} elements has a part of shape {vector.part.shape}")
+        vector.check()
+        return vector
+
+    def decode(self) -> Vector:
+        """Return zeros, and the part at its places."""
+        values = np.zeros(math.prod(self.shape))
+        values[self.indices] = self.part.values
+        return values.reshape(self.shape)
+
+
+def _place_bits(elements: int, count: int) -> int:
+    """Return the bits of a place: ⌈log₂ n⌉, and none where every element travels."""
+    return 0 if count == elements else (elements - 1).bit_length()
+
+
+def _pack_places(indices: NDArray[np.integer], bits: int) -> bytes:
+    if bits <= 16:
+        return pack(indices.astype(np.uint16), bits) if bits else b""
+    return pack((indices & 0xFFFF).astype(np.uint16), 16) + pack((indices >> 16).astype(np.uint16), bits - 16)
+
+
+def _unpack_places(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
+    if not bits:
+        return np.arange(count)
+    if bits <= 16:
+        return unpack(places, bits, count).astype(np.int64)
+    low = unpack(places[: 2 * count], 16, count).astype(np.int64)
+    return low | (unpack(places[2 * count :], bits - 16, count).astype(np.int64) << 16)
+
+
+def _elements(vector: ArrayLike) -> Vector:
+    array = real_array(vector)
+    if array.size > MOST_ELEMENTS:
+        raise check.refuse("vector", array.shape, f"of at most {MOST_ELEMENTS} elements")
+    return array
+
+
+class TopK(Coder):
+    """The k elements of largest size; of equal ones the first. The others are 0: ‖x − C(x)‖² ≤ (1 − k/n)‖x‖².
+
+    k·⌈log₂ n⌉ bits, and those of the k elements in the coder that they are given to. Biased.
+
+    Parameters
+    ----------
+    k : int
+        How many; of a shorter vector all travel.
+    coder : Coder, optional
+        Codes the k elements; default: `Exact`. The inequality holds for this one.
+
+    Raises
+    ------
+    BadInput
+        If ``k`` < 1, or ``coder`` is none or has a memory; in `encode` if an element is not finite, there are more
+        than 2²⁴, or the coder refuses those that are to travel.
+    """
+
+    def __init__(self, k: int, coder: Coder | None = None) -> None:
+        self.k = check.integer("k", k, low=1)
+        self.coder = without_memory(Exact() if coder is None else coder)
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:
+        """Return the coded array; ``rng`` is for ``coder``."""
+        array = _elements(vector)
+        flat = array.ravel()
+        indices = _largest(np.abs(flat), self.k)
+        return Sparse.of(array.shape, indices, self.coder.encode(flat[indices], rng))
+
+
+def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
+    """Return the indices of the largest, in increasing order; of equal ones the first."""
+    if count >= len(sizes):
+        return np.arange(len(sizes))
+    # numpy's order of equal elements may differ between machines; the size of the k-th largest does not.
+    least = np.partition(sizes, len(sizes) - count)[len(sizes) - count]
+    larger = np.flatnonzero(sizes > least)
+    return np.sort(np.concatenate([larger, np.flatnonzero(sizes == least)[: count - len(larger)]]))
+
+
+class RandomK(Coder):
+    """k elements, each set of k as likely as any other; the others are 0.
+
+    As they are, E‖x − C(x)‖² = (1 − k/n)‖x‖²; times n/k, ``unbiased``, E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖².
+    k·⌈log₂ n⌉ bits, and those of the k elements in the coder that they are given to.
+
+    Parameters
+    ----------
+    k : int
+        How many; of a shorter vector all travel.
+    coder : Coder, optional
+        Codes the k elements; default: `Exact`. Unbiased only if this one is.
+    unbiased : bool
+        Whether the elements are sent n/k times as large.
+
+    Raises
+    ------
+    BadInput
+        As `TopK`, and in `encode` for elements that become infinite.
+    """
+
+    def __init__(self, k: int, coder: Coder | None = None, *, unbiased: bool = False) -> None:
+        self.k = check.integer("k", k, low=1)
+        self.coder = without_memory(Exact() if coder is None else coder)
+        self.unbiased = check.flag("unbiased", unbiased)
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:
+        """Return the coded array; which elements travel is drawn from ``rng``, which then is for ``coder``."""
+        array = _elements(vector)
+        draws = generator(rng)
+        flat = array.ravel()
+        count = min(self.k, flat.size)
+        indices = np.sort(draws.choice(flat.size, count, replace=False, shuffle=False)) if count else np.arange(0)
+        kept = flat[indices]
+        if self.unbiased and count:
+            with np.errstate(over="ignore"):
+                kept = check.finite_array("n/k · vector", kept * (flat.size / count))
+        return Sparse.of(array.shape, indices, self.coder.encode(kept, draws))

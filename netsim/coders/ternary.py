@@ -1,0 +1,100 @@
+"""Three levels, −s, 0 and s, unbiased: Wen et al., "TernGrad: ternary gradients to reduce communication", 2017."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from netsim.coders.coded import Coded, Coder, Vector
+from netsim.coders.inputs import float32_above, generator, real_array
+from netsim.coders.shapes import check_shape
+from netsim.coders.sign import pack_scaled, unpack_scaled
+from netsim.errors import WireError
+
+_POWERS = np.array([81, 27, 9, 3, 1], dtype=np.uint8)
+# The five elements, -1, 0 or 1, of each byte.
+_DIGITS = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=5)))
+
+
+@dataclass(frozen=True)
+class Trits(Coded):
+    """A vector or matrix of which each element is −s, 0 or s: five of them in a byte, for 3⁵ = 243 ≤ 256.
+
+    On the wire (type number 9): the shape; the scale s (float32); ⌈n/5⌉ bytes.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the array, n elements in all.
+    scale : float
+        s.
+    data : bytes
+        Σ_i (1 + x_i/s)·3^(4 − i) over the five elements of each byte; elements beyond the last are 0.
+    """
+
+    shape: tuple[int, ...]
+    scale: float
+    data: bytes
+
+    def check(self) -> None:
+        """Raise WireError unless the bytes are those of so many elements."""
+        count = check_shape(self.shape)
+        if type(self.data) is not bytes or len(self.data) != -(-count // 5):
+            raise WireError(f"{len(self.data)} bytes cannot hold {count} elements of three levels")
+        largest = np.frombuffer(self.data, np.uint8).max(initial=0)
+        if largest >= len(_DIGITS):
+            raise WireError(f"no five elements of three levels are the byte {largest}")
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits on the wire: 8⌈n/5⌉, 1.6 an element, and 32 for the scale."""
+        return 8 * len(self.data) + 32
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other."""
+        self.check()
+        return pack_scaled(self.shape, self.scale, self.data)
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the elements that these bytes are; raises WireError if they are none."""
+        trits = cls(*unpack_scaled(data))
+        trits.check()
+        return trits
+
+    def decode(self) -> Vector:
+        """Return −s, 0 or s of each element."""
+        digits: Vector = _DIGITS[np.frombuffer(self.data, np.uint8)].ravel()[: math.prod(self.shape)]
+        return (digits * self.scale).reshape(self.shape)
+
+
+def _pack_digits(digits: NDArray[np.uint8]) -> bytes:
+    """Return ⌈n/5⌉ bytes of n digits 0, 1 or 2."""
+    padded = np.ones(-(-len(digits) // 5) * 5, dtype=np.uint8)
+    padded[: len(digits)] = digits
+    return (padded.reshape(-1, 5) @ _POWERS).tobytes()
+
+
+class Ternary(Coder):
+    """x_i becomes s·sign(x_i) with chance |x_i|/s, else 0, where s = max|x|: unbiased.
+
+    8⌈n/5⌉ + 32 bits, 1.6 an element. E‖C(x) − x‖² = s‖x‖₁ − ‖x‖². (s is rounded up to a float32.)
+
+    Raises
+    ------
+    BadInput
+        In `encode` if an element is not finite or beyond float32's range, or ``rng`` is none.
+    """
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Trits:
+        """Return the coded array; rounding draws a number for each element from ``rng``."""
+        array = real_array(vector)
+        draws = generator(rng)
+        sizes = np.abs(array)
+        scale = float32_above(float(sizes.max(initial=0.0)))
+        kept = draws.random(array.shape) * scale < sizes
+        digits = np.where(kept, np.where(array < 0, 0, 2), 1).astype(np.uint8)
+        return Trits(array.shape, scale, _pack_digits(digits.ravel()))

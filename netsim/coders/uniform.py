@@ -1,0 +1,100 @@
+"""The b-bit uniform quantizer of the dissertation (P. Xu, ch. 3): on [u, v) with Δ = (v − u)/2ᵇ."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from netsim import check
+from netsim.coders.coded import Coder, Vector
+from netsim.coders.inputs import columns, matrix, real_array, scales, without_zero
+from netsim.coders.quantized import MOST_BITS, Quantized
+from netsim.errors import BadInput
+from netsim.packing import pack, unpack
+
+
+def _middles(coded: Quantized, low: Any, high: Any) -> Vector:
+    """Return low + (integer + ½)Δ of each element; 0 where a range is none."""
+    step = (high - low) / (1 << coded.bits)
+    values: Vector = low + (unpack(coded.data, coded.bits, coded.count).reshape(coded.shape) + 0.5) * step
+    if isinstance(step, float):
+        return values if step else np.zeros(coded.shape)
+    return np.where(step == 0.0, 0.0, values)
+
+
+class FixedRange(Quantized, method="fixed", code=0):
+    """Integers of a range that was agreed beforehand: ``scale`` is (u, v), which the papers do not count."""
+
+    side = "d"
+
+    def fits(self) -> bool:
+        """Return whether the scale is two ends of a range."""
+        scale = self.scale
+        return list(map(type, scale)) == [float, float] and 0.0 <= scale[1] - scale[0] < math.inf
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: n·b."""
+        return self.count * self.bits
+
+    def decode(self) -> Vector:
+        """Return the middle of each element's cell."""
+        return _middles(self, *self.scale)
+
+
+class MessageRange(Quantized, method="range", code=1):
+    """Integers of the message's own range [−r, r): ``scale`` is (r,), or an r for each row."""
+
+    def decode(self) -> Vector:
+        """Return the middle of each element's cell."""
+        return _middles(self, -self.each, self.each)
+
+
+class Uniform(Coder):
+    """The b-bit uniform quantizer: the integer ⌊(h − u)/Δ⌋ travels and u + (integer + ½)Δ is decoded.
+
+    With ``low`` and ``high`` the range [u, v) is fixed: no side information, values outside saturate and are counted.
+    Without, it is ±max|h| of each message, as one float32 that travels along; a vector of zeros then decodes to zeros.
+    Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each row of a matrix has a range
+    of its own.
+
+    Raises
+    ------
+    BadInput
+        If ``bits`` is not in 1…16, only one end is given, or ``low`` ≥ ``high``; in `encode` if an element is not
+        finite, or beyond float32's range where the range is the message's.
+    """
+
+    def __init__(self, bits: int, low: float | None = None, high: float | None = None, *, by_row: bool = False) -> None:
+        self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
+        self.by_row = check.flag("by_row", by_row)
+        if by_row and low is not None:
+            raise BadInput(f"by_row = True, low = {low!r}: must go without a fixed range, which is that of every row")
+        self.fixed: tuple[float, float] | None = None
+        if (low is None) != (high is None):
+            allowed = "both be given (fixed range) or both be None (per-message range)"
+            raise BadInput(f"low = {low!r}, high = {high!r}: must {allowed}")
+        if low is not None and high is not None:
+            low = check.finite("low", low)
+            high = check.finite("high", high, above=low)
+            if np.isinf(high - low):
+                raise BadInput(f"high = {high:g}: must be within float64's range of low = {low:g}")
+            self.fixed = (low, high)
+
+    def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
+        """Return the coded array; ``rng`` is not used."""
+        h = real_array(vector)
+        if self.fixed:
+            low, high = self.fixed
+            saturated = int(np.count_nonzero((h < low) | (h >= high)))
+            return FixedRange(self.bits, h.shape, self.fixed, self._cells(h, low, high), saturated)
+        scale = scales(np.abs(matrix(h)).max(axis=1, initial=0.0) if self.by_row else np.abs(h).max(initial=0.0))
+        reach = columns(scale, self.by_row)
+        return MessageRange(self.bits, h.shape, scale, self._cells(h, -reach, reach))
+
+    def _cells(self, h: Vector, low: Any, high: Any) -> bytes:
+        """Return the number of each element's cell, packed."""
+        levels = 1 << self.bits
+        integers = np.floor((h - low) / without_zero((high - low) / levels))
+        return pack(np.clip(integers, 0, levels - 1).astype(np.uint16), self.bits)
