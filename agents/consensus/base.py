@@ -71,6 +71,10 @@ class SharingAgent(Cited, netsim.Agent):
     def __post_init__(self) -> None:
         self.count = check.integer("count", self.count, low=0)
         self.coded_start = check.flag("coded_start", self.coded_start)
+        if not isinstance(self.coder, Coder):
+            raise check.refuse("coder", self.coder, "a netsim.coders.Coder")
+        if not callable(getattr(self.censor, "speaks", None)):
+            raise check.refuse("censor", self.censor, "a Censor, with a method speaks")
         size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
         self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))

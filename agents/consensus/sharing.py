@@ -16,8 +16,8 @@ import numpy as np
 
 import netsim
 from netsim import Copies
-from netsim.agents.consensus.censor import Censor, may_silence
-from netsim.coders import Coder
+from netsim.agents.consensus.censor import Always, Censor, may_silence
+from netsim.coders import Coder, Exact
 from netsim.typing import Vector
 
 
@@ -30,10 +30,11 @@ class Sharing:
         Whose state it is; must be running.
     size : int or tuple of int
         Length D of the state, or the shape of a state that is a matrix.
-    censor : Censor
-        Decides whether a change is broadcast.
-    coder : netsim.coders.Coder
-        Codes changes, or, if it is precise enough (``whole``), states. One with a memory begins anew.
+    censor : Censor, optional
+        Decides whether a change is broadcast; default: always.
+    coder : netsim.coders.Coder, optional
+        Codes changes, or, if it is precise enough (``whole``), states; default: the state travels as it is.
+        One with a memory begins anew.
     coded_start : bool
         Every θ̂ begins as Q(0), what the coder makes of zeros, as in algorithms 4 and 5 of P. Xu's dissertation, not as
         0. The two differ where the range is fixed: on [−v, v) Q(0) is half a cell, Δ/2, in every element. All agents
@@ -53,8 +54,8 @@ class Sharing:
         self,
         agent: netsim.Agent,
         size: int | tuple[int, ...],
-        censor: Censor,
-        coder: Coder,
+        censor: Censor = Always(),
+        coder: Coder = Exact(),
         *,
         coded_start: bool = False,
     ) -> None:

@@ -128,10 +128,10 @@ def test_logistic_dkla_reaches_the_centralised_model() -> None:
 
 @pytest.mark.parametrize(
     "coder",
-    [None, Float(16), Float(32), Uniform(4), Uniform(6, -2, 2), QSGD(4)],
+    [Exact(), Float(16), Float(32), Uniform(4), Uniform(6, -2, 2), QSGD(4)],
     ids=lambda coder: f"{type(coder).__name__}{getattr(coder, 'bits', '')}",
 )
-def test_copies_equal_the_truth_on_ideal_links(coder: Coder | None) -> None:
+def test_copies_equal_the_truth_on_ideal_links(coder: Coder) -> None:
     task = Task("random", 2)
     task.run(lambda i: COKE(task.problems[i], 50, rho=RHO, censor=Geometric(1.0, 0.9), coder=coder))
     agents = task.result.agents

@@ -147,18 +147,18 @@ def test_censors_by_size_are_monotonous(v: float, mu: float, k: int, change: flo
 def test_agents_under_a_censor_speak_when_it_says_so() -> None:
     graph = nx.path_graph(3)
 
-    def agent(i: int, censor: Censor | None) -> DDKL:
+    def agent(i: int, censor: Censor) -> DDKL:
         rng = np.random.default_rng(i)
         samples = iter([(rng.normal(size=SIZE), float(rng.normal())) for _ in range(60)])
         return DDKL(OnlineCost(samples, SIZE, loss=Squared(), regularizer=0.1), 60, rho=0.5, censor=censor)
 
-    def spoken(censor: Censor | None) -> list[int]:
+    def spoken(censor: Censor) -> list[int]:
         run = Network(graph, seed=1).run({i: agent(i, censor) for i in graph})
         counts = [each.sharing.spoken for each in run.agents.values()]
         assert sum(counts) == run.ledger.transmissions
         return counts
 
-    assert spoken(None) == spoken(Always()) == [60, 60, 60]
+    assert spoken(Always()) == spoken(Geometric(0.0, 1.0)) == [60, 60, 60]
     assert spoken(Periodic(7)) == [8, 8, 8]
     assert spoken(AtRandom(0.0)) == [0, 0, 0]
     some = spoken(AtRandom(0.5))

@@ -355,7 +355,7 @@ def test_lossy_gossip_follows_from_which_frames_arrived(link: Link, bits: int | 
 def test_complete_averages_over_what_came() -> None:
     # Nothing comes: everybody learns alone, its weights as if all had lost what it did.
     task = Task("complete", 3)
-    task.run("complete", None, Link(loss=1.0))
+    task.run("complete", Exact(), Link(loss=1.0))
     for i in task.graph:
         own = multikernel.complete(task.features[:, [i]], task.targets[:, [i]], LAMBDA, ETA)
         np.testing.assert_allclose(task.models[:, i], own.models[:, 0], rtol=0, atol=1e-9)

@@ -20,7 +20,7 @@ from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, Onlin
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.losses import Loss, SquaredHinge
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
-from netsim.coders import QSGD, Coder, Float, Uniform
+from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
 from netsim.scenarios.data.tables import Table
 from netsim.typing import Array
@@ -177,7 +177,7 @@ def test_with_a_fixed_range_the_methods_begin_as_they_are_told(graph: str, coded
 
 def test_a_coded_start_is_no_other_start_where_zeros_are_coded_as_zeros() -> None:
     task = Task("ring", 0)
-    for coder in (None, Float(32), Uniform(4), QSGD(4)):
+    for coder in (Exact(), Float(32), Uniform(4), QSGD(4)):
         plain, coded = (
             task.run(lambda i, s=start: DDKL(task.cost(i), 20, rho=0.3, coder=coder, coded_start=s))  # type: ignore[misc]  # noqa: B023
             for start in (False, True)
@@ -185,8 +185,8 @@ def test_a_coded_start_is_no_other_start_where_zeros_are_coded_as_zeros() -> Non
         np.testing.assert_array_equal(plain[0], coded[0])
 
 
-def _coding(bits: int | None) -> tuple[Coder | None, online.Quantizer | None]:
-    return (None, None) if bits is None else (Uniform(bits), batch.uniform_quantizer(bits))
+def _coding(bits: int | None) -> tuple[Coder, online.Quantizer | None]:
+    return (Exact(), None) if bits is None else (Uniform(bits), batch.uniform_quantizer(bits))
 
 
 def test_rounds_agent_by_agent() -> None:
