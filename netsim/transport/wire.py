@@ -38,6 +38,8 @@ _TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.T
 # A payload is in the list that a frame is.
 _ROOM = MOST_NESTED + 1
 
+_BUFFER = 1024
+
 # Keys of a dict that may have the same hash: without a limit few bytes could keep their receiver busy for hours.
 _MOST_COLLISIONS = 256
 
@@ -216,7 +218,8 @@ def _read_complex(data: bytes) -> complex:
 
 
 def _pack(value: Any) -> bytes:
-    return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True))
+    # A buffer that grows if need be: to ask the system for msgpack's own, of 256 KB and more, costs more than all else.
+    return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER))
 
 
 def unpack_payload(data: bytes) -> Any:
