@@ -33,8 +33,9 @@ class Dictionary:
     """An expansion f(x) = Σ_n w_n κ(d_n, x) over M points, of one value or of C.
 
     κ(x, x) must be 1, as it is for the kernels of `netsim.agents.maps.features`. A new point that lies, to within
-    rounding, in the span of the others (a duplicate, say) would make K singular. It is not added: the part of its weight that the
-    others can carry goes to them, and the rest, of squared norm at most `SPAN` · ‖w‖², is counted as error.
+    rounding, in the span of the others (a duplicate, say) would make K singular. It is not added: the part of its
+    weight that the others can carry goes to them, and the rest, of squared norm at most `SPAN` · ‖w‖², is counted as
+    error.
 
     P follows each addition and removal by an update. How far rounding has carried it from K⁻¹ is measured whenever
     points are added, and beyond 1e-9 it is computed afresh.
