@@ -18,6 +18,7 @@ import netsim
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
 from netsim.count.records import CAUSES
 from netsim.studies import Study
+from tests.fuzzers.networks import check_sampled
 from tests.netsim.test_failures import message_of
 
 
@@ -324,3 +325,8 @@ def test_a_study_can_have_its_rows_so() -> None:
     study = Study("mine", {})
     study.run("beacons", Network(topology.path(2)), {0: Beacon(4, 0.5), 1: Reader()}, [heard], 4, sample=0.5)
     assert study.rounds["time_s"].tolist() == [0.5, 1.0, 1.5, 2.0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_do_not_notice(seed: int) -> None:
+    check_sampled(seed)
