@@ -281,8 +281,8 @@ def check_sampled(seed: int) -> None:
     sampled = case.play(watched=bool(seed % 2), sample=share * case.network.round_period)
     assert digest(sampled.run).split()[2:] == digest(plain.run).split()[2:]
     assert (sampled.run.trace_hash, sampled.run.ended_at) == (plain.run.trace_hash, plain.run.ended_at)
-    for node, agent in plain.agents.items():
-        assert repr(agent.notes) == repr(sampled.agents[node].notes), f"agent {node!r} noted something else"
+    for node, one in plain.agents.items():
+        assert repr(one.notes) == repr(sampled.agents[node].notes), f"agent {node!r} noted something else"
     rows = sampled.run.rounds
     assert rows["round"].tolist() == list(range(1, len(rows) + 1))
     assert (rows["time_s"].diff().dropna() > 0).all()
