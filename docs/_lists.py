@@ -25,7 +25,7 @@ def pages() -> list[Path]:
 
 def rewritten(text: str) -> str:
     """Return a page's text with its lists as they are now."""
-    return _MARKED.sub(lambda found: f"{found[1]}\n{LISTS[found[2]]()}\n{found[3]}", text)
+    return _MARKED.sub(lambda found: f"{found[1]}\n{LISTS[found[2]]()}\n\n{found[3]}", text)
 
 
 def studies() -> str:

@@ -11,9 +11,6 @@ _NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 class References(griffe.Extension):
     """Resolves `Network.run` where it stands in a docstring, as Python would, and links it if it has a page."""
 
-    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Note an object: names can be resolved when all is loaded."""
-
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Go through a package's docstrings."""
         _link(pkg)
