@@ -1,18 +1,28 @@
-"""An asyncio message-passing network emulator for decentralized learning, in deterministic virtual time."""
+"""An asyncio message-passing network emulator for decentralized learning, in deterministic virtual time.
+
+After ``import netsim`` all that ``__all__`` names is there, and every room of the package by its name, as
+``netsim.latency``, ``netsim.testing``, ``netsim.agents``. A study is found by `find`:
+``netsim.find("coke").execute(loss=0.1)``.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from netsim._version import __version__
+
 if TYPE_CHECKING:
-    from netsim import coders, latency, loss, topology
+    from netsim import coders, latency, loss, testing, topology
     from netsim.agent import Agent
     from netsim.budget import Budget
     from netsim.core import Copies, Frame
+    from netsim.count.ledger import Ledger
     from netsim.count.trace import Trace
     from netsim.errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
     from netsim.link import Link
     from netsim.network import Network
     from netsim.run import Run
+    from netsim.studies.catalogue import find
+    from netsim.studies.study import Study
     from netsim.transport.clock import new_loop
     from netsim.transport.heard import Heard
 
@@ -24,18 +34,23 @@ __all__ = [
     "Copies",
     "Frame",
     "Heard",
+    "Ledger",
     "Link",
     "NetsimError",
     "Network",
     "Run",
     "RunOver",
     "Stalled",
+    "Study",
     "Trace",
     "WireError",
+    "__version__",
     "coders",
+    "find",
     "latency",
     "loss",
     "new_loop",
+    "testing",
     "topology",
 ]
 
@@ -44,25 +59,30 @@ _HOMES = {
     "agent": ("Agent",),
     "budget": ("Budget",),
     "core": ("Copies", "Frame"),
+    "count.ledger": ("Ledger",),
     "count.trace": ("Trace",),
     "errors": ("AgentError", "BadInput", "NetsimError", "RunOver", "Stalled", "WireError"),
     "link": ("Link",),
     "network": ("Network",),
     "run": ("Run",),
+    "studies.catalogue": ("find",),
+    "studies.study": ("Study",),
     "transport.clock": ("new_loop",),
     "transport.heard": ("Heard",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("check", "coders", "draws", "errors", "latency", "loss", "topology")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _HOME:
+        value = globals()[name] = getattr(importlib.import_module(f"netsim.{_HOME[name]}"), name)
+        return value
+    try:
         return importlib.import_module(f"netsim.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'netsim' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"netsim.{_HOME[name]}"), name)
-    return value
+    except ModuleNotFoundError as error:
+        if error.name != f"netsim.{name}":
+            raise
+    raise AttributeError(f"module 'netsim' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,9 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; if that fails, say so and go on without."""
+        if self.target_name != "wheel":
+            # A source archive is for every system.
+            return
         try:
             built = compile_core(Path(self.root))
         except (Exception, SystemExit) as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from netsim._collector import unhurried_collector
 from netsim._diagnosis import agent_error, endless, failure, standstill, stubborn
+from netsim._sampler import Sampler
 from netsim._stop import stop
 from netsim._tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles
 from netsim._wiring import Parts, Settings, build
@@ -49,6 +50,8 @@ class Runtime:
         The loop it runs on, at time 0.
     until : float or None
         When to stop even if agents are not finished, in seconds.
+    sample : float or None
+        Seconds from row to row; None: a row for each round.
     keep_trace : bool
         Whether to keep the event log.
     scheduled : sequence of (float, callable)
@@ -62,6 +65,7 @@ class Runtime:
         loop: Loop,
         *,
         until: float | None,
+        sample: float | None,
         keep_trace: bool,
         scheduled: Sequence[Action],
     ) -> None:
@@ -77,6 +81,7 @@ class Runtime:
         self.ended: asyncio.Future[None] = loop.create_future()
         self.error: NetsimError | None = None
         self.parts: Parts = build(settings, self.agents, loop, keep_trace=keep_trace, on_round_end=self._round_ended)
+        self.sampler = None if sample is None else Sampler(loop, self.parts.rounds, sample, self._write_row, self._fail)
         self.tasks = AgentTasks(loop, self.parts.contexts, self._fail, self._finish)
         self.samples: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
         self.sampled = 0
@@ -94,6 +99,8 @@ class Runtime:
             try:
                 self._start()
                 await self.ended
+                if self.sampler and self.error is None:
+                    self.sampler.run_ended()
             finally:
                 self._close()
                 await self._stop()
@@ -145,6 +152,8 @@ class Runtime:
 
     def _start(self) -> None:
         self.loop.instants.on_standstill.append(self._standstill)
+        if self.sampler:
+            self.sampler.start()
         # What is planned for the beginning comes before the agents; an action may plan more.
         for time, action in self.scheduled:
             if time <= self.loop.time():
@@ -175,6 +184,8 @@ class Runtime:
         """Close the books: what happens from here on is not counted."""
         for timer in self.timers:
             timer.cancel()
+        if self.sampler:
+            self.sampler.stop()
         self.parts.rounds.stop()
         for inbox in self.parts.inboxes.values():
             inbox.stop()
@@ -299,8 +310,14 @@ class Runtime:
         if self.parts.shared.over:
             # An agent that takes part in rounds while it cleans up.
             return
-        time = self.parts.rounds.close_time(number)
-        self._settle(self.parts.rounds.deadline(number))
+        if self.sampler:
+            self.sampler.round_ended(number)
+        else:
+            self._write_row(number, self.parts.rounds.close_time(number), self.parts.rounds.deadline(number))
+
+    def _write_row(self, number: int, time: float, until: float) -> None:
+        """Write the row of a time (s), at which what arrived before ``until`` (s) counts."""
+        self._settle(until)
         try:
             self.result.add_row(number, time, self.ledger.totals())
         except Exception as error:

@@ -11,6 +11,7 @@ import networkx as nx
 
 from netsim import check, draws
 from netsim._runtime import Runtime
+from netsim._sampler import MOST_ROWS
 from netsim._wiring import Settings
 from netsim.agent import Agent
 from netsim.errors import BadInput, NetsimError
@@ -24,6 +25,9 @@ Agents = Mapping[Any, Agent]
 
 SHORTEST_ROUND = 1e-9
 """In seconds."""
+
+# Of a round: less would be no more than rounding errors.
+_SHORTEST_SAMPLE = 1e-8
 
 
 class Network:
@@ -158,6 +162,7 @@ class Network:
         probes: Sequence[Probe] = (),
         *,
         until: float | None = None,
+        sample: float | None = None,
         trace: bool = False,
         progress: Progress | None = None,
         clock: ClockName = "virtual",
@@ -170,10 +175,16 @@ class Network:
         agents : mapping
             {node: Agent}, one for each node of the graph.
         probes : sequence of callables
-            Each is called at the end of each round with ``agents``, and returns a number (its column is the function's
-            name) or a mapping of column names to numbers.
+            Each is called for each row (at the end of each round, or see ``sample``) with ``agents``, and returns a
+            number (its column is the function's name) or a mapping of column names to numbers.
         until : float, optional
             Stop at this simulated time (s) even if agents are not finished.
+        sample : float, optional
+            Seconds from row to row of `Run.rounds`, for agents that do not live in rounds: row k, whose ``round`` is k,
+            shows time k·sample, once all that was due then has happened. The last row is the run's end, also where that
+            comes between two. Agents see nothing of it. If they take part in rounds, these have no rows of their own;
+            a row whose time is a round's end is the one that the round would have had, before the next one opens.
+            Default: a row for each round.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
@@ -184,13 +195,14 @@ class Network:
         Raises
         ------
         BadInput
-            If the agents do not fit the graph.
+            If the agents do not fit the graph, an argument cannot be used, or ``sample`` makes more than 1,000,000
+            rows.
         AgentError
             If an agent raises: the message names it, its round and its line; the cause is its exception.
         Stalled
             If every task waits for what can never come.
         """
-        job = self._job(agents, probes, until, trace, progress)
+        job = self._job(agents, probes, until, sample, trace, progress)
         if asyncio._get_running_loop() is None:
             return job.simulate(clock, speed)
         return _in_thread(lambda: job.simulate(clock, speed), job.interrupt)
@@ -201,6 +213,7 @@ class Network:
         probes: Sequence[Probe] = (),
         *,
         until: float | None = None,
+        sample: float | None = None,
         trace: bool = False,
         progress: Progress | None = None,
     ) -> Run:
@@ -209,7 +222,7 @@ class Network:
         On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
-        job = self._job(agents, probes, until, trace, progress)
+        job = self._job(agents, probes, until, sample, trace, progress)
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
             return await job.run(loop)
@@ -220,15 +233,28 @@ class Network:
             raise
 
     def _job(
-        self, agents: Agents, probes: Sequence[Probe], until: float | None, trace: bool, progress: Progress | None
+        self,
+        agents: Agents,
+        probes: Sequence[Probe],
+        until: float | None,
+        sample: float | None,
+        trace: bool,
+        progress: Progress | None,
     ) -> "_Job":
         _check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
         until = None if until is None else check.finite("until", until, above=0)
+        sample = None if sample is None else self._check_sample(sample, until)
         result = Run({node: agents[node] for node in self.graph}, probes, progress)
-        return _Job(self, result, until, check.flag("trace", trace))
+        return _Job(self, result, until, sample, check.flag("trace", trace))
+
+    def _check_sample(self, sample: float, until: float | None) -> float:
+        sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))
+        if until is not None and until / sample > MOST_ROWS:
+            raise check.refuse("sample", sample, f">= {until / MOST_ROWS:g}, or until={until:g} makes too many rows")
+        return sample
 
     def _runtime(self) -> Runtime:
         if self._running is None:
@@ -239,10 +265,11 @@ class Network:
 class _Job:
     """A run that was asked for and checked, and that another thread may interrupt, before it begins, too."""
 
-    def __init__(self, network: Network, result: Run, until: float | None, trace: bool) -> None:
+    def __init__(self, network: Network, result: Run, until: float | None, sample: float | None, trace: bool) -> None:
         self._network = network
         self._result = result
         self._until = until
+        self._sample = sample
         self._trace = trace
         self._runtime: Runtime | None = None
         self._interrupted = False
@@ -257,6 +284,7 @@ class _Job:
             self._result,
             loop,
             until=self._until,
+            sample=self._sample,
             keep_trace=self._trace,
             scheduled=network._scheduled,
         )

@@ -86,10 +86,10 @@ class Run:
 
     @property
     def rounds(self) -> "pd.DataFrame":
-        """One row for each round.
+        """One row for each round, or for each sample (``sample`` of `Network.run`).
 
-        Columns: round, time_s (when it closed), the running totals since the start (see docs/counting.md), and what the
-        probes returned.
+        Columns: round, time_s (when it closed or was taken), the running totals since the start (see docs/counting.md),
+        and what the probes returned.
         """
         import pandas as pd
 

@@ -1,12 +1,17 @@
-"""Every Python block of the README and the docs runs, and prints what the block after it shows."""
+"""The README and the docs: every Python block runs and prints what the block after it shows; links and lists hold."""
 
+import pkgutil
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,8 +29,68 @@ def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", text):
+        other = page.parent / target if target else page
+        assert other.exists(), target
+        if anchor:
+            assert anchor in {anchor_of(title) for title in re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)}
+
+
+def anchor_of(title: str) -> str:
+    """Return what a forge calls a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_generated_lists_are_as_the_code_has_them(page: Path, lists: dict[str, Any]) -> None:
+    assert lists["rewritten"](page.read_text()) == page.read_text(), "run: python docs/_lists.py"
+
+
+@pytest.fixture(scope="module")
+def lists() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "docs" / "_lists.py"))
+
+
+def test_every_page_is_on_the_site() -> None:
+    nav = re.findall(r"^ +- (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(nav) == sorted(page.name for page in PAGES if page not in TOP)
+
+
+def test_a_name_of_netsims_in_a_docstring_or_a_page_is_one() -> None:
+    """`netsim.a.b` in single backticks names something that is there."""
+    files = [path for folder in ("netsim", "agents", "scenarios", "docs") for path in (ROOT / folder).rglob("*.py")]
+    for path in [*files, *PAGES]:
+        for name in re.findall(r"(?<!`)`(netsim(?:\.\w+)+)`(?!`)", path.read_text()):
+            assert exists(name), f"{path.relative_to(ROOT)}: {name}"
+
+
+def exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_the_workflow_of_a_forge_covers_what_is_promised() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    matrix = workflow["jobs"]["tests"]["strategy"]["matrix"]
+    metadata = (ROOT / "pyproject.toml").read_text()
+    assert matrix["python"] == re.findall(r"Python :: (3\.\d+)", metadata)
+    assert {system.partition("-")[0] for system in matrix["system"]} == {"ubuntu", "macos", "windows"}
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"]
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+
+
+def test_ci_runs_the_steps_of_check() -> None:
+    steps = re.search(r"steps=\((.*)\)", (ROOT / "check").read_text().partition("if [ ${#steps")[2])
+    assert steps
+    (called,) = re.findall(r"^\./check (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    # The tests are those of the README's command.
+    assert {*called.split(), "tests"} == {*steps[1].split(), "site"}
 
 
 def test_ci_runs_the_very_command_of_the_readme() -> None:

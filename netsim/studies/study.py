@@ -83,13 +83,26 @@ class Study:
 
     # --- what scenarios call ------------------------------------------------------------------------------------------
 
-    def run(self, algorithm: str, network: Network, agents: Agents, probes: Sequence[Probe], rounds: int) -> Run:
-        """Run a network of agents under the name of an algorithm, showing progress over so many rounds."""
+    def run(
+        self,
+        algorithm: str,
+        network: Network,
+        agents: Agents,
+        probes: Sequence[Probe],
+        rounds: int,
+        *,
+        sample: float | None = None,
+    ) -> Run:
+        """Run a network of agents under the name of an algorithm, showing progress over so many rounds.
+
+        With ``sample`` there is a row every so many seconds instead, as `Network.run` has it; ``rounds`` then is how
+        many rows there will be, as far as can be told.
+        """
         check_algorithm(algorithm)
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
         with self._reporter.progress(algorithm, rounds, "round ") as progress:
-            run = network.run(agents, probes, trace=self._trace, progress=progress)
+            run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
         self.runs[algorithm] = run
         return run
 

@@ -14,11 +14,11 @@ import math
 import selectors
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from netsim.errors import Stalled
 
-__all__ = ["InstantSelector", "VirtualSelector", "WallSelector"]
+__all__ = ["InstantSelector", "Onlooker", "VirtualSelector", "WallSelector"]
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
@@ -31,6 +31,24 @@ _GRACE = 0.25
 
 # Actions come before timers of the same time, whenever they were set.
 _FIRST = -(2**62)
+
+
+class Onlooker(Protocol):
+    """Who wants to look at certain times, but not to make time pass.
+
+    Attributes
+    ----------
+    time : float
+        When to look next, in seconds; it must be later after each look.
+    until : float
+        The end (s) of what counts as that time: `look` is called when all that is due by then has happened.
+    """
+
+    time: float
+    until: float
+
+    def look(self) -> None:
+        """Look."""
 
 
 class InstantSelector(selectors.BaseSelector):
@@ -46,6 +64,8 @@ class InstantSelector(selectors.BaseSelector):
         Called each time that the loop looks for what is ready.
     on_endless : list of callables
         Called at each pass beyond ``limit``; without any, such a pass raises `Stalled`.
+    onlookers : list of Onlooker
+        Who looks when time is about to pass the times that they name. Where no timer is set, time does not pass.
     passes : int
         How often the loop has looked for what is ready since virtual time last moved.
     limit : float
@@ -67,6 +87,7 @@ class InstantSelector(selectors.BaseSelector):
         self.on_standstill: list[Callable[[], None]] = []
         self.on_pass: list[Callable[[], None]] = []
         self.on_endless: list[Callable[[], None]] = []
+        self.onlookers: list[Onlooker] = []
         self.passes = 0
         self.limit: float = PASSES_PER_INSTANT
         self.jobs = 0
@@ -115,11 +136,22 @@ class InstantSelector(selectors.BaseSelector):
                 return []
             if not timers:
                 return self._stand_still()
-            ready = self.wait(timers[0][0])
+            ready = self._wait_watched(timers[0][0]) if self.onlookers else self.wait(timers[0][0])
         if timers:
             now = self.now()
             while timers and timers[0][0] <= now:
                 heapq.heappop(timers)[3]()
+        return ready
+
+    def _wait_watched(self, until: float) -> Ready:
+        """Let time pass, and whoever wants to look before ``until`` (s) look first."""
+        first = min(self.onlookers, key=lambda onlooker: onlooker.until)
+        if first.until >= until:
+            return self.wait(until)
+        ready = self.wait(first.time) if self.now() < first.time else []
+        # The wall's clock may have been kept from going so far.
+        if self.now() >= first.time:
+            first.look()
         return ready
 
     def _go_on_without_end(self) -> None:

@@ -82,10 +82,17 @@ class RoundClock:
         """Return whether ``now`` (s) is the instant at which a round closes."""
         return abs(now - self.close_time(round_number)) <= self._slack(now)
 
-    def snap(self, time: float) -> float:
-        """Return the time (s) at which a round closes, if ``time`` is that but for rounding errors, else ``time``."""
+    def snap(self, time: float, widths: int = 1) -> float:
+        """Return the time (s) at which a round closes, if ``time`` is that but for rounding errors, else ``time``.
+
+        ``widths`` is how many times as wide as a boundary is what counts as rounding.
+        """
         boundary = self.close_time(round(time / self.period))
-        return boundary if abs(boundary - time) <= self._slack(time) else time
+        return boundary if abs(boundary - time) <= widths * self._slack(time) else time
+
+    def end_of(self, time: float) -> float:
+        """Return the end (s) of the instant ``time``, which is as wide as a boundary."""
+        return time + self._slack(time)
 
     def before(self, now: float) -> float:
         """Return the end (s) of what surely came before this instant: the deadline, if a round closes now."""

@@ -56,6 +56,8 @@ class Baseline:
 def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regularizer: float, seed: int) -> Baseline:
     """Return a network of ReLU layers, trained by scikit-learn with Adam in at most 200 passes (``DNN``).
 
+    With more than 10,000 samples it stops early, as soon as a tenth that is held out is no longer better predicted.
+
     Parameters
     ----------
     part : AgentData
@@ -68,8 +70,6 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
         λ of the dissertation's cost (5.3), the mean loss + λ‖W‖² (see `penalty_of`).
     seed : int
         Seed of the first weights and of the order of the samples.
-
-    With more than 10,000 samples it stops early, as soon as a tenth that is held out is no longer better predicted.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier, MLPRegressor

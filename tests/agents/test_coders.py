@@ -1,4 +1,4 @@
-"""Algorithms with each coder: float64 as a coder is no coder, and whatever is coded, all come to the same model."""
+"""Algorithms with each coder: exact is float64, and whatever is coded, all come to the same model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,11 +29,11 @@ def problems() -> list[LocalProblem]:
     return [LocalProblem(x, y, loss=Squared(), regularizer=1e-3 / AGENTS) for x, y in data]
 
 
-def coke(coder: Coder | None, rounds: int = 60, **settings: Any) -> dict[int, Any]:
+def coke(coder: Coder, rounds: int = 60, **settings: Any) -> dict[int, Any]:
     return {i: COKE(local, rounds, rho=0.1, coder=coder, **settings) for i, local in enumerate(problems())}
 
 
-def kernels(make: Callable[..., Any], coder: Coder | None, **settings: Any) -> dict[int, Any]:
+def kernels(make: Callable[..., Any], coder: Coder, **settings: Any) -> dict[int, Any]:
     agents = {}
     for i in range(AGENTS):
         rng = np.random.default_rng(i)
@@ -43,7 +43,7 @@ def kernels(make: Callable[..., Any], coder: Coder | None, **settings: Any) -> d
     return agents
 
 
-METHODS: dict[str, Callable[[Coder | None], dict[int, Any]]] = {
+METHODS: dict[str, Callable[[Coder], dict[int, Any]]] = {
     "COKE": lambda coder: coke(coder, censor=Geometric(0.3, 0.9)),
     "gossip": lambda coder: kernels(GossipOMKL, coder, gamma=0.5, weights=dict.fromkeys(range(AGENTS), 0.2)),
     "complete": lambda coder: kernels(CompleteOMKL, coder, agents=AGENTS),
@@ -57,12 +57,12 @@ def play(agents: dict[int, Any], link: Link | None = None) -> tuple[Run, list[by
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("link", [None, Link(loss=0.2, latency=0.01, duplicate=0.1)], ids=["ideal", "lossy"])
-def test_float64_as_a_coder_is_no_coder(method: str, link: Link | None) -> None:
-    without, models = play(METHODS[method](None), link)
+def test_exact_is_float64(method: str, link: Link | None) -> None:
+    rounded, models = play(METHODS[method](Float(64)), link)
     exact, same = play(METHODS[method](Exact()), link)
-    assert exact.trace_hash == without.trace_hash
+    assert exact.trace_hash == rounded.trace_hash
     assert same == models
-    assert exact.ledger.table().equals(without.ledger.table())
+    assert exact.ledger.table().equals(rounded.ledger.table())
 
 
 @pytest.mark.parametrize(

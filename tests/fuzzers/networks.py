@@ -225,15 +225,22 @@ class Case:
         self.habits = {node: some_habits(rng, period) for node in self.network.graph}
         self.until = pick(rng, None, None, None, 2 * period, 3.3 * period, lambda r: float(6 * period * r.random()))
 
-    def play(self, watched: bool = False, trace: bool = False, looks_at: Sequence[float] = ()) -> Played:
+    def play(
+        self,
+        watched: bool = False,
+        trace: bool = False,
+        looks_at: Sequence[float] = (),
+        sample: float | None = None,
+    ) -> Played:
         """Run the network with new agents.
 
-        ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too.
+        ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too. ``sample``:
+        rows every so many seconds.
         """
         agents = {node: agent(habits) for node, habits in self.habits.items()}
         for time in looks_at:
             self.network.at(time, lambda: [len(agent.inbox) for agent in agents.values()].clear())
-        settings: dict[str, Any] = {"until": self.until, "trace": trace}
+        settings: dict[str, Any] = {"until": self.until, "trace": trace, "sample": sample}
         if watched:
             with looking_at_each_row():
                 run = self.network.run(agents, [look], progress=lambda k: None, **settings)
@@ -265,6 +272,21 @@ def check_seed(seed: int) -> None:
         listens = any(habits.name == "listen" for habits in case.habits.values())
         times = [case.network.round_period * share for share in LOOKS] if watched and not listens else []
         check_same(played, Case(seed).play(watched, looks_at=times))
+
+
+def check_sampled(seed: int) -> None:
+    """Check that rows every so many seconds change nothing, and that the last of them is the end."""
+    plain, case = Case(seed).play(), Case(seed)
+    share = float(np.random.default_rng(seed).choice([1, 0.5, 0.25, 0.3, 2, 0.1, 7]))
+    sampled = case.play(watched=bool(seed % 2), sample=share * case.network.round_period)
+    assert digest(sampled.run).split()[2:] == digest(plain.run).split()[2:]
+    assert (sampled.run.trace_hash, sampled.run.ended_at) == (plain.run.trace_hash, plain.run.ended_at)
+    for node, one in plain.agents.items():
+        assert repr(one.notes) == repr(sampled.agents[node].notes), f"agent {node!r} noted something else"
+    rows = sampled.run.rounds
+    assert rows["round"].tolist() == list(range(1, len(rows) + 1))
+    assert (rows["time_s"].diff().dropna() > 0).all()
+    assert rows["time_s"].iloc[-1] == sampled.run.ended_at
 
 
 def check_one(rng: Rng) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from netsim import Agent, BadInput, NetsimError, Network, topology
-from tests.netsim.test_failures import Steady, beside, message_of
+from netsim.testing import Rounder
+from tests.netsim.test_failures import beside, message_of
 
 
 class Notes(Agent):
@@ -122,7 +123,7 @@ def test_an_action_after_the_end_never_acts() -> None:
 def test_the_past_is_refused() -> None:
     network = Network(topology.path(3))
     network.at(2.5, lambda: network.at(1.0, print))
-    message = message_of(lambda: network.run(beside(Steady())), BadInput)
+    message = message_of(lambda: network.run(beside(Rounder(5))), BadInput)
     assert message == "time = 1: must be >= 2.5, the time that the run has come to"
 
 

@@ -1,50 +1,28 @@
 """What an agent can do: send, ask, answer, read its inbox; and what it must not do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import netsim
-from netsim import Agent, AgentError, BadInput, Frame, Link, Network, Run, WireError, latency, loss, topology
+from netsim import Agent, AgentError, BadInput, Frame, Link, Network, Run, WireError, latency, loss, testing, topology
+from netsim.testing import Actor, Replier
 
-Script = Callable[["Actor"], Awaitable[None]]
-
-
-class Actor(Agent):
-    """Does what a function says, and keeps a log."""
-
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.log: list[Any] = []
-
-    async def run(self) -> None:
-        await self.script(self)
+play = partial(testing.play, shape=topology.complete)
 
 
-class Replier(Actor):
-    """Answers requests at the instant of their arrival."""
-
-    def answer(self, frame: Frame) -> Any:
-        self.log.append((self.now, frame.payload))
-        return frame.payload * 2
-
-
-async def idle(me: Actor) -> None:
-    """Do nothing."""
+def doubler() -> Replier:
+    return Replier(reply=lambda number: 2 * number)
 
 
 async def listen(me: Actor) -> None:
     """Note all that ever comes."""
     async for frame in me.inbox:
         me.log.append((frame.kind, frame.sender, frame.payload))
-
-
-def play(*agents: Agent, link: Link | None = None, **settings: Any) -> Run:
-    """Run agents in which each is everybody's neighbour."""
-    return Network(topology.complete(len(agents)), link, **settings).run(dict(enumerate(agents)))
 
 
 def one_line(error: pytest.ExceptionInfo[BaseException]) -> str:
@@ -123,7 +101,7 @@ def test_sending_to_no_neighbour_names_the_neighbours(to: Any) -> None:
         await me.send(to, "x", 1)
 
     with pytest.raises(AgentError) as caught:
-        Network(topology.path(3)).run({0: Actor(talk), 1: Actor(idle), 2: Actor(idle)})
+        Network(topology.path(3)).run({0: Actor(talk), 1: Actor(), 2: Actor()})
     assert one_line(caught).endswith(f"agent 0 cannot send to {to!r}: its neighbours are 1")
 
 
@@ -136,7 +114,7 @@ def test_a_payload_that_cannot_travel() -> None:
         me.log.append("went on")
 
     talker = Actor(talk)
-    run = play(talker, Actor(idle))
+    run = play(talker, Actor())
     assert talker.log == ["went on"]
     assert run.ledger.table().empty
 
@@ -149,7 +127,7 @@ def test_a_request_is_answered_at_the_instant_of_its_arrival() -> None:
         reply = await me.request(1, "double", 21)
         me.log.append((me.now, reply.sender, reply.kind, reply.payload))
 
-    asker, replier = Actor(ask), Replier(idle)
+    asker, replier = Actor(ask), doubler()
     play(asker, replier, link=Link(latency=0.25))
     assert replier.log == [(0.25, 21)]
     assert asker.log == [(0.5, 1, "double", 42)]
@@ -176,12 +154,8 @@ def test_concurrent_requests_get_their_own_replies() -> None:
         me.log = [task.result().payload for task in tasks]
 
     asker = Actor(ask)
-    play(asker, Replier(ask_nothing), Replier(ask_nothing), link=Link(latency=latency.uniform(0.0, 1.0)))
+    play(asker, doubler(), doubler(), link=Link(latency=latency.uniform(0.0, 1.0)))
     assert asker.log == [2 * i for i in range(40)]
-
-
-async def ask_nothing(me: Actor) -> None:
-    """Be there to answer."""
 
 
 def test_a_timeout_and_a_reply_that_comes_after_it() -> None:
@@ -193,7 +167,7 @@ def test_a_timeout_and_a_reply_that_comes_after_it() -> None:
         assert len(me.inbox) == 0
 
     asker = Actor(ask)
-    run = play(asker, Replier(idle), link=Link(latency=0.25))
+    run = play(asker, doubler(), link=Link(latency=0.25))
     assert asker.log == [0.4]
     table = run.ledger.table(by="sender").set_index("sender")
     assert table.loc[1, "late"] == 1
@@ -204,7 +178,7 @@ def test_a_reply_that_comes_twice_counts_once() -> None:
     async def ask(me: Actor) -> None:
         me.log.append((await me.request(1, "double", 21)).payload)
 
-    asker, replier = Actor(ask), Replier(idle)
+    asker, replier = Actor(ask), doubler()
     run = play(asker, replier, link=Link(duplicate=1.0))
     assert asker.log == [42]
     assert len(replier.log) == 2  # the request came twice, too
@@ -219,7 +193,7 @@ def test_a_lost_request_times_out_and_without_a_timeout_stalls() -> None:
         await me.request(1, "x", 1)
 
     with pytest.raises(netsim.Stalled, match=r"^at 2 s .*agent 0 waits for the reply to a request \(test_agent"):
-        play(Actor(ask), Replier(idle), link=Link(loss=1.0))
+        play(Actor(ask), doubler(), link=Link(loss=1.0))
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "soon"])
@@ -228,7 +202,7 @@ def test_a_timeout_must_be_a_number(timeout: Any) -> None:
         await me.request(1, "x", 1, timeout=timeout)
 
     with pytest.raises(AgentError, match=r"timeout = .*: must be a number >= 0"):
-        play(Actor(ask), Replier(idle))
+        play(Actor(ask), doubler())
 
 
 def test_only_a_request_can_be_replied_to() -> None:
@@ -401,7 +375,7 @@ def test_a_mixin_cannot_either() -> None:
 def test_an_instance_attribute_cannot(name: str) -> None:
     class Mine(Actor):
         def __init__(self) -> None:
-            super().__init__(idle)
+            super().__init__()
             setattr(self, name, 1)
 
     with pytest.raises(AgentError) as caught:
@@ -417,18 +391,18 @@ def test_subclasses_of_agents_may_override_their_own_and_answer_and_run() -> Non
         async def run(self) -> None:
             self.step = 1
 
-    play(More(idle))
+    play(More())
 
 
 @pytest.mark.parametrize("use", [lambda a: a.now, lambda a: a.rng, lambda a: a.neighbors, lambda a: a.rounds(1)])
 def test_what_needs_a_network_says_so(use: Callable[[Agent], Any]) -> None:
     with pytest.raises(AgentError) as caught:
-        use(Actor(idle))
+        use(Actor())
     assert one_line(caught) == "Actor is in no network yet: use this inside run()"
 
 
 def test_an_unknown_attribute_is_an_ordinary_attribute_error() -> None:
-    agent = Actor(idle)
+    agent = Actor()
     assert not hasattr(agent, "value")
     with pytest.raises(AttributeError, match="'Actor' object has no attribute 'value'"):
         _ = agent.value  # type: ignore[attr-defined]
@@ -580,7 +554,7 @@ def test_what_was_under_way_at_the_end_stays_so() -> None:
 
 def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
     async def main() -> None:
-        await Network(topology.path(2)).run_async({0: Actor(idle), 1: Actor(idle)})
+        await Network(topology.path(2)).run_async({0: Actor(), 1: Actor()})
         await asyncio.Event().wait()
 
     with (

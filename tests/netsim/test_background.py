@@ -11,7 +11,8 @@ import pytest
 
 import netsim
 from netsim import Agent, AgentError, Frame, Link, NetsimError, Network, topology
-from tests.netsim.test_failures import Steady, beside, line_of, message_of
+from netsim.testing import Rounder
+from tests.netsim.test_failures import beside, line_of, message_of
 
 
 def failure_of(agent: Agent, **settings: Any) -> str:
@@ -304,7 +305,7 @@ def test_other_tasks_of_a_shared_loop_are_left_alone() -> None:
 def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
     async def main() -> None:
         asyncio.create_task(part(1.5))  # noqa: RUF006
-        await Network(topology.path(3)).run_async(beside(Steady()))
+        await Network(topology.path(3)).run_async(beside(Rounder(5)))
 
     with (
         asyncio.Runner(loop_factory=netsim.new_loop) as runner,
@@ -317,7 +318,7 @@ def test_errors_go_to_the_run_whose_agent_they_are() -> None:
     """Two networks on one loop: the one whose agent has no part in it runs on."""
 
     async def main() -> list[Any]:
-        runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Steady(), Forgets())]
+        runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]
         return await asyncio.gather(*runs, return_exceptions=True)
 
     with asyncio.Runner(loop_factory=netsim.new_loop) as runner:

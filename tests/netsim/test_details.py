@@ -11,47 +11,25 @@ import numpy as np
 import pytest
 
 from netsim import Agent, AgentError, BadInput, Budget, Link, Network, Trace, latency, topology
+from netsim.testing import Actor, Listener, Talker
 
 
-class Sender(Agent):
-    """Broadcasts so many frames, at intervals."""
-
-    def __init__(self, count: int = 0, pause: float = 0.0) -> None:
-        self.count, self.pause = count, pause
-
-    async def run(self) -> None:
-        for i in range(self.count):
-            await self.broadcast("x", i)
-            if self.pause:
-                await asyncio.sleep(self.pause)
-
-
-class Reader(Agent):
-    """Reads so many frames, or all that will ever come."""
-
-    def __init__(self, count: int | None = None) -> None:
-        self.count = count
-        self.got: list[Any] = []
-
-    async def run(self) -> None:
-        while self.count is not None and len(self.got) < self.count:
-            self.got.append((await self.inbox.get()).payload)
-        if self.count is None:
-            async for frame in self.inbox:
-                self.got.append(frame.payload)
+def counting(count: int, pause: float = 0.0) -> Talker:
+    """Broadcasts 0, 1, …, at intervals (s)."""
+    return Talker([(i * pause, i) for i in range(count)], kind="x")
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_broadcast_does_not_overtake_an_earlier_one_where_links_are_fifo() -> None:
-    reader = Reader(200)
+    reader = Listener()
     link = Link(latency=latency.uniform(0.0, 1.0), fifo=True)
-    Network(topology.path(2), link, seed=1).run({0: Sender(200, 0.001), 1: reader})
-    assert reader.got == list(range(200))
-    other = Reader(200)
-    Network(topology.path(2), Link(latency=latency.uniform(0.0, 1.0)), seed=1).run({0: Sender(200, 0.001), 1: other})
-    assert sorted(other.got) == reader.got != other.got
+    Network(topology.path(2), link, seed=1).run({0: counting(200, 0.001), 1: reader})
+    assert reader.payloads == list(range(200))
+    other = Listener()
+    Network(topology.path(2), Link(latency=latency.uniform(0.0, 1.0)), seed=1).run({0: counting(200, 0.001), 1: other})
+    assert sorted(other.payloads) == reader.payloads != other.payloads
 
 
 # --- causes and the hash ----------------------------------------------------------------------------------------------
@@ -69,7 +47,7 @@ def test_the_hash_tells_causes_apart() -> None:
         network = Network(topology.path(2), Link(latency=0.5), inbox_limit=limit)
         if settings:
             network.at(0.1, lambda: network.set_receiver(1, up=False))
-        done = network.run({0: Sender(2), 1: Down()})
+        done = network.run({0: counting(2), 1: Down()})
         ends = done.ledger.table(by=()).iloc[0]
         return done.trace_hash, {name: int(ends[name]) for name in ("delivered", "receiver_down", "inbox_full")}
 
@@ -98,7 +76,7 @@ def test_what_arrived_before_a_receiver_went_down_was_received() -> None:
         if up_again:
             network.at(up_again, lambda network=network: network.set_receiver(1, up=True))
         later = Later()
-        run = network.run({0: Sender(4, 0.5), 1: later})
+        run = network.run({0: counting(4, 0.5), 1: later})
         assert [frame.payload for frame in later.got[0]] == ([0, 1, 3] if up_again else [0, 1])
         assert run.ledger.table(by=())["receiver_down"].tolist() == [1 if up_again else 2]
 
@@ -115,7 +93,7 @@ def test_a_radio_that_nobody_hears_spends_nothing() -> None:
     network.at(0, lambda: [network.set_link(0, i, up=False) for i in (1, 2)].clear())
     network.at(0.05, lambda: [network.set_link(0, i, up=True) for i in (1, 2)].clear())
     agent = Twice()
-    run = network.run({0: agent, 1: Sender(), 2: Sender()})
+    run = network.run({0: agent, 1: Actor(), 2: Actor()})
     # The budget suffices for one: the first, which nobody could hear, left it whole.
     assert agent.took == [0, 2]
     assert run.ledger.table(by=())[["link_down", "delivered", "refused"]].values.tolist() == [[2, 2, 0]]
@@ -190,7 +168,7 @@ def test_an_agent_that_has_ended_keeps_no_frames() -> None:
             """End at once."""
 
     gone = Gone()
-    run = Network(topology.path(2), Link(latency=0.01)).run({0: Sender(3000, 0.001), 1: gone})
+    run = Network(topology.path(2), Link(latency=0.01)).run({0: counting(3000, 0.001), 1: gone})
     assert run.ledger.table(by=())[["delivered", "in_flight"]].sum(axis=1).tolist() == [3000]
     assert len(gone.inbox) == 0
     assert gone.inbox.take(math.inf) == []
@@ -205,8 +183,8 @@ def test_one_that_sends_without_waiting_is_stopped(monkeypatch: pytest.MonkeyPat
                 await self.broadcast("x", 1)
 
     with pytest.raises(AgentError, match=r"agent 0 .*sent 500 messages at one instant"):
-        Network(topology.path(2)).run({0: Endless(), 1: Sender()})
-    Network(topology.path(2)).run({0: Sender(499), 1: Sender(499)})
+        Network(topology.path(2)).run({0: Endless(), 1: Actor()})
+    Network(topology.path(2)).run({0: counting(499), 1: counting(499)})
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
@@ -220,11 +198,11 @@ def seconds_for(count: int, what: str) -> float:
             for i in range(count):
                 await self.broadcast(f"kind {i}" if what == "kinds" else "x", 1)
 
-    reader = Reader(count) if what != "kinds" else Sender()
+    reader = Listener() if what != "kinds" else Actor()
     radio: dict[str, Any] = {"medium": "radio", "collisions": True} if what == "air" else {}
     link = Link(latency=1.0, rate=1e3 if what == "air" else None)
     graph = topology.path(2) if what != "kinds" else topology.star(200)
-    agents: dict[int, Agent] = {i: Sender() for i in graph} | {0: Flood(), 1: reader}
+    agents: dict[int, Agent] = {i: Actor() for i in graph} | {0: Flood(), 1: reader}
     start = time.process_time()
     Network(graph, link, **radio).run(agents)
     return time.process_time() - start

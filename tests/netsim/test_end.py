@@ -9,7 +9,8 @@ import pytest
 
 import netsim
 from netsim import Agent, AgentError, Link, Network, Run, RunOver, topology
-from tests.netsim.test_failures import Steady, beside, line_of, message_of
+from netsim.testing import Rounder
+from tests.netsim.test_failures import beside, line_of, message_of
 
 
 class Goodbye(Agent):
@@ -268,7 +269,7 @@ def test_what_was_frozen_before_stays_frozen() -> None:
     gc.freeze()
     try:
         before = gc.get_freeze_count()
-        Network(topology.path(1)).run({0: Steady()})
+        Network(topology.path(1)).run({0: Rounder(5)})
         assert gc.get_freeze_count() > before / 2
     finally:
         gc.unfreeze()

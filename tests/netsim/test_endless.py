@@ -10,7 +10,8 @@ import pytest
 
 import netsim
 from netsim import Agent, AgentError, Network, Stalled, topology
-from tests.netsim.test_failures import Idle, Steady, beside, line_of, message_of
+from netsim.testing import Actor, Rounder
+from tests.netsim.test_failures import beside, line_of, message_of
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +105,7 @@ def on_loop(main: Callable[[], Any]) -> Any:
 
 def test_something_else_on_the_loop_that_polls_is_no_agents_fault() -> None:
     async def main() -> None:
-        run = asyncio.create_task(Network(topology.path(3)).run_async(beside(Steady())))
+        run = asyncio.create_task(Network(topology.path(3)).run_async(beside(Rounder(5))))
         while not run.done():
             await asyncio.sleep(0)
         await run
@@ -117,7 +118,8 @@ def test_something_else_on_the_loop_that_polls_is_no_agents_fault() -> None:
 def test_of_two_runs_on_a_loop_only_that_of_the_polling_agent_ends(first: bool) -> None:
     async def main() -> list[Any]:
         runs = [
-            Network(topology.path(3)).run_async(beside(Polls() if polls else Steady())) for polls in (first, not first)
+            Network(topology.path(3)).run_async(beside(Polls() if polls else Rounder(5)))
+            for polls in (first, not first)
         ]
         return await asyncio.gather(*runs, return_exceptions=True)
 
@@ -228,7 +230,7 @@ def test_an_agent_that_does_not_end(kind: Any, settings: Any) -> None:
     assert "(test_endless.py, line " in message
     gc.collect()
     # The process goes on, and so does the network.
-    assert network.run(beside(Steady())).ended_at == 5.0
+    assert network.run(beside(Rounder(5))).ended_at == 5.0
 
 
 @pytest.mark.parametrize("kind", STUBBORN)
@@ -276,4 +278,4 @@ def test_agents_have_time_to_clean_up() -> None:
 
 
 def test_an_idle_network_is_left_at_once() -> None:
-    assert Network(topology.path(2)).run({0: Idle(), 1: Idle()}).ended_at == 0.0
+    assert Network(topology.path(2)).run({0: Actor(), 1: Actor()}).ended_at == 0.0

@@ -16,20 +16,7 @@ import pytest
 
 import netsim
 from netsim import Agent, AgentError, BadInput, Frame, Link, NetsimError, Network, Stalled, topology
-
-
-class Idle(Agent):
-    async def run(self) -> None:
-        """Do nothing."""
-
-
-class Steady(Agent):
-    """Takes part in rounds, as its neighbours do whatever they do wrong."""
-
-    async def run(self) -> None:
-        async for k in self.rounds(5):
-            await self.broadcast("x", k)
-            await self.collect()
+from netsim.testing import Actor, Rounder
 
 
 def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:
@@ -41,7 +28,7 @@ def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -
 
 
 def beside(agent: Agent) -> dict[int, Agent]:
-    return {0: Steady(), 1: agent, 2: Steady()}
+    return {0: Rounder(5), 1: agent, 2: Rounder(5)}
 
 
 def line_of(function: Any, text: str) -> int:
@@ -124,7 +111,7 @@ def test_an_answer_that_raises_or_cannot_travel(answer: Callable[[Agent, Frame],
             await asyncio.sleep(2.0)
             await self.request(1, "x", 1)
 
-    replier = type("Replier", (Idle,), {"answer": answer})
+    replier = type("Replier", (Actor,), {"answer": answer})
     message = message_of(lambda: Network(topology.path(2)).run({0: Asker(), 1: replier()}))
     assert message.startswith(("agent 1 raised ZeroDivisionError at 2 s", "agent 1 raised WireError at 2 s"))
 
@@ -162,13 +149,13 @@ def broken_probe(agents: Mapping[Any, Agent]) -> float:
 )
 def test_a_probe_that_fails(probes: list[Any], kind: type[NetsimError], message: str) -> None:
     network = Network(topology.path(3))
-    assert message_of(lambda: network.run(beside(Steady()), probes), kind).startswith(message)
+    assert message_of(lambda: network.run(beside(Rounder(5)), probes), kind).startswith(message)
 
 
 def test_an_action_that_fails() -> None:
     network = Network(topology.path(3))
     network.at(2.5, lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-    message = message_of(lambda: network.run(beside(Steady())), NetsimError)
+    message = message_of(lambda: network.run(beside(Rounder(5))), NetsimError)
     assert message == "the action of Network.at(2.5, …) raised ZeroDivisionError: division by zero"
 
 
@@ -182,11 +169,13 @@ def test_an_action_that_fails() -> None:
 def test_an_action_on_what_is_not_there(action: Callable[[Network], None], message: str) -> None:
     network = Network(topology.path(3))
     network.at(1.0, lambda: action(network))
-    assert message_of(lambda: network.run(beside(Steady())), BadInput) == message
+    assert message_of(lambda: network.run(beside(Rounder(5))), BadInput) == message
 
 
 def test_progress_that_fails() -> None:
-    message = message_of(lambda: Network(topology.path(3)).run(beside(Steady()), progress=lambda k: [][k]), NetsimError)
+    message = message_of(
+        lambda: Network(topology.path(3)).run(beside(Rounder(5)), progress=lambda k: [][k]), NetsimError
+    )
     assert message == "progress raised IndexError: list index out of range"
 
 
@@ -234,7 +223,7 @@ class Waiter(Agent):
 )
 def test_a_standstill_says_who_waits_for_what(how: str, what: str, where: str) -> None:
     line = line_of(Waiter.inner if how == "event" else Waiter.run, where)
-    message = message_of(lambda: Network(topology.path(2)).run({0: Waiter(how), 1: Idle()}), Stalled)
+    message = message_of(lambda: Network(topology.path(2)).run({0: Waiter(how), 1: Actor()}), Stalled)
     assert message == (
         f"at 1 s every task waits for what can never come: agent 0 waits for {what} (test_failures.py, line {line})"
     )
@@ -249,7 +238,7 @@ def test_a_standstill_of_many_names_five() -> None:
 def test_an_agent_that_waits_in_rounds_does_not_stall() -> None:
     """The others' rounds go on; the standstill is that of the one who is left."""
     with pytest.raises(Stalled, match=r"^at 5 s .*: agent 1 waits for a frame in its inbox"):
-        Network(topology.star(3)).run({0: Steady(), 1: Hungry(), 2: Steady()})
+        Network(topology.star(3)).run({0: Rounder(5), 1: Hungry(), 2: Rounder(5)})
 
 
 class Hungry(Agent):
@@ -285,15 +274,15 @@ def test_after_any_failure_the_network_is_usable_again() -> None:
             raise ValueError
 
     network = Network(topology.path(3))
-    fresh = network.run(beside(Steady())).trace_hash
+    fresh = network.run(beside(Rounder(5))).trace_hash
     others = Endless()
     message_of(lambda: network.run({0: others, 1: Broken(), 2: Waiter("inbox")}))
     assert others.cleaned_up
-    message_of(lambda: network.run(beside(Steady()), [broken_probe]), NetsimError)
+    message_of(lambda: network.run(beside(Rounder(5)), [broken_probe]), NetsimError)
     message_of(lambda: network.run({i: Waiter("inbox") for i in range(3)}), Stalled)
-    message_of(lambda: network.run(beside(Steady()), until=-1), BadInput)
-    message_of(lambda: network.run(beside(Steady()), clock="wall", speed=-1), BadInput)
-    assert network.run(beside(Steady())).trace_hash == fresh
+    message_of(lambda: network.run(beside(Rounder(5)), until=-1), BadInput)
+    message_of(lambda: network.run(beside(Rounder(5)), clock="wall", speed=-1), BadInput)
+    assert network.run(beside(Rounder(5))).trace_hash == fresh
 
 
 def test_a_failure_leaves_no_task_on_a_shared_loop() -> None:
@@ -361,7 +350,7 @@ def test_an_interrupt_in_a_notebook_ends_the_run_in_its_thread() -> None:
         with pytest.raises(KeyboardInterrupt):
             network.run(agents)
         assert all(agent.cleaned_up for agent in agents.values())
-        network.run({i: Idle() for i in range(3)})
+        network.run({i: Actor() for i in range(3)})
 
     asyncio.run(cell())
 
@@ -441,26 +430,26 @@ RATED = Link(rate=1e3)
         ),
         (lambda: Network(topology.path(2)).at(-1, print), "time = -1: must be a number >= 0"),
         (lambda: Network(topology.path(2)).at(1, None), "action = None: must be a function without arguments"),
-        (lambda: Network(topology.path(2)).at(1, Idle.run), "must be a function without arguments, and without async"),
+        (lambda: Network(topology.path(2)).at(1, Actor.run), "must be a function without arguments, and without async"),
     ],
 )
 def test_a_network_that_cannot_be(make: Callable[[], Any], message: str) -> None:
     assert message in message_of(make, BadInput)
 
 
-SAME = Idle()
+SAME = Actor()
 
 
 @pytest.mark.parametrize(
     ("agents", "message"),
     [
-        ({0: Idle()}, "agents: must be one for each node of the graph; no agent for node 1 (1 missing, 0 too many)"),
-        ({0: Idle(), 1: Idle(), 2: Idle()}, "agent 2 is no node of the graph (0 missing, 1 too many)"),
-        ({0: Idle(), "1": Idle()}, "no agent for node 1 (1 missing, 1 too many)"),
-        ({0: Idle(), 1: Idle}, "agents[1] = "),
+        ({0: Actor()}, "agents: must be one for each node of the graph; no agent for node 1 (1 missing, 0 too many)"),
+        ({0: Actor(), 1: Actor(), 2: Actor()}, "agent 2 is no node of the graph (0 missing, 1 too many)"),
+        ({0: Actor(), "1": Actor()}, "no agent for node 1 (1 missing, 1 too many)"),
+        ({0: Actor(), 1: Actor}, "agents[1] = "),
         ({0: SAME, 1: SAME}, "agents[1]: must be an object of its own; it is the one of 0"),
-        ([Idle(), Idle()], "must be a mapping {node: Agent}"),
-        ({0: Idle(), 1: type("A", (Idle,), {"answer": Idle.run})()}, "agents[1].answer: must be a plain function"),
+        ([Actor(), Actor()], "must be a mapping {node: Agent}"),
+        ({0: Actor(), 1: type("A", (Actor,), {"answer": Actor.run})()}, "agents[1].answer: must be a plain function"),
     ],
 )
 def test_agents_that_do_not_fit(agents: Any, message: str) -> None:
@@ -477,11 +466,11 @@ def test_agents_that_do_not_fit(agents: Any, message: str) -> None:
     ],
 )
 def test_a_run_that_cannot_be(settings: dict[str, Any], message: str) -> None:
-    assert message in message_of(lambda: Network(topology.path(2)).run({0: Idle(), 1: Idle()}, **settings), BadInput)
+    assert message in message_of(lambda: Network(topology.path(2)).run({0: Actor(), 1: Actor()}, **settings), BadInput)
 
 
 def test_a_ledger_by_what_is_not_there() -> None:
-    run = Network(topology.path(2)).run({0: Idle(), 1: Idle()})
+    run = Network(topology.path(2)).run({0: Actor(), 1: Actor()})
     expected = "by = 'senders': must be one of sender, receiver, kind (did you mean 'sender'?)"
     assert message_of(lambda: run.ledger.table(by="senders"), BadInput) == expected
 

@@ -14,70 +14,35 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
-from netsim.count.records import CAUSES
 from netsim.errors import BadInput
+from netsim.testing import Listener, Talker, counts, play, sized
 from netsim.transport.frame import FrameEncoder
 
 Plan = Iterable[tuple[float, int]]
 
 
-def body(size: int) -> bytes:
-    """A payload whose frame is ``size`` bytes long (kind "m", from one of the first 128 agents, outside rounds)."""
-    for overhead in (7, 8, 10):
-        payload = bytes(size - overhead)
-        if len(FrameEncoder().encode("m", 0, 0, payload)) == size:
-            return payload
-    raise ValueError(f"no frame of bytes is {size} bytes long")
+def bodies(plan: Plan) -> list[tuple[float, bytes]]:
+    return [(time, sized(size)) for time, size in plan]
 
 
-class Talker(Agent):
+def speaker(plan: Plan, to: Any = 1) -> Talker:
     """Sends frames of given sizes (bytes) at given times (s), to one neighbour or to all."""
-
-    def __init__(self, plan: Plan, to: Any = 1) -> None:
-        self.plan = sorted(plan, key=lambda item: item[0])
-        self.to = to
-        self.took: list[bool] = []
-
-    async def run(self) -> None:
-        for time, size in self.plan:
-            if time > self.now:
-                await asyncio.sleep(time - self.now)
-            payload = body(size)
-            sent = self.broadcast("m", payload) if self.to is None else self.send(self.to, "m", payload)
-            self.took.append(bool(await sent))
+    return Talker(bodies(plan), to)
 
 
-class Listener(Agent):
-    """Notes what it hears, and when."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[float, bytes]] = []
-        self.senders: list[Any] = []
-
-    async def run(self) -> None:
-        async for frame in self.inbox:
-            self.heard.append((self.now, frame.data))
-            self.senders.append(frame.sender)
-
-    @property
-    def times(self) -> list[float]:
-        return [time for time, _ in self.heard]
+def offered(talker: Talker) -> list[tuple[float, int]]:
+    """When (s) it sent frames of which sizes (bytes)."""
+    return [(time, len(FrameEncoder().encode("m", 0, 0, payload))) for time, payload in talker.plan]
 
 
-def talk(plan: Plan, link: Link, to: Any = 1, seed: int = 0, trace: bool = False, **options: Any) -> Run:
+def talk(plan: Plan, link: Link, to: Any = 1, **options: Any) -> Run:
     """One agent's frames to another over ``link``."""
-    network = Network(nx.path_graph(2), link, seed=seed, **options)
-    return network.run({0: Talker(plan, to), 1: Listener()}, trace=trace)
+    return play(speaker(plan, to), Listener(), link=link, **options)
 
 
-def counts(run: Run, **of: Any) -> dict[str, int]:
-    """What became of the frames (of some links), without the zeros."""
-    table = run.ledger.table()
-    for column, value in of.items():
-        table = table[table[column] == value]
-    found = table[["offered", "duplicated", *CAUSES, "in_flight"]].sum()
-    assert found["offered"] + found["duplicated"] == found[[*CAUSES, "in_flight"]].sum()
-    return {name: int(n) for name, n in found.items() if n and name != "offered"}
+def arrivals(run: Run) -> list[tuple[float, bytes]]:
+    """When (s) agent 1 heard which bytes."""
+    return [(time, frame.data) for time, frame in zip(run.agents[1].times, run.agents[1].frames, strict=True)]
 
 
 def close(times: Sequence[float]) -> Any:
@@ -107,7 +72,7 @@ def test_frames_in_flight_overlap() -> None:
 
 def test_each_direction_and_each_link_sends_for_itself() -> None:
     graph = nx.path_graph(3)
-    agents = {0: Listener(), 1: Talker([(0, 1000)] * 2, None), 2: Listener()}
+    agents = {0: Listener(), 1: speaker([(0, 1000)] * 2, None), 2: Listener()}
     run = Network(graph, Link(rate=8e3), links={(1, 2): Link(rate=16e3)}).run(agents)
     assert run.agents[0].times == close([1, 2])
     assert run.agents[2].times == close([0.5, 1])
@@ -140,7 +105,7 @@ def test_frames_of_random_sizes_are_dropped_as_often_as_by_an_mm1k_queue(load: f
     sizes[(sizes == 263) | (sizes == 65544) | (sizes == 65545)] += 2
     # Lost on the way, so that nothing is kept: what matters happens before.
     run = talk(zip(poisson_times(load, len(sizes), seed=4), sizes, strict=True), Link(rate=32e3, queue=queue, loss=1.0))
-    blocked, error = mean_and_error(~np.array(run.agents[0].took))
+    blocked, error = mean_and_error(np.array(run.agents[0].took) == 0)
     expected = (1 - load) * load**queue / (1 - load ** (queue + 1))
     assert error < 0.05 * expected
     assert blocked == pytest.approx(expected, abs=3.5 * error)
@@ -184,12 +149,12 @@ def test_a_token_bucket_refuses_what_it_cannot_pay_at_once(plan: Plan, bits: int
     talker = run.agents[0]
     size = tokens = Fraction(burst or bits)
     before = Fraction(0)
-    for (time, length), took in zip(talker.plan, talker.took, strict=True):
+    for (time, length), took in zip(offered(talker), talker.took, strict=True):
         tokens, before = min(size, tokens + (Fraction(time) - before) * bits), Fraction(time)
         assert took == (8 * length <= tokens)
         tokens -= 8 * length * took
     assert counts(run).get("refused", 0) == talker.took.count(False)
-    sent = [length for (_, length), took in zip(talker.plan, talker.took, strict=True) if took]
+    sent = [length for (_, length), took in zip(offered(talker), talker.took, strict=True) if took]
     assert run.ledger.wire_bits == 8 * sum(sent)
 
 
@@ -199,7 +164,7 @@ def test_every_window_of_a_token_bucket_carries_at_most_its_burst_and_rate(
     plan: Plan, bits: int, burst: int, over: Any
 ) -> None:
     run = talk(plan, Link(budget=Budget(bits, per="second", over=over, burst=burst)))
-    left = [(time, 8 * len(data)) for time, data in run.agents[1].heard]
+    left = [(time, 8 * len(data)) for time, data in arrivals(run)]
     for first in range(len(left)):
         carried = 0
         for time, length in left[first:]:
@@ -207,8 +172,8 @@ def test_every_window_of_a_token_bucket_carries_at_most_its_burst_and_rate(
             assert carried <= burst + bits * (time - left[first][0]) + 1e-3
     if over == "wait":
         talker = run.agents[0]
-        assert talker.took == [8 * length <= burst for _, length in talker.plan]
-        assert [length for _, length in left] == [8 * length for _, length in talker.plan if 8 * length <= burst]
+        assert talker.took == [8 * length <= burst for _, length in offered(talker)]
+        assert [length for _, length in left] == [8 * length for _, length in offered(talker) if 8 * length <= burst]
 
 
 def test_a_waiting_token_bucket_sends_as_soon_as_it_can_pay() -> None:
@@ -220,7 +185,7 @@ def per_round(plan: Plan, period: float, budget: Budget) -> tuple[Run, dict[int,
     """Run a plan; return the run and the bits that left in each round."""
     run = talk(plan, Link(budget=budget), round_period=period)
     left: dict[int, list[int]] = {}
-    for time, data in run.agents[1].heard:
+    for time, data in arrivals(run):
         left.setdefault(math.floor(time / period + 1e-6), []).append(8 * len(data))
     return run, left
 
@@ -231,7 +196,7 @@ def test_a_round_carries_at_most_its_budget(plan: Plan, period: float, bits: int
     budget = Budget(bits)
     run, left = per_round(plan, period, bits if as_number else budget)  # type: ignore[arg-type]
     used: dict[int, int] = {}
-    for (time, length), took in zip(run.agents[0].plan, run.agents[0].took, strict=True):
+    for (time, length), took in zip(offered(run.agents[0]), run.agents[0].took, strict=True):
         number = math.floor(time / period)
         assert took == (used.get(number, 0) + 8 * length <= bits)
         used[number] = used.get(number, 0) + 8 * length * took
@@ -242,11 +207,11 @@ def test_a_round_carries_at_most_its_budget(plan: Plan, period: float, bits: int
 @given(plans, st.sampled_from([0.25, 1.0, 2.5]), st.sampled_from([400, 800, 2000]))
 def test_what_exceeds_a_rounds_budget_waits_for_the_next_round(plan: Plan, period: float, bits: int) -> None:
     run, left = per_round(plan, period, Budget(bits, over="wait"))
-    fits = [8 * length for _, length in run.agents[0].plan if 8 * length <= bits]
+    fits = [8 * length for _, length in offered(run.agents[0]) if 8 * length <= bits]
     assert [length for number in left for length in left[number]] == fits
     assert all(sum(lengths) <= bits for lengths in left.values())
     # It waits no longer than it must: it did not fit in the round before.
-    starts = [math.floor(time / period) for time, length in run.agents[0].plan if 8 * length <= bits]
+    starts = [math.floor(time / period) for time, length in offered(run.agents[0]) if 8 * length <= bits]
     numbers = [number for number, lengths in left.items() for _ in lengths]
     for place in range(len(fits)):
         if numbers[place] > max(starts[place], numbers[place - 1] if place else 0):
@@ -263,7 +228,7 @@ class Rounder(Agent):
 
     async def run(self) -> None:
         async for _ in self.rounds(self.count, self.keep_late):
-            self.took += [await self.broadcast("m", body(100)) for _ in range(self.each)]
+            self.took += [await self.broadcast("m", sized(100)) for _ in range(self.each)]
             self.heard.append([frame.round for frame in await self.collect()])
 
 
@@ -327,7 +292,7 @@ def test_a_frame_has_arrived_when_its_last_fragment_has() -> None:
 def test_duplicates_are_counted_and_arrive_twice() -> None:
     run = talk([(n, 100) for n in range(2000)], Link(duplicate=0.3, loss=0.2, latency=latency.uniform(0, 0.5)))
     found = counts(run)
-    assert found["delivered"] == len(run.agents[1].heard) == 2000 + found["duplicated"] - found["lost"]
+    assert found["delivered"] == len(arrivals(run)) == 2000 + found["duplicated"] - found["lost"]
     assert stats.binomtest(found["duplicated"], 2000 - found["lost"], 0.3).pvalue > 1e-3
     assert run.ledger.wire_bits == 2000 * 800
 
@@ -345,8 +310,8 @@ def test_a_crc_turns_corruption_into_a_drop() -> None:
 
 def test_without_a_crc_one_flipped_bit_arrives_or_the_frame_is_dropped() -> None:
     run = talk([(0, 100)] * 3000, Link(corrupt=0.5, crc=False))
-    sent = FrameEncoder().encode("m", 0, 0, body(100))
-    flipped = [int.from_bytes(sent) ^ int.from_bytes(data) for _, data in run.agents[1].heard]
+    sent = FrameEncoder().encode("m", 0, 0, sized(100))
+    flipped = [int.from_bytes(sent) ^ int.from_bytes(data) for _, data in arrivals(run)]
     assert {bits.bit_count() for bits in flipped} == {0, 1}
     found = counts(run)
     damaged = sum(map(bool, flipped)) + found["corrupted"]
@@ -381,7 +346,7 @@ def test_damaged_requests_and_replies_go_to_nobody_else() -> None:
 def test_frames_overtake_each_other_as_often_as_their_delays_say(gap: float) -> None:
     count = 3000
     plan = [item for n in range(count) for item in ((2.0 * n, 100), (2.0 * n + gap, 101))]
-    lengths = [len(data) for _, data in talk(plan, Link(latency=latency.uniform(0.1, 1.1))).agents[1].heard]
+    lengths = [len(data) for _, data in arrivals(talk(plan, Link(latency=latency.uniform(0.1, 1.1))))]
     overtaken = sum(first == 101 for first in lengths[::2])
     assert stats.binomtest(overtaken, count, (1 - gap) ** 2 / 2).pvalue > 1e-3
 
@@ -390,10 +355,10 @@ def test_frames_overtake_each_other_as_often_as_their_delays_say(gap: float) -> 
 def test_fifo_never_reorders(extra: dict[str, Any]) -> None:
     plan = [(n / 100, 50 + n % 150) for n in range(150)]
     run = talk(plan, Link(latency=latency.exponential(0.5), fifo=True, **extra))
-    lengths = [len(data) for _, data in run.agents[1].heard]
+    lengths = [len(data) for _, data in arrivals(run)]
     assert lengths == sorted(lengths)
     assert len(lengths) > 90
-    free = talk(plan, Link(latency=latency.exponential(0.5), **extra)).agents[1].heard
+    free = arrivals(talk(plan, Link(latency=latency.exponential(0.5), **extra)))
     assert [len(data) for _, data in free] != sorted(len(data) for _, data in free)
 
 
@@ -407,7 +372,7 @@ def test_a_cut_link_takes_nothing_and_what_is_under_way_arrives(medium: Any, to:
     network = Network(nx.path_graph(2), Link(latency=1.0, rate=rate), medium=medium)
     network.at(1.5, lambda: network.set_link(0, 1, up=False))
     network.at(3.5, lambda: network.set_link(0, 1, up=True))
-    both = {i: Both([(n, 100) for n in range(5)], to if to is None else 1 - i) for i in (0, 1)}
+    both = {i: Both(bodies((n, 100) for n in range(5)), to if to is None else 1 - i) for i in (0, 1)}
     run = network.run(both)
     assert run.agents[0].took == [True, True, False, False, True]
     assert counts(run, sender=0) == {"delivered": 3, "link_down": 2}
@@ -429,7 +394,7 @@ def test_frames_that_find_a_receiver_switched_off_are_gone() -> None:
     network = Network(nx.path_graph(2), Link(latency=1.0))
     network.at(1.5, lambda: network.set_receiver(1, up=False))
     network.at(3.5, lambda: network.set_receiver(1, up=True))
-    run = network.run({0: Talker([(n, 100) for n in range(5)]), 1: Listener()})
+    run = network.run({0: speaker([(n, 100) for n in range(5)]), 1: Listener()})
     assert run.agents[1].times == close([1, 4, 5])
     assert counts(run) == {"delivered": 3, "receiver_down": 2}
 
@@ -451,7 +416,7 @@ class Sleeper(Agent):
 
 def test_a_full_inbox_drops_what_comes() -> None:
     network = Network(nx.path_graph(2), inbox_limit=3)
-    run = network.run({0: Talker([(1, 100)] * 5 + [(3, 100)] * 2 + [(5, 100)] * 9), 1: Sleeper(2, 4, 6)})
+    run = network.run({0: speaker([(1, 100)] * 5 + [(3, 100)] * 2 + [(5, 100)] * 9), 1: Sleeper(2, 4, 6)})
     assert run.agents[1].read == [3, 2, 3]
     assert counts(run) == {"delivered": 8, "inbox_full": 8}
 
@@ -477,7 +442,7 @@ def test_frames_that_outlast_their_round_are_late_or_kept(delay: Any) -> None:
 def test_a_broadcast_on_a_radio_is_one_transmission(medium: Any, transmissions: int, simple: bool) -> None:
     link = Link(latency=1.011, header_bits=40) if simple else Link(latency=0.011, header_bits=40, rate=840)
     network = Network(nx.star_graph(3), link, medium=medium)
-    run = network.run({0: Talker([(0, 100)], None), **{i: Listener() for i in (1, 2, 3)}})
+    run = network.run({0: speaker([(0, 100)], None), **{i: Listener() for i in (1, 2, 3)}})
     assert [run.agents[i].times for i in (1, 2, 3)] == [close([1.011])] * 3
     assert run.ledger.wire_bits == 840 * transmissions
     assert run.ledger.senders_table()["wire_bits"].tolist() == [840 * transmissions]
@@ -489,8 +454,8 @@ def test_a_radio_sends_one_frame_at_a_time_whoever_it_is_for() -> None:
     class Switch(Agent):
         async def run(self) -> None:
             for to in (1, 2, 1, 3):
-                await self.send(to, "m", body(100))
-            await self.broadcast("m", body(100))
+                await self.send(to, "m", sized(100))
+            await self.broadcast("m", sized(100))
 
     def times(medium: Any) -> list[list[float]]:
         agents = {0: Switch(), **{i: Listener() for i in (1, 2, 3)}}
@@ -503,7 +468,7 @@ def test_a_radio_sends_one_frame_at_a_time_whoever_it_is_for() -> None:
 
 def test_a_radios_budget_is_one_for_all_neighbours() -> None:
     def run(medium: Any) -> Run:
-        agents = {0: Talker([(0, 100)] * 3, None), **{i: Listener() for i in (1, 2, 3)}}
+        agents = {0: speaker([(0, 100)] * 3, None), **{i: Listener() for i in (1, 2, 3)}}
         return Network(nx.star_graph(3), Link(budget=1600), medium=medium).run(agents)
 
     for medium in ("radio", "wires"):
@@ -513,7 +478,7 @@ def test_a_radios_budget_is_one_for_all_neighbours() -> None:
 
 def test_each_neighbour_on_a_radio_loses_for_itself() -> None:
     network = Network(nx.star_graph(2), Link(loss=0.5), links={(0, 1): Link(), (0, 2): Link(loss=1.0)}, medium="radio")
-    run = network.run({0: Talker([(0, 100)] * 9, None), 1: Listener(), 2: Listener()})
+    run = network.run({0: speaker([(0, 100)] * 9, None), 1: Listener(), 2: Listener()})
     assert counts(run, receiver=1) == {"delivered": 9}
     assert counts(run, receiver=2) == {"lost": 9}
 
@@ -526,7 +491,7 @@ def on_air(first: float, second: float, to: Any = None, link: Link | None = None
     """Agents 1 and 2 each send a frame of 1 s at a time of their own."""
     link = link or Link(rate=800)
     network = Network(HIDDEN, link, links={(2, 0): links.get("from_2", link)}, medium="radio", collisions=True)
-    agents = {0: Listener(), 1: Talker([(first, 100)], 0), 2: Talker([(second, 100)], to), 3: Listener()}
+    agents = {0: Listener(), 1: speaker([(first, 100)], 0), 2: speaker([(second, 100)], to), 3: Listener()}
     return network.run(agents)
 
 
@@ -546,7 +511,7 @@ def test_transmissions_one_after_the_other_do_not_collide(gap: float) -> None:
 
 def test_frames_that_one_station_sends_in_a_row_do_not_collide() -> None:
     network = Network(HIDDEN, Link(rate=800), medium="radio", collisions=True)
-    run = network.run({0: Listener(), 1: Talker([(0, 100)] * 4, 0), 2: Talker([(2.5, 100)], 0), 3: Listener()})
+    run = network.run({0: Listener(), 1: speaker([(0, 100)] * 4, 0), 2: speaker([(2.5, 100)], 0), 3: Listener()})
     assert counts(run, sender=1) == {"delivered": 2, "collided": 2}
     assert counts(run, sender=2) == {"collided": 1}
 
@@ -574,7 +539,7 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
     stations, load, count = 40, 0.5, 4000
     rng = np.random.default_rng(6)
     starts, who = poisson_times(load, count, seed=7), rng.integers(1, stations + 1, count)
-    agents = {i: Talker([(time, 100) for time in starts[who == i]], 0) for i in range(1, stations + 1)}
+    agents = {i: speaker([(time, 100) for time in starts[who == i]], 0) for i in range(1, stations + 1)}
     network = Network(nx.star_graph(stations), Link(rate=800), medium="radio", collisions=True)
     run = network.run({0: Listener(), **agents})
     throughput = counts(run)["delivered"] / starts[-1]
@@ -723,9 +688,9 @@ def test_what_is_no_number_is_refused_at_once(make: Any, value: Any) -> None:
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_a_run_at_the_ends_of_the_ranges_ends(link: Link, medium: Any) -> None:
     network = Network(nx.path_graph(3), link, medium=medium)
-    run = network.run({0: Rounder(4), 1: Rounder(4, keep_late=True), 2: Talker([(0, 100)] * 3, None)})
+    run = network.run({0: Rounder(4), 1: Rounder(4, keep_late=True), 2: speaker([(0, 100)] * 3, None)})
     assert counts(run)
-    assert network.run({0: Talker([(0, 100)] * 9, 1), 1: Listener(), 2: Listener()}).ledger.link_messages == 9
+    assert network.run({0: speaker([(0, 100)] * 9, 1), 1: Listener(), 2: Listener()}).ledger.link_messages == 9
 
 
 def test_models_and_numbers_mean_the_same() -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from netsim import Agent, Link, Network, latency, loss
+from netsim import Link, Network, latency, loss
 from netsim.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
 from netsim.errors import BadInput
 from netsim.latency import Latency
 from netsim.loss import Loss
+from netsim.testing import Listener, Talker, play
 from netsim.transport.fan import Fan
 from netsim.transport.path import Path
 
@@ -24,32 +25,16 @@ def key(name: str) -> np.ndarray:
     return np.array([name_key(name)], dtype=np.uint64)
 
 
-class Source(Agent):
-    """Sends ``count`` frames at once, to all or to one neighbour."""
-
-    def __init__(self, count: int, one_by_one: bool) -> None:
-        self.count = count
-        self.one_by_one = one_by_one
-
-    async def run(self) -> None:
-        for number in range(self.count):
-            await (self.send(1, "m", number) if self.one_by_one else self.broadcast("m", number))
-
-
-class Sink(Agent):
-    """Notes when the frames of each number arrived."""
-
-    async def run(self) -> None:
-        self.arrivals: dict[int, float] = {}
-        async for frame in self.inbox:
-            self.arrivals[frame.payload] = self.now
+def burst(count: int, one_by_one: bool) -> Talker:
+    """Sends frames 0, 1, … at once, to all or to one neighbour."""
+    return Talker([(0, number) for number in range(count)], 1 if one_by_one else None)
 
 
 def arrivals(link: Link, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> dict[int, float]:
     """Arrival times (s) by number of frames that were all sent over one link at time 0."""
-    run = Network(nx.path_graph(2), link, seed=seed).run({0: Source(count, one_by_one), 1: Sink()})
+    run = play(burst(count, one_by_one), Listener(), link=link, seed=seed)
     assert run.ledger.table()["offered"].tolist() == [count]
-    return run.agents[1].arrivals
+    return {number: time for time, _, number in run.agents[1].heard}
 
 
 def losses(model: float | Loss, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> np.ndarray:
@@ -170,9 +155,9 @@ def test_a_loss_trace_is_read_in_order_and_again(one_by_one: bool) -> None:
 
 def test_each_link_reads_a_loss_trace_from_its_start() -> None:
     run = Network(nx.star_graph(3), Link(loss=loss.trace([0, 0, 1]))).run(
-        {0: Source(7, one_by_one=False), **{i: Sink() for i in (1, 2, 3)}}
+        {0: burst(7, one_by_one=False), **{i: Listener() for i in (1, 2, 3)}}
     )
-    assert all(list(run.agents[i].arrivals) == [0, 1, 3, 4, 6] for i in (1, 2, 3))
+    assert all(run.agents[i].payloads == [0, 1, 3, 4, 6] for i in (1, 2, 3))
 
 
 # --- draws ------------------------------------------------------------------------------------------------------------

@@ -7,39 +7,17 @@ from typing import Any
 
 import pytest
 
-from netsim import Agent, AgentError, Link, Network, Run, latency, topology
+from netsim import Agent, AgentError, Link, Run, latency, testing, topology
 from netsim.count.records import TOTALS
-
-Heard = list[tuple[int, int, Any]]
-
-
-class Talker(Agent):
-    """Broadcasts in each round and notes (round, sender, payload) of what it collects."""
-
-    def __init__(self, rounds: int = 3, keep_late: bool = False) -> None:
-        self.count = rounds
-        self.keep_late = keep_late
-        self.heard: Heard = []
-        self.opened: list[tuple[int, float]] = []
-        self.closed: list[float] = []
-
-    async def run(self) -> None:
-        async for k in self.rounds(self.count, keep_late=self.keep_late):
-            self.opened.append((k, self.now))
-            await self.step(k)
-
-    async def step(self, k: int) -> None:
-        await self.broadcast("x", k)
-        self.heard += [(k, f.sender, f.payload) for f in await self.collect()]
-        self.closed.append(self.now)
+from netsim.testing import Rounder
 
 
 def play(agents: Mapping[int, Agent], link: Link | None = None, period: float = 0.1, **settings: Any) -> Run:
-    graph = topology.complete(len(agents))
-    return Network(graph, link, round_period=period).run(agents, **settings)
+    in_turn = [agents[i] for i in range(len(agents))]
+    return testing.play(*in_turn, shape=topology.complete, link=link, round_period=period, **settings)
 
 
-def played(count: int, make: Callable[[], Talker] = Talker, **settings: Any) -> list[Talker]:
+def played(count: int, make: Callable[[], Rounder] = Rounder, **settings: Any) -> list[Rounder]:
     agents = [make() for _ in range(count)]
     play(dict(enumerate(agents)), **settings)
     return agents
@@ -50,21 +28,21 @@ def played(count: int, make: Callable[[], Talker] = Talker, **settings: Any) -> 
 
 @pytest.mark.parametrize("period", [0.1, 1.0, 7e-5, 86_400.0, 1e6])
 def test_rounds_are_numbered_from_1_and_open_each_period(period: float) -> None:
-    for agent in played(3, lambda: Talker(40), period=period):
+    for agent in played(3, lambda: Rounder(40), period=period):
         assert agent.opened == [(k, (k - 1) * period) for k in range(1, 41)]
         assert agent.closed == [k * period for k in range(1, 41)]
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
 def test_frames_without_latency_are_heard_in_their_round_by_all(order: list[int]) -> None:
-    agents = {i: Talker() for i in order}
+    agents = {i: Rounder() for i in order}
     play(agents)
     for me, agent in agents.items():
         assert sorted(agent.heard) == [(k, other, k) for k in (1, 2, 3) for other in range(4) if other != me]
 
 
 def test_collect_returns_what_arrived_strictly_before_the_close() -> None:
-    class AtTheLast(Talker):
+    class AtTheLast(Rounder):
         async def step(self, k: int) -> None:
             for delay, name in ((0.25, "quarter"), (0.4375, "late: at the close with its latency")):
                 await asyncio.sleep(k - 1 + delay - self.now)
@@ -79,7 +57,7 @@ def test_collect_returns_what_arrived_strictly_before_the_close() -> None:
 def test_what_an_agent_sends_at_a_close_belongs_to_no_closed_round() -> None:
     """Nobody hears it in the round that closes, though his turn come later; everybody does in the next."""
 
-    class Afterthought(Talker):
+    class Afterthought(Rounder):
         async def step(self, k: int) -> None:
             await asyncio.sleep(0.013)
             await super().step(k)
@@ -97,7 +75,7 @@ def test_what_an_agent_sends_at_a_close_belongs_to_no_closed_round() -> None:
 
 @pytest.mark.parametrize("delay", [0.1, 0.15])
 def test_a_frame_that_takes_a_period_or_more_is_late(delay: float) -> None:
-    agents = {i: Talker() for i in range(2)}
+    agents = {i: Rounder() for i in range(2)}
     run = play(agents, Link(latency=delay))
     assert not agents[0].heard
     assert not agents[1].heard
@@ -108,12 +86,12 @@ def test_a_frame_that_takes_a_period_or_more_is_late(delay: float) -> None:
 
 @pytest.mark.parametrize("delay", [0.1, 0.15])
 def test_keep_late_delivers_it_in_the_next_round(delay: float) -> None:
-    for me, agent in enumerate(played(2, lambda: Talker(3, keep_late=True), link=Link(latency=delay))):
+    for me, agent in enumerate(played(2, lambda: Rounder(3, keep_late=True), link=Link(latency=delay))):
         assert agent.heard == [(2, 1 - me, 1), (3, 1 - me, 2)]
 
 
 def test_a_random_latency_decides_frame_by_frame() -> None:
-    agents = {i: Talker(50) for i in range(5)}
+    agents = {i: Rounder(50) for i in range(5)}
     run = play(agents, Link(latency=latency.uniform(0.0, 0.2)))
     heard = sum(len(agent.heard) for agent in agents.values())
     row = run.ledger.table([]).iloc[0]
@@ -126,7 +104,7 @@ def test_a_random_latency_decides_frame_by_frame() -> None:
 # --- agents out of step -----------------------------------------------------------------------------------------------
 
 
-class Slow(Talker):
+class Slow(Rounder):
     """Takes 2.5 rounds for its first."""
 
     async def step(self, k: int) -> None:
@@ -138,7 +116,7 @@ class Slow(Talker):
 
 
 def test_an_agent_that_overruns_takes_part_again_in_the_next_round_to_open() -> None:
-    slow, other, third = Slow(3), Talker(6), Talker(6)
+    slow, other, third = Slow(3), Rounder(6), Rounder(6)
     run = play({0: slow, 1: other, 2: third})
     assert slow.opened == [(1, 0.0), (4, pytest.approx(0.3)), (5, pytest.approx(0.4))]
     # Its first collect found the round closed: it returned at once, with all that had come until then.
@@ -151,18 +129,18 @@ def test_an_agent_that_overruns_takes_part_again_in_the_next_round_to_open() -> 
 
 
 def test_after_the_last_round_its_late_frames_are_still_late() -> None:
-    class Reader(Talker):
+    class Reader(Rounder):
         async def run(self) -> None:
             await super().run()
             async for frame in self.inbox:
                 self.heard.append((0, frame.sender, frame.payload))
 
-    class Sink(Talker):
+    class Sink(Rounder):
         async def run(self) -> None:
             async for frame in self.inbox:
                 self.heard.append((0, frame.sender, frame.payload))
 
-    reader, other, sink = Reader(2), Talker(4), Sink()
+    reader, other, sink = Reader(2), Rounder(4), Sink()
     run = play({0: reader, 1: other, 2: sink}, Link(latency=0.12))
     # Rounds 3 and 4 were none of the reader's; whoever takes part in no rounds is sent nothing late.
     assert reader.heard == [(0, 1, 3), (0, 1, 4)]
@@ -181,19 +159,19 @@ def test_overrunning_alone_is_no_different() -> None:
 
 
 def test_what_an_overrunning_agent_sends_belongs_to_its_old_round_and_is_late() -> None:
-    class Behind(Talker):
+    class Behind(Rounder):
         async def step(self, k: int) -> None:
             await asyncio.sleep(0.15)
             await self.broadcast("x", k)
 
-    other = Talker(4)
+    other = Rounder(4)
     run = play({0: Behind(1), 1: other})
     assert other.heard == []
     assert run.rounds["late"].tolist() == [0, 1, 1, 1]
 
 
 def test_two_loops_one_after_the_other() -> None:
-    class Twice(Talker):
+    class Twice(Rounder):
         async def run(self) -> None:
             assert self.round == 0
             await super().run()
@@ -206,7 +184,7 @@ def test_two_loops_one_after_the_other() -> None:
 
 
 def test_agents_may_take_part_in_different_numbers_of_rounds() -> None:
-    agents = {i: Talker(i) for i in range(4)}
+    agents = {i: Rounder(i) for i in range(4)}
     run = play(agents)
     assert [len(agent.opened) for agent in agents.values()] == [0, 1, 2, 3]
     assert sorted(agents[3].heard) == [(1, 1, 1), (1, 2, 1), (2, 2, 2)]
@@ -214,7 +192,7 @@ def test_agents_may_take_part_in_different_numbers_of_rounds() -> None:
 
 
 def test_a_loop_that_is_left_and_another_one() -> None:
-    class Leaver(Talker):
+    class Leaver(Rounder):
         async def run(self) -> None:
             async for k in self.rounds(9):
                 await self.step(k)
@@ -226,14 +204,14 @@ def test_a_loop_that_is_left_and_another_one() -> None:
             await self.broadcast("x", "between")
             await super().run()
 
-    leaver, other = Leaver(2), Talker(6)
+    leaver, other = Leaver(2), Rounder(6)
     play({0: leaver, 1: other})
     assert leaver.opened == [(4, pytest.approx(0.3)), (5, pytest.approx(0.4))]
     assert other.heard == [(1, 0, 1), (2, 0, 2), (3, 0, "between"), (4, 0, 4), (5, 0, 5)]
 
 
 def test_a_timeout_around_collect_disturbs_nobody_else() -> None:
-    class Impatient(Talker):
+    class Impatient(Rounder):
         async def step(self, k: int) -> None:
             await self.broadcast("x", k)
             with pytest.raises(TimeoutError):
@@ -242,7 +220,7 @@ def test_a_timeout_around_collect_disturbs_nobody_else() -> None:
             # Cut short, it took nothing, and may be called again.
             self.heard += [(k, f.sender, f.payload) for f in await self.collect()]
 
-    impatient, other, third = Impatient(3), Talker(3), Talker(3)
+    impatient, other, third = Impatient(3), Rounder(3), Rounder(3)
     play({0: impatient, 1: other, 2: third})
     assert sorted(impatient.heard) == [(k, sender, k) for k in (1, 2, 3) for sender in (1, 2)]
     assert sorted(other.heard) == [(k, sender, k) for k in (1, 2, 3) for sender in (0, 2)]
@@ -250,7 +228,7 @@ def test_a_timeout_around_collect_disturbs_nobody_else() -> None:
 
 
 def test_rounds_that_begin_at_any_time_begin_at_a_boundary() -> None:
-    class Late(Talker):
+    class Late(Rounder):
         async def run(self) -> None:
             for _ in range(3):
                 await asyncio.sleep(0.1)  # the sum is a little more than the boundary
@@ -312,14 +290,14 @@ def test_probes_see_every_agent_after_a_round_and_before_the_next() -> None:
 
 
 def test_a_row_holds_running_totals_and_the_probes() -> None:
-    def mean_heard(agents: Mapping[int, Talker]) -> float:
+    def mean_heard(agents: Mapping[int, Rounder]) -> float:
         return sum(len(agent.heard) for agent in agents.values()) / len(agents)
 
-    def several(agents: Mapping[int, Talker]) -> dict[str, float]:
+    def several(agents: Mapping[int, Rounder]) -> dict[str, float]:
         return {"one": 1, "two": 2.0}
 
     seen: list[int] = []
-    run = play({i: Talker(3) for i in range(4)}, probes=[mean_heard, several], progress=seen.append)
+    run = play({i: Rounder(3) for i in range(4)}, probes=[mean_heard, several], progress=seen.append)
     assert list(run.rounds.columns) == ["round", "time_s", *TOTALS, "mean_heard", "one", "two"]
     assert run.rounds["time_s"].tolist() == pytest.approx([0.1, 0.2, 0.3])
     assert run.rounds["transmissions"].tolist() == [4, 8, 12]
@@ -341,14 +319,14 @@ def test_agents_that_only_broadcast_have_rows_and_settled_counts_too() -> None:
 
 
 def test_a_run_without_rounds_has_no_rows() -> None:
-    run = play({i: Talker(0) for i in range(2)})
+    run = play({i: Rounder(0) for i in range(2)})
     assert run.rounds.empty
     assert list(run.rounds.columns) == ["round", "time_s", *TOTALS]
 
 
 @pytest.mark.parametrize("until", [0.3, 0.1 + 0.2, 0.3000000001, 0.35])
 def test_a_run_stopped_at_a_close_has_that_round_whole(until: float) -> None:
-    agents = {i: Talker(9) for i in range(2)}
+    agents = {i: Rounder(9) for i in range(2)}
     run = play(agents, until=until)
     assert run.rounds["round"].tolist() == [1, 2, 3]
     assert len(agents[0].closed) == 3
@@ -357,7 +335,7 @@ def test_a_run_stopped_at_a_close_has_that_round_whole(until: float) -> None:
 
 
 def test_rounds_on_the_wall_clock() -> None:
-    agents = {i: Talker(3) for i in range(3)}
+    agents = {i: Rounder(3) for i in range(3)}
     run = play(agents, clock="wall", speed=3.0)
     for me, agent in agents.items():
         assert [(k, sender) for k, sender, _ in agent.heard] == [(k, s) for k in (1, 2, 3) for s in range(3) if s != me]

@@ -1,0 +1,126 @@
+"""The lists in README and docs that follow from the code: studies, their flags, the algorithms.
+
+``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
+``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import netsim
+from netsim import agents
+from netsim.studies.catalogue import Parameter, Scenario, find, listed
+
+ROOT = Path(__file__).parents[1]
+_MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """Return the files that may hold a list."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def rewritten(text: str) -> str:
+    """Return a page's text with its lists as they are now."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{LISTS[found[2]]()}\n\n{found[3]}", text)
+
+
+def studies() -> str:
+    """A row for each study."""
+    return _table(("study", "what it shows"), ((f"`{name}`", each.title) for name, each in listed().items()))
+
+
+def flags() -> str:
+    """For each study a table of the flags that are its own, and which it shares; then those that several share."""
+    scenarios = [find(name) for name in listed()]
+    shared: dict[str, tuple[Parameter, ...]] = {}
+    parts = []
+    for scenario in scenarios:
+        own, groups = _apart(scenario)
+        shared |= groups
+        parts += [f"## {scenario.name}", "", scenario.title, "", _flag_table(own) if own else "No flags of its own."]
+        if groups:
+            links = ", ".join(f"[{name}](#{name.lower()})" for name in groups)
+            parts += ["", f"And those of {links}."]
+        parts.append("")
+    for name, parameters in sorted(shared.items()):
+        users = ", ".join(f"`{each.name}`" for each in scenarios if name in _apart(each)[1])
+        parts += [f"## {name}", "", f"Flags of {users}.", "", _flag_table(parameters), ""]
+    return "\n".join(parts).rstrip()
+
+
+def algorithms() -> str:
+    """A row for each agent of netsim.agents."""
+    found = [
+        (name, kind)
+        for name in agents.__all__
+        if inspect.isclass(kind := getattr(agents, name)) and issubclass(kind, netsim.Agent)
+    ]
+    found.sort(key=lambda each: (each[1].__module__, each[0]))
+    rows = ((f"`{name}`", _first_line(kind), f"`{kind.__module__}`") for name, kind in found)
+    return _table(("class", "what it is", "where"), rows)
+
+
+LISTS: dict[str, Callable[[], str]] = {"studies": studies, "flags": flags, "algorithms": algorithms}
+
+
+def _apart(scenario: Scenario) -> tuple[tuple[Parameter, ...], dict[str, tuple[Parameter, ...]]]:
+    """Return a scenario's own parameters, and those of each dataclass that it shares, by the dataclass's name."""
+    of_group = {name: kind.__name__ for _, kind in scenario.groups for name in inspect.signature(kind).parameters}
+    groups: dict[str, tuple[Parameter, ...]] = {}
+    for parameter in scenario.parameters:
+        if parameter.name in of_group:
+            group = of_group[parameter.name]
+            groups[group] = (*groups.get(group, ()), parameter)
+    return tuple(each for each in scenario.parameters if each.name not in of_group), groups
+
+
+def _flag_table(parameters: Iterable[Parameter]) -> str:
+    rows = ((_flag(each), each.kind.__name__, _default(each), each.description) for each in parameters)
+    return _table(("flag", "type", "default", "meaning"), rows)
+
+
+def _flag(parameter: Parameter) -> str:
+    flag = parameter.name.replace("_", "-")
+    return f"`--{flag}`, `--no-{flag}`" if parameter.kind is bool else f"`--{flag}`"
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.default is None or parameter.default == "":
+        return ""
+    return f"`{str(parameter.default).lower() if parameter.kind is bool else parameter.default}`"
+
+
+def _first_line(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n\n")[0]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the lists, or check them."""
+    check, old = "--check" in sys.argv[1:], []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        new = rewritten(text)
+        if new != text:
+            old.append(page.relative_to(ROOT).as_posix())
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    if old:
+        print(f"{', '.join(old)}: {'out of date; run python docs/_lists.py' if check else 'written'}")
+    return int(check and bool(old))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""What mkdocstrings asks of an extension: names in single backticks in docstrings become links to what they name."""
+
+import re
+from typing import Any
+
+import griffe
+
+_NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
+
+
+class References(griffe.Extension):
+    """Resolves `Network.run` where it stands in a docstring, as Python would, and links it if it has a page."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Go through a package's docstrings."""
+        _link(pkg)
+
+
+def _link(obj: griffe.Object) -> None:
+    if obj.docstring is not None:
+        obj.docstring.value = _NAME.sub(lambda match: _reference(obj, match.group(1)), obj.docstring.value)
+    for member in obj.members.values():
+        if not member.is_alias:
+            _link(member)
+
+
+def _reference(obj: griffe.Object, name: str) -> str:
+    path = name if name.startswith("netsim.") else _resolved(obj, name)
+    return f'<autoref identifier="{path}" optional><code>{name}</code></autoref>' if path else f"`{name}`"
+
+
+def _resolved(obj: griffe.Object, name: str) -> str | None:
+    first, _, rest = name.partition(".")
+    try:
+        found = obj.resolve(first)
+    except griffe.NameResolutionError:
+        return None
+    return f"{found}.{rest}" if rest else found

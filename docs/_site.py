@@ -1,0 +1,124 @@
+"""What mkdocs asks of a hook: the pages of the reference, one for each public module, and those that stand elsewhere.
+
+The reference is not written by hand: a module that is added is a page. Its first lines say what it is for, so they are
+the page's; a module whose name begins with an underscore has none.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+# At the top of the repository, where forges look for them.
+ELSEWHERE = {"CHANGELOG.md": "Changelog", "CONTRIBUTING.md": "Contributing"}
+# What netsim's own users never meet: the stages of a frame's way, and the house's own tools.
+INNER = re.compile(
+    r"netsim\.(__main__|check|core|files|packing|vectors|draws"
+    r"|count\.tally|count\.records"
+    r"|studies\.(cli|claim|folder|terminal)"
+    r"|transport\.(?!frame$|heard$|copies$|inbox$|clock$).*)$"
+)
+SECTIONS = {
+    "netsim": "The emulator",
+    "netsim.agents": "Agents",
+    "netsim.scenarios": "Scenarios",
+}
+
+Page = tuple[str, str]
+"""A module, and the path of its page."""
+
+
+def modules() -> Iterator[Page]:
+    """Yield the public modules that say something, and their pages."""
+    for folder in ("netsim", "agents", "scenarios"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            parts = parts if parts[0] == "netsim" else ("netsim", *parts)
+            if path.is_symlink() or (folder == "netsim" and parts[1] in ("agents", "scenarios")):
+                continue
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            if any(part.startswith("_") and part != "__init__" for part in parts) or INNER.match(name):
+                continue
+            if parts[-1] != "__init__" or name in SECTIONS:
+                yield name, f"reference/{name}.md"
+
+
+def on_config(config: Any) -> Any:
+    """Put the reference and the pages that stand elsewhere into the navigation."""
+    sections: dict[str, list[Any]] = {section: [] for section in SECTIONS}
+    for name, page in modules():
+        section = max((each for each in SECTIONS if name == each or name.startswith(each + ".")), key=len)
+        title = name if name == section else name.removeprefix(section + ".")
+        sections[section].append({title: page})
+    reference = [{SECTIONS[section]: pages} for section, pages in sections.items()]
+    config.nav = [
+        *config.nav,
+        {"Reference": ["reference/index.md", *reference]},
+        *({title: name.lower()} for name, title in ELSEWHERE.items()),
+    ]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Make those pages."""
+    rows = ["# Reference", "", "Every public module, from its docstrings.", "", "| module | |", "|---|---|"]
+    for name, page in modules():
+        text = f"# {name}\n\n::: {name}\n"
+        if name in SECTIONS:
+            # What it gathers from its rooms is described there.
+            text += "    options: {members: false}\n" + shelf(name)
+        files.append(File.generated(config, page, content=text))
+        rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
+    files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
+    for name in ELSEWHERE:
+        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, name.lower(), content=inward(text)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links to pages at the top of the repository lead to those of the site."""
+    return inward(markdown.replace("](../", "]("))
+
+
+def inward(text: str) -> str:
+    """Return a text whose links to the pages that stand elsewhere lead to those of the site."""
+    for name in ELSEWHERE:
+        text = text.replace(f"]({name}", f"]({name.lower()}")
+    return text
+
+
+def first_line(module: str) -> str:
+    """Return what the first line of a module says it is for."""
+    path = ROOT.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return (
+        (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0].replace("|", "\\|")
+    )
+
+
+def shelf(package: str) -> str:
+    """Return a table of what a package gathers from its rooms, and where each name is described."""
+    found = imports(ROOT.joinpath(*package.split("."), "__init__.py"))
+    inner = imports(ROOT / "netsim" / "core.py")
+    pages = dict(modules())
+    rows = []
+    for name, home in sorted(found.items()):
+        # What has a compiled twin is defined elsewhere.
+        home = inner.get(name, home)
+        module = f"{package}.{name}" if home == package else home
+        if module in pages:
+            anchor = "" if home == package else f"#{home}.{name}"
+            rows.append(f"| `{package}.{name}` | [`{module}`]({module}.md{anchor}) |")
+    return "\n".join(["", "| name | described in |", "|---|---|", *rows, ""]) if rows else ""
+
+
+def imports(path: Path) -> dict[str, str]:
+    """Return the names that a file imports from netsim, and their modules."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("netsim")]
+    return {alias.name: node.module or "" for node in froms for alias in node.names}

@@ -1,0 +1,293 @@
+"""A kit for testing agents: neighbours that follow a script, networks in a line, links that do exactly what is asked.
+
+It needs no test framework, and knows nothing of learning. An agent of yours is put among agents of the kit, which say
+what they are told when they are told and note what they hear:
+
+>>> from netsim.testing import Listener, Talker, play
+>>> run = play(Talker([(0.5, "hello")]), Listener())
+>>> run.agents[1].heard
+[(0.5, 0, 'hello')]
+
+docs/testing.md shows it on an agent of your own.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import networkx as nx
+
+from netsim import check, topology
+from netsim.agent import Agent
+from netsim.core import Frame
+from netsim.count.records import CAUSES
+from netsim.loss import Decide, Loss
+from netsim.network import Network
+from netsim.run import Run
+from netsim.transport.frame import FrameEncoder
+
+__all__ = ["Actor", "Listener", "Replier", "Rounder", "Talker", "counts", "losing", "play", "sized"]
+
+_A = TypeVar("_A", bound="Actor")
+
+# What `play` hands on to Network.run; the rest makes the network.
+_OF_RUN = frozenset({"probes", "until", "sample", "trace", "progress", "clock", "speed"})
+
+
+class Actor(Agent):
+    """Does what a function says.
+
+    Parameters
+    ----------
+    script : callable, optional
+        ``async def script(me)``, called with the agent; without it the agent does nothing.
+
+    Attributes
+    ----------
+    log : list
+        For the script: what it wants to be known afterwards.
+    """
+
+    def __init__(self: _A, script: Callable[[_A], Awaitable[object]] | None = None) -> None:
+        self.script: Callable[[Any], Awaitable[object]] | None = script
+        self.log: list[Any] = []
+
+    async def run(self) -> None:
+        """Follow the script."""
+        if self.script is not None:
+            await self.script(self)
+
+
+class Replier(Actor):
+    """Answers requests at the instant of their arrival; notes (time in s, payload) of each in ``log``.
+
+    Parameters
+    ----------
+    script : callable, optional
+        What it does besides, as for `Actor`.
+    reply : callable
+        From a request's payload to the reply's; default: the same back.
+    """
+
+    def __init__(
+        self,
+        script: Callable[["Replier"], Awaitable[object]] | None = None,
+        *,
+        reply: Callable[[Any], Any] = lambda payload: payload,
+    ) -> None:
+        super().__init__(script)
+        self.reply_to = reply
+
+    def answer(self, frame: Frame) -> Any:
+        """Answer a request."""
+        self.log.append((self.now, frame.payload))
+        return self.reply_to(frame.payload)
+
+
+class Talker(Agent):
+    """Sends what it is told, when it is told, outside rounds.
+
+    Parameters
+    ----------
+    plan : iterable of (float, object)
+        Times (s) and payloads, in any order; of one time, in the order given.
+    to : node, optional
+        The neighbour to send to; default: all.
+    kind : str
+        The kind of message.
+
+    Attributes
+    ----------
+    took : list of int
+        Of each message, how many links took it (it may have been lost afterwards).
+    """
+
+    def __init__(self, plan: Iterable[tuple[float, Any]], to: Any = None, *, kind: str = "m") -> None:
+        self.plan = sorted(plan, key=lambda item: item[0])
+        self.to = to
+        self.kind = kind
+        self.took: list[int] = []
+
+    async def run(self) -> None:
+        """Say it all."""
+        for time, payload in self.plan:
+            if time > self.now:
+                await asyncio.sleep(time - self.now)
+            await self.say(payload)
+
+    async def say(self, payload: Any) -> None:
+        """Send one message."""
+        if self.to is None:
+            self.took.append(await self.broadcast(self.kind, payload))
+        else:
+            self.took.append(int(await self.send(self.to, self.kind, payload)))
+
+
+class Listener(Agent):
+    """Notes all that it ever hears, and when; takes part in no round and says nothing.
+
+    Attributes
+    ----------
+    times : list of float
+        When each frame arrived, in seconds.
+    frames : list of Frame
+        The frames, in order of arrival.
+    """
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.frames: list[Frame] = []
+
+    async def run(self) -> None:
+        """Listen until nothing can come any more."""
+        async for frame in self.inbox:
+            self.times.append(self.now)
+            self.frames.append(frame)
+
+    @property
+    def heard(self) -> list[tuple[float, Any, Any]]:
+        """(time in s, sender, payload) of each frame."""
+        return [(time, frame.sender, frame.payload) for time, frame in zip(self.times, self.frames, strict=True)]
+
+    @property
+    def payloads(self) -> list[Any]:
+        """What each frame carries."""
+        return [frame.payload for frame in self.frames]
+
+
+class Rounder(Agent):
+    """Takes part in rounds: says its round's number in each, and notes what it collects. Override `step` for more.
+
+    Parameters
+    ----------
+    rounds : int
+        How many rounds.
+    keep_late : bool
+        As for `netsim.Agent.rounds`.
+
+    Attributes
+    ----------
+    heard : list of (int, node, object)
+        Round in which it was collected, sender and payload, in order.
+    opened : list of (int, float)
+        Number and time (s) of each round's opening.
+    closed : list of float
+        When each collecting was over, in seconds.
+    """
+
+    def __init__(self, rounds: int = 3, keep_late: bool = False) -> None:
+        self.count = rounds
+        self.keep_late = keep_late
+        self.heard: list[tuple[int, Any, Any]] = []
+        self.opened: list[tuple[int, float]] = []
+        self.closed: list[float] = []
+
+    async def run(self) -> None:
+        """Take part."""
+        async for number in self.rounds(self.count, keep_late=self.keep_late):
+            self.opened.append((number, self.now))
+            await self.step(number)
+
+    async def step(self, number: int) -> None:
+        """Say and hear what is to be said and heard in a round."""
+        await self.broadcast("x", number)
+        self.heard += [(number, frame.sender, frame.payload) for frame in await self.collect()]
+        self.closed.append(self.now)
+
+
+def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path, **settings: Any) -> Run:
+    """Run agents 0, 1, 2, … on a network and return the run.
+
+    Parameters
+    ----------
+    agents : Agent
+        The agents in the order of their numbers.
+    shape : callable
+        From the number of agents to the graph: default a line, so that each hears the one before and the one behind;
+        ``topology.complete``, ``topology.star``, ….
+    settings : object
+        Those of `netsim.Network` (``link``, ``links``, ``round_period``, ``seed``, …) and of `netsim.Network.run`
+        (``probes``, ``until``, ``sample``, ``trace``, …).
+
+    Raises
+    ------
+    BadInput, AgentError, Stalled
+        As `netsim.Network.run` does.
+    """
+    of_run = {name: value for name, value in settings.items() if name in _OF_RUN}
+    of_network = {name: value for name, value in settings.items() if name not in _OF_RUN}
+    return Network(shape(len(agents)), **of_network).run(dict(enumerate(agents)), **of_run)
+
+
+def counts(run: Run, **of: Any) -> dict[str, int]:
+    """Return what became of the link messages of a run: {cause: how many}, also ``duplicated`` and ``in_flight``.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    of : object
+        ``sender``, ``receiver`` or ``kind``: count only those.
+
+    Returns
+    -------
+    dict
+        Without what did not occur. Offered + duplicated = the causes + in_flight.
+
+    Raises
+    ------
+    BadInput
+        If ``of`` names something else.
+    AssertionError
+        If that equation does not hold, which would be an error of netsim's.
+    """
+    table = run.ledger.table()
+    for column, value in of.items():
+        check.one_of("count by", column, ("sender", "receiver", "kind"))
+        table = table[table[column] == value]
+    found = table[["offered", "duplicated", *CAUSES, "in_flight"]].sum()
+    if found["offered"] + found["duplicated"] != found[[*CAUSES, "in_flight"]].sum():
+        raise AssertionError(f"link messages are missing or too many: {found.to_dict()}")
+    return {str(name): int(number) for name, number in found.items() if number and name != "offered"}
+
+
+def sized(size: int, kind: str = "m") -> bytes:
+    """Return a payload whose frame is exactly ``size`` bytes: over ``Link(rate=8 * size)`` it takes a second.
+
+    That is so for the first 128 agents, outside rounds and in the first 127 of them.
+
+    Raises
+    ------
+    BadInput
+        If no frame of bytes is so short, or it would need a size that none has.
+    """
+    size = check.integer("size", size, low=1)
+    encoder = FrameEncoder()
+    for overhead in range(len(kind.encode()) + 5, len(kind.encode()) + 14):
+        if overhead <= size and len(encoder.encode(kind, 0, 0, bytes(size - overhead))) == size:
+            return bytes(size - overhead)
+    raise check.refuse("size", size, f"the length of a frame of kind {kind!r} that carries bytes")
+
+
+@dataclass(frozen=True)
+class _Losing:
+    numbers: frozenset[int]
+    # A model whose mean is 0 is never asked.
+    mean: float = math.ulp(0.0)
+
+    def on_link(self, u: float) -> Decide:
+        count = -1
+
+        def lost(u: float) -> bool:
+            nonlocal count
+            count += 1
+            return count in self.numbers
+
+        return lost
+
+
+def losing(*numbers: int) -> Loss:
+    """Lose these frames of each link and no others: ``Link(loss=losing(0, 3))`` loses its first and its fourth."""
+    return _Losing(frozenset(check.integer("number", number, low=0) for number in numbers))

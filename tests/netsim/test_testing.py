@@ -1,0 +1,118 @@
+"""The kit for testing agents: it does what it says, and needs no test framework."""
+
+import asyncio
+import doctest
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import netsim.testing
+from netsim import AgentError, BadInput, Frame, Link, topology
+from netsim.testing import Actor, Listener, Replier, Rounder, Talker, counts, losing, play, sized
+
+
+def test_its_first_lines_hold() -> None:
+    assert doctest.testmod(netsim.testing).attempted > 0
+    assert doctest.testmod(netsim.testing).failed == 0
+
+
+def test_it_needs_no_test_framework() -> None:
+    code = "import sys, netsim.testing; sys.exit('pytest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_agents_stand_in_a_line_or_as_they_are_told() -> None:
+    assert play(Actor(), Actor(), Actor()).agents[1].neighbors == (0, 2)
+    run = play(Actor(), Actor(), Actor(), shape=topology.star)
+    assert [run.agents[i].neighbors for i in range(3)] == [(1, 2), (0,), (0,)]
+
+
+def test_settings_go_where_they_belong() -> None:
+    told: list[int] = []
+    run = play(
+        Rounder(9), Rounder(9), link=Link(loss=1.0), round_period=0.5, until=2.0, trace=True, progress=told.append
+    )
+    assert (run.ended_at, told) == (2.0, [1, 2, 3, 4])
+    assert set(run.trace.table()["event"]) == {"sent", "lost"}
+    with pytest.raises(BadInput, match="until = -1"):
+        play(Actor(), until=-1)
+    with pytest.raises(TypeError, match="period"):
+        play(Actor(), period=1)
+
+
+def test_a_talker_says_what_when_and_to_whom() -> None:
+    talker = Talker([(2.0, "b"), (1.0, "a"), (2.0, "c")], 2, kind="word")
+    run = play(Listener(), talker, Listener(), link=Link(latency=0.5))
+    assert run.agents[0].heard == []
+    assert run.agents[2].heard == [(1.5, 1, "a"), (2.5, 1, "b"), (2.5, 1, "c")]
+    assert run.agents[2].payloads == ["a", "b", "c"]
+    assert {frame.kind for frame in run.agents[2].frames} == {"word"}
+    assert talker.took == [1, 1, 1]
+    both = Talker([(0.0, 1)])
+    play(Listener(), both, Listener())
+    assert both.took == [2]
+
+
+def test_an_actor_follows_its_script_and_its_errors_are_told() -> None:
+    async def script(me: Actor) -> None:
+        await asyncio.sleep(1.0)
+        me.log.append(me.now)
+        raise ValueError("as told")
+
+    actor = Actor(script)
+    with pytest.raises(AgentError, match=r"agent 0 raised ValueError at 1 s \(test_testing.py, line \d+\): as told"):
+        play(actor)
+    assert actor.log == [1.0]
+
+
+def test_a_replier_answers_at_once() -> None:
+    async def ask(me: Actor) -> None:
+        for number in (1, 2):
+            me.log.append((await me.request(1, "?", number)).payload)
+
+    asker, doubles = Actor(ask), Replier(reply=lambda number: 2 * number)
+    play(asker, doubles, link=Link(latency=0.25))
+    assert (asker.log, doubles.log) == ([2, 4], [(0.25, 1), (0.75, 2)])
+    play(asker, Replier())
+    assert asker.log == [2, 4, 1, 2]
+
+
+def test_a_rounder_notes_rounds() -> None:
+    first, second = Rounder(2), Rounder(2)
+    play(first, second, round_period=0.5)
+    assert first.heard == [(1, 1, 1), (2, 1, 2)]
+    assert second.opened == [(1, 0.0), (2, 0.5)]
+    assert second.closed == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["m", "a longer kind of message than most, of ünicode"])
+@pytest.mark.parametrize("size", [64, 100, 255, 300, 1000, 65_536, 70_000])
+def test_a_frame_is_as_long_as_it_is_to_be(size: int, kind: str) -> None:
+    run = play(Talker([(0.0, sized(size, kind))], kind=kind), Listener(), link=Link(rate=8 * size))
+    frame: Frame = run.agents[1].frames[0]
+    assert (len(frame.data), run.agents[1].times) == (size, [1.0])
+
+
+@pytest.mark.parametrize("size", [0, 6, 263, 2.5, True])
+def test_a_size_that_no_frame_has_is_refused(size: Any) -> None:
+    with pytest.raises(BadInput, match="size = "):
+        sized(size)
+
+
+def test_exactly_those_frames_are_lost_on_each_link() -> None:
+    run = play(Listener(), Talker([(i, i) for i in range(6)]), Listener(), link=Link(loss=losing(0, 4)))
+    assert run.agents[0].payloads == run.agents[2].payloads == [1, 2, 3, 5]
+    assert counts(run) == {"delivered": 8, "lost": 4}
+    assert counts(run, receiver=2) == {"delivered": 4, "lost": 2}
+    assert counts(run, sender=0) == {}
+    with pytest.raises(BadInput, match="number = -1"):
+        losing(-1)
+    with pytest.raises(BadInput, match=r"count by = 'to'"):
+        counts(run, to=1)
+
+
+def test_counts_have_all_causes_and_what_is_under_way() -> None:
+    run = play(Talker([(0, 1), (1, 2)]), Actor(), link=Link(latency=3.0, duplicate=1.0))
+    assert counts(run) == {"duplicated": 2, "in_flight": 4}
