@@ -211,7 +211,7 @@ def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert study.notes[0] == "target 'kind': 3 different whole numbers in 90 rows, taken as classes"
     assert study.settings["scaling"] == "unit"
     assert study.settings["rounds"] == 5
-    with pytest.raises(BadInput, match="column 'when' of .* holds dates"):
+    with pytest.raises(BadInput, match=r"column 'when' of .* holds dates"):
         run(data="own")
     with pytest.raises(BadInput, match="must have classes to tell apart; target 'price': 90 different whole numbers"):
         run(data="own", drop="when")
