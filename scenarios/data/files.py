@@ -65,7 +65,9 @@ def find_table(data: str) -> Path:
     if len(found) > 1 and not (suffix and found[0].samefile(found[1])):
         how = "its path" if suffix else "the name with its suffix"
         raise BadInput(f"data = {data!r}: must be one file, there are {', '.join(map(str, found))}; give {how}")
-    return found[0] if found else _missing(name, wanted)
+    if found:
+        return found[0]
+    raise _missing(name, wanted, "; data may also be the path of a file")
 
 
 def check_data(data: str, known: Sequence[str]) -> None:
@@ -86,11 +88,11 @@ def find(name: str, suffix: str) -> Path:
     for folder in _folders(False):
         if (folder / f"{name}{suffix}").exists():
             return folder / f"{name}{suffix}"
-    return _missing(name, (suffix,))
+    raise _missing(name, (suffix,))
 
 
-def _missing(name: str, suffixes: Sequence[str]) -> Path:
-    """Raise the error for a data set that is not there: what to put where, and what is there."""
+def _missing(name: str, suffixes: Sequence[str], otherwise: str = "") -> BadInput:
+    """Return the error for a data set that is not there: what to put where, and what is there."""
     source = f"public source: {_SOURCES[name]}" if name in _SOURCES else ""
     first = ".npz" if name in _ARRAYS and ".npz" in suffixes else suffixes[0]
     others = [each for each in suffixes if each != first]
@@ -98,15 +100,14 @@ def _missing(name: str, suffixes: Sequence[str]) -> Path:
     wanted = f"a folder that holds {name}{first}" + (f" ({more})" if more else "")
     value = os.environ.get(_FOLDER)
     if not value:
-        path = "; data may also be the path of a file" if len(suffixes) > 1 else ""
-        raise BadInput(f"{_FOLDER} is not set: must be {wanted}{path}")
+        return BadInput(f"{_FOLDER} is not set: must be {wanted}{otherwise}")
     folder = Path(value)
     if not folder.is_dir():
-        raise BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
+        return BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
     there = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
-    held = f"it holds {', '.join(there)}" if there else f"it holds no {' or '.join(suffixes)} file"
+    held = f"it holds {', '.join(there)}" if there else "it holds no such file"
     near = "" if source else nearest(name, there)
-    raise BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}")
+    return BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}{otherwise}")
 
 
 def _folders(here: bool) -> list[Path]:

@@ -142,7 +142,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {key: file[key] for key in file.files}
     except _UNREADABLE as error:
         raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    except AttributeError:
+    except TypeError:
         # A single array, saved by numpy.save, is no archive.
         raise BadInput(f"{path} cannot be read: must hold named arrays, as numpy.savez writes them") from None
 

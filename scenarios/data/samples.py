@@ -92,7 +92,7 @@ class ClassSamples(Samples):
     drop : str
         Columns of the table to leave out, with commas between.
     classes : bool
-        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+        Take the target as classes, however many they are; by default text and up to 20 different whole numbers are.
     rows : int
         Use only so many rows, taken at random.
     """

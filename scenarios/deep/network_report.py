@@ -119,6 +119,7 @@ def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
     for case in cases:
         last = study.runs[case.name].rounds.iloc[-1]
         kinds = {"map": case.shape.name, "method": case.method, "loss": case.links.channel.loss}
+        kinds["links"] = case.links.label or "ideal"
         found.append(kinds | {name: last[name] for name in (*_COUNTS, *MEASURES, "consensus_error", "dual_residual")})
     for shape, best in {case.shape: case.best for case in cases}.items():
         found.append({"map": shape.name, "method": "centralised", **best})

@@ -118,7 +118,7 @@ class Length:
 
     def seeds(self, seed: int) -> list[int]:
         """Return the seed of each repetition."""
-        return np.random.SeedSequence(seed).generate_state(self.repeats).tolist()
+        return [int(each) for each in np.random.SeedSequence(seed).generate_state(self.repeats)]
 
 
 def omkl(

@@ -54,7 +54,7 @@ class TwoClasses(ClassChoice):
     drop : str
         Columns of the table to leave out, with commas between.
     classes : bool
-        Take the target as classes, which it must be; by default text and up to 20 different whole numbers are.
+        Take the target as classes, however many they are; by default text and up to 20 different whole numbers are.
     rows : int
         Use only so many samples, taken at random; synthetic: draw so many.
     positive : str

@@ -153,7 +153,7 @@ def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) ->
         title = f"Decisions of agent 0, {len(learners[0].model)} points, {trial.rule.criterion} loss"
         study.figure("surface", surface(learners[0].model, split.inputs, split.labels, names, title))
     if data == BRODATZ:
-        pictures = {"texture": list(TEXTURES), "picture": list(TEXTURES.values())}
+        pictures: dict[str, Sequence[Any]] = {"texture": list(TEXTURES), "picture": list(TEXTURES.values())}
         study.table("textures", f"Accuracy by texture, seed {problem.seed}", _by_class(split, learners, pictures))
     elif data != MIXTURES:
         table = _by_class(split, learners, {"class": list(split.classes)})

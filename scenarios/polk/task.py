@@ -107,9 +107,9 @@ class Learning:
     batch : int
         Samples of an agent in a round; a few more where the training set is no multiple of it.
     eta : float
-        Step size.
+        Step size; by default for logistic / hinge / squared.
     parsimony : float
-        The projection may move a model by parsimony * eta^1.5.
+        The projection may move a model by parsimony * eta^1.5; by default for logistic / hinge / squared.
     regularizer : float
         Regulariser lambda.
     penalty : float

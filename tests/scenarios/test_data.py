@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
+from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import AgentData, Table, deal, load_table, scale_unit, synthetic
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
@@ -26,7 +27,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def refusal(name: str, target: str | None = None) -> str:
     with pytest.raises(BadInput) as caught:
-        load_table(name, target=target)
+        load_table(name, Columns(target=target))
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -49,7 +50,7 @@ def test_load_splits_off_the_last_column(folder: Path) -> None:
 
 def test_load_with_another_target(folder: Path) -> None:
     write(folder, "small", "a,b,c\n1,2,3\n4,5,6\n")
-    loaded = load_table("small", target="b")
+    loaded = load_table("small", Columns(target="b"))
     assert loaded.inputs.tolist() == [[1.0, 3.0], [4.0, 6.0]]
     assert loaded.target.tolist() == [2.0, 5.0]
     assert (loaded.input_columns, loaded.target_column) == (("a", "c"), "b")
@@ -72,7 +73,7 @@ def test_load_reads_without_a_newline_at_the_end(folder: Path) -> None:
 
 def test_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NETSIM_DATA", raising=False)
-    wanted = "must be a folder that holds tomshardware.csv.gz (public source: UCI id 248, "
+    wanted = "must be a folder that holds tomshardware.csv.gz (or .csv, .npz, .parquet; public source: UCI id 248, "
     assert refusal("tomshardware").startswith(f"NETSIM_DATA is not set: {wanted}")
     monkeypatch.setenv("NETSIM_DATA", "")
     assert refusal("tomshardware").startswith("NETSIM_DATA is not set: ")
@@ -82,16 +83,17 @@ def test_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_missing_file(folder: Path) -> None:
     assert refusal("energy").endswith(
-        "must be a folder that holds energy.csv.gz (public source: UCI id 374); it holds no .csv.gz file"
+        "must be a folder that holds energy.csv.gz (or .csv, .npz, .parquet; public source: UCI id 374); "
+        "it holds no such file; data may also be the path of a file"
     )
     write(folder, "airquality", "a,b\n1,2\n")
     write(folder, "banana", "a,b\n1,2\n")
     message = refusal("air_quality")
-    assert "holds air_quality.csv.gz (did you mean 'airquality'?); it holds airquality, banana" in message
+    assert "(or .csv, .npz, .parquet) (did you mean 'airquality'?); it holds airquality, banana" in message
     write(folder, "enery", "a,b\n1,2\n")
     assert "did you mean" not in refusal("energy")  # a name that is known is no slip of the pen
-    assert "(did you mean 'banana'?)" in refusal("banana.csv.gz")
-    assert "it holds airquality, banana, enery" in refusal(f"../{folder.name}/banana")
+    assert "(did you mean 'banana'?)" in refusal("banan.csv.gz")
+    assert f"data = '../{folder.name}/banana': must be a file that ends in" in refusal(f"../{folder.name}/banana")
 
 
 def test_missing_column(folder: Path) -> None:

@@ -17,13 +17,18 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from netsim.agents.costs.losses import Logistic, Squared, SquaredHinge
 from netsim.agents.costs.multiclass import MulticlassHinge, OneVsRest, Softmax
+from netsim.count.records import DELIVERED
 from netsim.errors import BadInput
+from netsim.scenarios.data.samples import Samples
 from netsim.scenarios.data.tables import AgentData, deal
 from netsim.scenarios.deep.baselines import deep_network, penalty_of
 from netsim.scenarios.deep.maps import Shape, shapes
+from netsim.scenarios.deep.network_report import Links
+from netsim.scenarios.deep.study import MapSetting, PaperSamples
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.classes import ClassTask, load, loss_of, ridge_regularizer
+from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
+from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
@@ -147,9 +152,12 @@ def test_other_losses_and_layers(parameters: dict[str, object]) -> None:
         ("deep", {"regularizer": 0.0}, "regularizer = 0.0: must be"),
         ("deep", {"repeats": 0}, "repeats = 0: must be"),
         ("deep", {"rows": 10**6}, "rows = 1000000: must be"),
-        ("deep_network", {"losses": "0,x"}, "losses = '0,x': must be probabilities with commas between"),
-        ("deep_network", {"losses": "2"}, "losses = 2.0: must be a probability in [0, 1]"),
-        ("deep_network", {"loss": 0.2}, "loss = 0.2: must be left out: --losses gives the probabilities"),
+        ("deep", {"target": "x"}, "target = 'x': must be left out for the data 'digits', which are no table"),
+        ("deep_network", {"loss": 2.0}, "loss = 2.0: must be a probability in [0, 1]"),
+        ("deep_network", {"classes": False}, "classes = False: must be left out for the data 'digits'"),
+        ("deep_network", {"agents": 100_000}, "agents = 100000: must be at most 898, for 2 samples each of 1797"),
+        ("deep_network", {"rounds": 0}, "rounds = 0: must be"),
+        ("deep_network", {"criterion": "hing"}, "criterion = 'hing': must be one of logistic, hinge, squared"),
         ("deep_network", {"agents": 0}, "agents = 0: must be"),
         ("deep", {"ceiling_rows": 2}, "ceiling_rows = 2: must be 0 or a whole number >= 10"),
         ("deep_network", {"rho": 0.0}, "rho = 0.0: must be"),
@@ -211,7 +219,7 @@ def test_losses_by_their_names() -> None:
 
 
 def test_measures_are_means_over_agents_of_all_samples() -> None:
-    table, classes = load("digits", rows=120, seed=1)
+    table, classes = Samples(rows=120).load("digits", 1)
     parts = deal(table, 3, train_share=0.75, seed=0)
     phi = Shape("RF-KL", (6,), ("gaussian",)).build(table.inputs, (1.0,), 0)
     loss = Softmax(len(classes))
@@ -236,7 +244,7 @@ def test_measures_are_means_over_agents_of_all_samples() -> None:
 
 
 def test_where_rounding_ends_the_search_newton_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, classes = load("digits", rows=150)
+    table, classes = Samples(rows=150).load("digits", 0)
     (part,) = deal(table, 1, train_share=0.75, seed=0)
     phi = Shape("RF-KL", (12,), ("gaussian",)).build(table.inputs, (1.0,), 0)
     task = ClassTask([part], phi, loss=Softmax(len(classes)), regularizer=1e-3)
@@ -320,7 +328,7 @@ def test_coke_saves_on_a_matrix_without_losses_and_with() -> None:
 
 
 def test_a_run_that_never_speaks_is_named() -> None:
-    study = run("deep_network", **NETWORK | {"losses": "0", "threshold": 1e6, "rounds": 3})
+    study = run("deep_network", **NETWORK | {"loss": 0.0, "threshold": 1e6, "rounds": 3})
     (said,) = [text for text in study.notes if "nothing was ever sent" in text]
     assert said.startswith("DKL-MLP COKE, DKL-MLP QC-ODKLA, RF-KL COKE")
     assert " DKLA" not in said
@@ -357,6 +365,18 @@ def test_odd_tables_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_smooth_hinge_is_tuned_like_squares() -> None:
     for temperature in (1e-6, 0.1, 1.0):
         assert ridge_regularizer(MulticlassHinge(2, temperature), 1e-4) == 1e-4
+
+
+def test_links_that_are_ideal_run_once_and_others_beside_them() -> None:
+    quick = NETWORK | {"rounds": 3, "agents": 3}
+    assert not any("," in name for name in run("deep_network", **quick | {"loss": 0.0}).runs)
+    late = run("deep_network", **quick | {"loss": 0.0, "latency": 1.5})
+    assert [name for name in late.runs if name.startswith("RF-KL DKLA")] == ["RF-KL DKLA", "RF-KL DKLA, latency 1.5"]
+    assert late.runs["RF-KL DKLA"].ledger.exits[DELIVERED] > 0
+    assert late.runs["RF-KL DKLA, latency 1.5"].ledger.exits[DELIVERED] == 0
+    assert late.tables["ends"]["links"].dropna().unique().tolist() == ["ideal", "latency 1.5"]
+    label = Links(Channel(loss=0.1, burst=3.0, rate=1e4, budget=5e5, collisions=True)).label
+    assert label == "loss 0.1, burst 3, rate 10000, budget 500000, collisions"
 
 
 def test_one_agent_alone_sends_nothing() -> None:
@@ -463,3 +483,30 @@ def test_a_table_of_ones_own_is_a_regression_where_its_target_has_fractions(
     ]
     assert "test_mse" in tables[0]
     assert "test_accuracy" in tables[1]
+
+
+def test_house_prices_are_numbers_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    own_table(tmp_path, "houses", np.arange(200) % 40 * 1000)
+    options = QUICK | {"ceiling_rows": 0}
+    numbers = run("deep", data="houses", **options)
+    assert numbers.notes[0] == (
+        "target 'y': 40 different whole numbers in 200 rows, taken as numbers; --classes takes them as classes"
+    )
+    assert "test_mse" in numbers.tables["comparison"]
+    classes = run("deep", data="houses", classes=True, **options)
+    assert "test_accuracy" in classes.tables["comparison"]
+    assert (numbers.settings["criterion"], classes.settings["criterion"]) == ("squared", "logistic")
+    with pytest.raises(BadInput, match="data = 'houses': must have classes to tell apart; target 'y': 40 different"):
+        run("deep_network", data="houses")
+    assert run("deep_network", data="houses", classes=True, **NETWORK | {"rows": 100, "rounds": 2, "agents": 2}).runs
+
+
+def test_what_was_left_open_is_in_the_settings_once_resolved() -> None:
+    study = run("deep_network", **NETWORK | {"rounds": 2})
+    assert study.settings["edges"] == 6, "all pairs of 4"
+    assert study.settings["criterion"] == "squared"
+    assert PaperSamples().resolved("tomshardware").rows == 11_000
+    assert PaperSamples(rows=5).resolved("tomshardware").rows == 5
+    assert MapSetting().resolved("adult").widths == MapSetting.by_data()["widths"]["adult"] == "100,500"
+    assert MapSetting(widths="7").resolved("adult").widths == "7"

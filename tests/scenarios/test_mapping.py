@@ -9,40 +9,44 @@ from netsim.agents.maps.bandwidth import median_distance
 from netsim.agents.maps.deep import Deep, MultiPath
 from netsim.agents.maps.features import RandomFourier
 from netsim.errors import BadInput
-from netsim.scenarios.tasks.mapping import TIMES, feature_map
+from netsim.scenarios.tasks.mapping import TIMES, choose_sigma, feature_map
+from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study, catalogue
 
 X = np.random.default_rng(0).random((300, 2))
 Y = np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1])
-CHOSEN = {"features": 60, "sigma": 0.5, "regularizer": 1e-6, "agents": 4}
+RESOLVED: dict[str, Any] = {"agents": 4, "edges": 5, "features": 60, "sigma": 0.5, "regularizer": 1e-6}
 
 
-def made(**settings: Any) -> tuple[Any, Study]:
-    study = Study("test", {"map": "RF-KL", "median": False, "tune": False} | settings)
-    return feature_map(study, CHOSEN, X, Y, seed=3), study
+def made(**settings: Any) -> tuple[Any, Setting, Study]:
+    study = Study("test", {})
+    phi, setting = feature_map(study, Setting(**RESOLVED | settings), X, Y, seed=3)
+    assert study.settings == {}, "what was found is returned"
+    return phi, setting, study
 
 
 def test_a_given_bandwidth_is_kept() -> None:
-    phi, study = made()
+    phi, setting, _ = made()
     assert isinstance(phi, RandomFourier)
     assert (phi(X) == RandomFourier(2, 60, sigma=0.5, seed=3)(X)).all()
-    assert study.settings["sigma"] == 0.5
+    assert setting == Setting(**RESOLVED)
 
 
 def test_the_median_distance() -> None:
-    phi, study = made(median=True)
-    assert study.settings["sigma"] == pytest.approx(median_distance(X), rel=0.05)
-    assert (phi(X) == RandomFourier(2, 60, sigma=study.settings["sigma"], seed=3)(X)).all()
+    phi, setting, _ = made(median=True)
+    assert setting.median
+    assert setting.sigma == pytest.approx(median_distance(X), rel=0.05)
+    assert (phi(X) == RandomFourier(2, 60, sigma=setting.sigma, seed=3)(X)).all()
 
 
 def test_tuning_finds_the_scale_of_the_target() -> None:
     """The target's waves are much shorter than the median distance."""
-    phi, study = made(tune=True)
+    phi, setting, study = made(tune=True)
     table = study.tables["bandwidths"]
     assert len(table) == len(TIMES)
     best = table.loc[table["mse"].idxmin()]
     assert best["chosen"]
-    assert study.settings["sigma"] == best["sigma"] < 0.5 * median_distance(X)
+    assert setting.sigma == best["sigma"] < 0.5 * median_distance(X)
     assert best["mse"] < 0.5 * table["mse"].iloc[-1]
     assert (phi(X) == RandomFourier(2, 60, sigma=best["sigma"], seed=3)(X)).all()
 
@@ -67,7 +71,9 @@ def test_what_cannot_be() -> None:
         with pytest.raises(BadInput, match="sigma = 7, tune = True: must be one of the two"):
             catalogue.find(name).execute(sigma=7.0, tune=True)
     with pytest.raises(BadInput, match="must go with 5 samples at least; there are 4"):
-        feature_map(Study("test", {"map": "RF-KL", "median": False, "tune": True}), CHOSEN, X[:4], Y[:4], seed=3)
+        choose_sigma(Study("test", {}), 1.0, Bandwidth(tune=True), X[:4], Y[:4], seed=3)
+    with pytest.raises(BadInput, match="features = None: must be a whole number"):
+        feature_map(Study("test", {}), Setting(sigma=1.0), X, Y, seed=3)
     with pytest.raises(BadInput, match="data = 'drift': must be a table for another map"):
         catalogue.find("dynamic").execute(map="DKL")
 
@@ -111,6 +117,7 @@ def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
         ("polk", {"density": float("nan")}, "density = nan: must be a probability"),
         ("polk", {"limit": 7.0, "doubling": 0}, "limit = 7.0: must be"),
         ("polk", {"sigma": 1.0, "tune": True}, "sigma = 1: must be left out"),
+        ("projections", {"sigma": 1.0, "median": True}, "sigma = 1: must be left out"),
     ],
 )
 def test_bad_parameters_are_refused_before_any_run(name: str, options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput, topology
-from netsim.scenarios.omkl.task import Models, chosen_for, problem, two_bananas
+from netsim.scenarios.omkl.task import Models, TwoClasses, two_bananas
 from netsim.studies import Study, catalogue
 from tests.oracle import multikernel
 
@@ -25,7 +25,7 @@ def run(**parameters: object) -> Study:
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    return run(agents=AGENTS, features=FEATURES, rounds=ROUNDS, rows=400, seeds=2)
+    return run(agents=AGENTS, features=FEATURES, rounds=ROUNDS, rows=400, repeats=2)
 
 
 def test_everything_runs_and_is_kept(study: Study, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_links_and_bits_side_by_side(study: Study) -> None:
 
 def test_losses_are_those_of_the_recursion(study: Study) -> None:
     # The first repetition, from its streams up, without a network.
-    table = problem("synthetic", chosen_for("synthetic", 400, None, None), 0)
+    table = TwoClasses(rows=400).resolved("synthetic").table("synthetic", 0)
     number = int(np.random.SeedSequence(0).generate_state(2)[0])
     streams = Models(AGENTS, (1.0, 3.0, 5.0), FEATURES, 1e-3).streams(table, ROUNDS, number)
     features = np.array([[z.reshape(3, -1) for z, _ in each] for each in streams]).swapaxes(0, 1)
@@ -111,7 +111,7 @@ def test_what_is_shown_holds(study: Study) -> None:
 
 
 def test_the_same_again() -> None:
-    first, again = (run(agents=3, features=4, rounds=10, rows=60, eta="0.1", gamma="0.09", seeds=2) for _ in range(2))
+    first, again = (run(agents=3, features=4, rounds=10, rows=60, eta="0.1", gamma="0.09", repeats=2) for _ in range(2))
     assert again.trace_hash == first.trace_hash
     assert again.tables.keys() == first.tables.keys()
     for name, table in first.tables.items():
@@ -120,7 +120,7 @@ def test_the_same_again() -> None:
 
 def test_repetitions_differ_and_the_first_does_not_depend_on_how_many() -> None:
     small = {"agents": 4, "features": 4, "rounds": 10, "rows": 100, "topologies": "path", "algorithms": "gossip"}
-    one, two = run(seeds=1, **small), run(seeds=2, **small)
+    one, two = run(repeats=1, **small), run(repeats=2, **small)
     pd.testing.assert_frame_equal(one.rounds, two.rounds)
     assert one.tables["losses"]["running_loss_band"].isna().all()
     last = [each.tables["ends"]["running_loss"].iloc[0] for each in (one, two)]
@@ -129,9 +129,9 @@ def test_repetitions_differ_and_the_first_does_not_depend_on_how_many() -> None:
 
 
 def test_one_agent_and_lossy_wires() -> None:
-    alone = run(agents=1, features=4, rounds=10, rows=20, topologies="path,complete", seeds=1)
+    alone = run(agents=1, features=4, rounds=10, rows=20, topologies="path,complete", repeats=1)
     assert (alone.tables["ends"]["payload_bits"] == 0).all()
-    lossy = run(agents=5, features=4, rounds=20, rows=100, loss=0.2, medium="wires", seeds=1)
+    lossy = run(agents=5, features=4, rounds=20, rows=100, loss=0.2, medium="wires", repeats=1)
     ends = lossy.tables["ends"].set_index(["eta", "method"]).loc[0.1]
     assert ends.loc["gossip complete 3-bit", "wire_bits"] > 2 * ends.loc["gossip path 3-bit", "wire_bits"]
     assert np.isfinite(ends["running_loss"]).all()
@@ -151,7 +151,7 @@ def test_the_synthetic_problem() -> None:
 
 def test_scaling() -> None:
     for scaling in ("unit", "variance", "none"):
-        inputs = problem("synthetic", chosen_for("synthetic", 50, None, scaling), 0).inputs
+        inputs = TwoClasses(rows=50, scaling=scaling).resolved("synthetic").table("synthetic", 0).inputs
         if scaling == "unit":
             assert inputs.min() == 0.0
             assert inputs.max() == 1.0
@@ -169,12 +169,14 @@ def test_scaling() -> None:
         ({"eta": "0.1"}, "eta = [0.1], gamma = [0.009, 0.09]: must be a gamma for each eta"),
         ({"eta": "0.1,0.1"}, "eta = [0.1, 0.1], gamma = [0.009, 0.09]: must be a gamma for each eta"),
         ({"bits": 17}, "bits = 17: must be"),
-        ({"seeds": 0}, "seeds = 0: must be"),
+        ({"repeats": 0}, "repeats = 0: must be"),
         ({"agents": 0}, "agents = 0: must be"),
         ({"agents": 2}, "agents = 2: must be a whole number >= 3"),
         ({"rounds": 10**6}, "rounds = 1000000: must be"),
         ({"scaling": "log"}, "scaling = 'log': must be one of"),
         ({"positive": "1"}, "positive = '1': must be left out"),
+        ({"target": "x"}, "target = 'x': must be left out for the data 'synthetic', which are no table"),
+        ({"agents": 100_000}, "agents = 100000: must be at most 4000"),
         ({"medium": "air"}, "medium = 'air': must be one of"),
         ({"regularizer": -1.0}, "regularizer = -1.0: must be"),
     ],
@@ -186,10 +188,41 @@ def test_bad_parameters(parameters: dict[str, object], says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_left_open_is_as_the_data_ask_for() -> None:
+    for data, rows, positive, scaling in (
+        ("synthetic", 4000, None, "none"),
+        ("mnist", 10_000, "8", "unit"),
+        ("banana", None, None, "none"),
+        ("houses", None, None, "unit"),
+    ):
+        found = TwoClasses().resolved(data)
+        assert (found.rows, found.positive, found.scaling) == (rows, positive, scaling)
+    given = TwoClasses(rows=7, positive="3", scaling="none").resolved("mnist")
+    assert (given.rows, given.positive, given.scaling) == (7, "3", "none")
+
+
+def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    x = np.random.default_rng(0).random((90, 2))
+    frame = pd.DataFrame({"kind": np.arange(90) % 3, "a": x[:, 0], "when": "2011-01-01", "price": np.arange(90)})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    quick = {"algorithms": "gossip", "topologies": "path", "rounds": 5, "agents": 3, "repeats": 1, "features": 4}
+    study = run(data="own", target="kind", drop="when,price", positive="1", **quick)
+    assert study.notes[0] == "target 'kind': 3 different whole numbers in 90 rows, taken as classes"
+    assert study.settings["scaling"] == "unit"
+    assert study.settings["rounds"] == 5
+    with pytest.raises(BadInput, match=r"column 'when' of .* holds dates"):
+        run(data="own")
+    with pytest.raises(BadInput, match="must have classes to tell apart; target 'price': 90 different whole numbers"):
+        run(data="own", drop="when")
+    with pytest.raises(BadInput, match="agents = 1000: must be at most 90, the rows"):
+        run(data="own", target="kind", drop="when", positive="1", agents=1000)
+
+
 @needs_data
 @pytest.mark.parametrize(("data", "rows"), [("banana", 1000), ("credit_default", 1000), ("mnist", 600)])
 def test_real_data_need_few_links_and_few_bits(data: str, rows: int) -> None:
-    study = run(data=data, rows=rows, topologies="path,complete", algorithms="gossip", seeds=1)
+    study = run(data=data, rows=rows, topologies="path,complete", algorithms="gossip", repeats=1)
     differences = study.tables["differences"].groupby("about")
     assert differences.get_group("links")[["running_loss %", "tail_loss %"]].abs().max().max() < 1.0
     assert differences.get_group("bits")[["running_loss", "tail_loss"]].abs().max().max() < 1e-3

@@ -13,7 +13,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "coke": {"rounds": 5, "features": 8},
     "online": {"rounds": 20, "features": 8},
     "dynamic": {"rounds": 20, "features": 8, "compare": ""},
-    "omkl": {"rounds": 5, "seeds": 1, "topologies": "path", "rows": 20},
+    "omkl": {"rounds": 5, "repeats": 1, "topologies": "path", "rows": 20},
     "polk": {"samples": 100, "compare": False},
     "projections": {"sweeps": 3, "examples": 20, "radius": 1.0},
     "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},

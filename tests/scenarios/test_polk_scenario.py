@@ -2,22 +2,26 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim import BadInput
+from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.mixtures import Mixtures, draw_mixtures
 from netsim.scenarios.data.textures import (
     FILE,
     TEXTURES,
-    centralised_accuracy,
+    Patches,
     cut_patches,
     load_textures,
     nearest_texton,
     neighborhoods,
 )
-from netsim.scenarios.polk.task import batches, draw_problem
+from netsim.scenarios.polk.problems import centralised_accuracy, source_of
+from netsim.scenarios.polk.task import Learning, ProblemSetting, batches, draw_problem
 from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif(
@@ -67,13 +71,14 @@ def test_mixtures_are_drawn_as_described() -> None:
 
 
 def test_every_agent_sees_the_whole_training_set_in_an_order_of_its_own() -> None:
-    problem = draw_problem("mixtures", {"agents": 3, "density": 0.9, "samples": 100, "sigma": 1.0}, seed=0)
+    setting = ProblemSetting(agents=3, density=0.9, samples=100, sigma=1.0)
+    problem = draw_problem(source_of("mixtures", ClassChoice()), setting, seed=0)
     parts = list(batches(problem, 0, 2, 6))
     assert [len(y) for _, y in parts] == [17, 17, 17, 17, 16, 16] * 2
     first, second = (np.concatenate([x for x, _ in half]) for half in (parts[:6], parts[6:]))
     other = np.concatenate([x for x, _ in batches(problem, 1, 1, 6)])
     for seen in (first, second, other):
-        assert np.array_equal(np.sort(seen, axis=0), np.sort(problem.inputs, axis=0))
+        assert np.array_equal(np.sort(seen, axis=0), np.sort(problem.split.inputs, axis=0))
     assert not np.array_equal(first, second)
     assert not np.array_equal(first, other)
 
@@ -81,9 +86,9 @@ def test_every_agent_sees_the_whole_training_set_in_an_order_of_its_own() -> Non
 # --- the study --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss_function", ["logistic", "hinge", "squared"])
-def test_a_small_study_learns(loss_function: str) -> None:
-    study = run(loss_function=loss_function, draws=2, compare=False, **SMALL)
+@pytest.mark.parametrize("criterion", ["logistic", "hinge", "squared"])
+def test_a_small_study_learns(criterion: str) -> None:
+    study = run(criterion=criterion, repeats=2, compare=False, **SMALL)
     table = study.tables["draws"]
     assert table["seed"].tolist() == [0, 1]
     assert (table["points below"] < 12).all()
@@ -124,7 +129,11 @@ def test_the_same_seed_gives_the_same_run() -> None:
     ("parameters", "message"),
     [
         ({"data": "brodats"}, r"^data = 'brodats': .*did you mean 'brodatz'"),
-        ({"loss_function": "hing"}, r"^loss_function = 'hing': .*did you mean 'hinge'"),
+        ({"criterion": "hing"}, r"^criterion = 'hing': .*did you mean 'hinge'"),
+        ({"repeats": 0}, r"^repeats = 0: "),
+        ({"checks": 0}, r"^checks = 0: "),
+        ({"agents": 0}, r"^agents = 0: "),
+        ({"target": "x"}, r"^target = 'x': must be left out for the data 'mixtures'"),
         ({"batch": 0}, r"^batch = 0: "),
         ({"samples": 0}, r"^samples = 0: "),
         ({"doubling": -1}, r"^doubling = -1: "),
@@ -137,6 +146,42 @@ def test_the_same_seed_gives_the_same_run() -> None:
 def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         run(**({"samples": 50, "agents": 3, "density": 0.9, "compare": False} | parameters))
+
+
+def test_what_is_left_open_is_what_works_for_the_data() -> None:
+    source = source_of("mixtures", ClassChoice())
+    found = ProblemSetting().resolved("mixtures", source)
+    assert (found.agents, found.samples, found.sigma, found.density) == (20, 5000, 0.5, 0.2)
+    assert ProblemSetting(agents=3, sigma=0.1).resolved("mixtures", source).agents == 3
+    rule = Learning(criterion="hinge", eta=2.0).resolved("brodatz")
+    assert (rule.eta, rule.parsimony, rule.penalty, rule.doubling) == (2.0, 0.05, 0.02, 0)
+    assert Learning.by_data()["eta"]["mixtures"] == "6 / 3 / 0.5"
+
+
+def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    x = np.random.default_rng(0).random((400, 2))
+    kinds = np.where(x[:, 0] > 0.5, "right", np.where(x[:, 1] > 0.5, "above", "below"))
+    frame = pd.DataFrame({"a": x[:, 0], "b": 50 * x[:, 1], "kind": kinds, "price": np.arange(400)})
+    frame.drop(columns="price").to_csv(tmp_path / "own.csv", index=False)
+    frame.to_csv(tmp_path / "priced.csv", index=False)
+    small = {"agents": 3, "density": 1.0, "checks": 1, "compare": False, "batch": 8}
+    study = run(data="own", **small)
+    assert study.notes[0] == "target 'kind': 3 different texts in 400 rows, taken as classes"
+    assert study.settings["samples"] == 280
+    assert 0.1 < study.settings["sigma"] < 0.5
+    assert study.tables["draws"]["accuracy"].iloc[0] > 0.85
+    assert study.tables["draws"]["central SVM"].iloc[0] > 0.9
+    assert study.tables["by_class"]["class"].tolist() == ["above", "below", "right"]
+    assert set(study.figures) == {"progress", "surface"}
+    again = run(data="own", repeats=2, **small)
+    assert again.runs["draw 0"].trace_hash == study.runs["draw 0"].trace_hash != again.runs["draw 1"].trace_hash
+    wide = run(data="priced", target="kind", tune=True, **small)
+    assert "surface" not in wide.figures, "three inputs"
+    with pytest.raises(BadInput, match="must have classes to tell apart; target 'price': 400 different whole numbers"):
+        run(data="priced")
+    with pytest.raises(BadInput, match="samples = 400: must be a whole number from 1 to 399"):
+        run(data="own", samples=400)
 
 
 # --- textures ---------------------------------------------------------------------------------------------------------
@@ -152,6 +197,10 @@ def stripes(classes: int = 3, size: int = 96) -> np.ndarray:
     )
 
 
+def of_patches(patches: Patches) -> Any:
+    return (patches.train_inputs, patches.train_labels), (patches.test_inputs, patches.test_labels)
+
+
 def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
     patches = cut_patches(stripes(), 90, 60, textons=20, seed=1)
     assert patches.train_inputs.shape == (90, 20)
@@ -160,7 +209,7 @@ def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
     counts = patches.train_inputs**2 * 576
     assert counts == pytest.approx(np.round(counts), abs=1e-9)
     assert np.bincount(patches.train_labels).tolist() == [30, 30, 30]
-    assert centralised_accuracy(patches, 0.6) > 0.95
+    assert centralised_accuracy(*of_patches(patches), 0.6) > 0.95
     again = cut_patches(stripes(), 90, 60, textons=20, seed=1)
     assert np.array_equal(patches.test_inputs, again.test_inputs)
 

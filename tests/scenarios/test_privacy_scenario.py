@@ -1,9 +1,11 @@
 """The study of what algorithms give away."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim.errors import BadInput
@@ -81,10 +83,30 @@ def test_what_is_refused() -> None:
         ({"seed": -1}, "seed = -1: must be"),
         ({"rounds": 0}, "rounds = 0"),
         ({"data": "nowhere"}, "nowhere"),
+        ({"data": "fild"}, "data = 'fild': must be field or a table (did you mean 'field'?)"),
+        ({"target": "x"}, "target = 'x': must be left out for the data 'field', which are no table"),
+        ({"median": True, "tune": True}, "median = True, tune = True: must be one of the two"),
     ):
         with pytest.raises(BadInput) as caught:
             run(**options)
         assert message in str(caught.value)
+
+
+def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    x = np.random.default_rng(0).random((200, 2))
+    frame = pd.DataFrame({"y": x[:, 0] + x[:, 1], "a": x[:, 0], "when": "18:30", "b": x[:, 1]})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    study = run(data="own", target="y", drop="when")
+    assert study.notes[:2] == [
+        "target 'y': numbers with fractions in 200 rows, taken as numbers",
+        "columns left out: when",
+    ]
+    assert len(study.tables["given_away"]) == 17
+    with pytest.raises(BadInput, match="agents = 100000: must be at most 50, for 4 samples each of 200"):
+        run(data="own", target="y", drop="when", agents=100_000)
+    with pytest.raises(BadInput, match=r"column 'when' of .* holds dates such as '18:30'"):
+        run(data="own", target="y")
 
 
 @real_data

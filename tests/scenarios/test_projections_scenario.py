@@ -12,7 +12,8 @@ import pytest
 
 from netsim import BadInput
 from netsim.agents.projections.estimate import State, distance, limit
-from netsim.scenarios.projections.ensembles import Plane, field
+from netsim.scenarios.data.choice import Columns
+from netsim.scenarios.projections.ensembles import Drawn, Plane, field, ground_of
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
 
@@ -21,6 +22,11 @@ SMALL: Mapping[str, object] = {"agents": 8, "examples": 40, "radius": 0.4, "swee
 
 def run(**parameters: object) -> Study:
     return catalogue.find("projections").execute(**SMALL | parameters)
+
+
+def drawn(seed: int, **parameters: Any) -> Drawn:
+    ground = ground_of("field", Columns(), seed)
+    return Plane(**parameters).resolved(ground).draw(ground, seed)
 
 
 def ends(study: Study) -> pd.DataFrame:
@@ -47,7 +53,7 @@ def test_it_compares_the_orders(small: Study) -> None:
 
 
 def test_the_distance_to_the_limit_never_grows(small: Study) -> None:
-    ensemble = Plane(agents=8, examples=40, radius=0.4).draw("sensors", seed=0).ensemble
+    ensemble = drawn(seed=0, agents=8, examples=40, radius=0.4).ensemble
     untrained = State(ensemble.targets, [np.zeros(len(own)) for own in ensemble.access])
     start = distance(ensemble, untrained, limit(ensemble))
     for _, rows in small.rounds.groupby("algorithm"):
@@ -128,6 +134,9 @@ def test_the_folder_is_whole(small: Study, tmp_path: Path) -> None:
         ({"budget": 500.0}, r"budget = 500: must be at least \d+ bits, the largest message's values"),
         ({"budget": -1.0}, r"budget = -1.0: must be a number > 0"),
         ({"duration": 0.0}, r"duration = 0.0: must be a number > 0"),
+        ({"data": "feild"}, r"data = 'feild': must be field or a table \(did you mean 'field'\?\)"),
+        ({"target": "x"}, r"target = 'x': must be left out for the data 'field', which are no table"),
+        ({"examples": 0}, r"examples = 0: must be a whole number >= 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -155,12 +164,74 @@ def test_no_run_is_longer_than_its_progress_tells(links: dict[str, object], monk
         assert told[name] / 8 <= len(rows) <= told[name], name
 
 
+# --- a table of one's own ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    x = np.random.default_rng(0).random((300, 3))
+    places = pd.DataFrame({"east": 9 * x[:, 0], "north": 5 * x[:, 1], "heat": 20 + 3 * field(x[:, :2])})
+    places.to_csv(tmp_path / "places.csv", index=False)
+    places.assign(day="2011-01-01", depth=x[:, 2]).to_csv(tmp_path / "deep.csv", index=False)
+    return tmp_path
+
+
+def test_sensors_learn_the_places_of_a_table(tables: Path) -> None:
+    study = run(data="places", agents=6, examples=100, radius=0.5, orders="token,coloured", sweeps=60)
+    assert study.notes[0] == "target 'heat': numbers with fractions in 300 rows, taken as numbers"
+    assert study.settings["sigma"] == 0.25
+    assert study.settings["noise"] == 0.0
+    assert "field" in study.figures
+    # What is learned together tells rows that nobody reads.
+    variance = float(np.var(ground_of("places", Columns(), 0).truth))
+    assert (ends(study)["test_mse"] < 0.3 * variance).all()
+    assert study.centralised["test_mse"] < 0.2 * variance
+
+
+def test_a_database_has_any_number_of_inputs(tables: Path) -> None:
+    options: dict[str, object] = {"data": "deep", "target": "heat", "drop": "day", "agents": 4, "examples": 60}
+    study = run(ensemble="public", public=20, orders="token", sweeps=20, **options)
+    assert "field" not in study.figures, "three inputs"
+    assert study.settings["sigma"] > 0.3, "the median distance"
+    assert (ends(study)["test_mse"] > 0).all()
+    with pytest.raises(BadInput, match=r"ensemble = 'sensors': must be public or centralised for 3 inputs"):
+        run(**options)
+
+
+def test_rows_for_the_test_are_never_read(tables: Path) -> None:
+    ground = ground_of("places", Columns(), 3)
+    assert len(ground.truth) == 90
+    inputs, targets = ground.examples(210, np.random.default_rng(0))
+    assert len(np.unique(inputs, axis=0)) == len(targets) == 210
+    assert not {tuple(each) for each in ground.points} & {tuple(each) for each in inputs}
+    stands = ground.stands(5, np.random.default_rng(0))
+    assert {tuple(each) for each in stands} <= {tuple(each) for each in inputs}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"data": "places", "noise": 0.1}, r"noise = 0.1: must be left out for a table"),
+        ({"data": "places", "examples": 211}, r"examples = 211: must be a whole number from 1 to 210"),
+        ({"data": "deep"}, r"column 'day' of .* holds dates such as '2011-01-01': leave it out with --drop day"),
+        ({"data": "places", "drop": "heat"}, r"drop = 'heat': must not be the target"),
+    ],
+)
+def test_what_a_table_cannot_be(
+    tables: Path, parameters: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Study, "run", None)
+    with pytest.raises(BadInput, match=message):
+        run(**parameters)
+
+
 # --- ensembles --------------------------------------------------------------------------------------------------------
 
 
 def test_sensors_read_what_is_near() -> None:
-    drawn = Plane(agents=12, examples=80, radius=0.3).draw("sensors", seed=4)
-    ensemble, places = drawn.ensemble, drawn.places
+    found = drawn(seed=4, agents=12, examples=80, radius=0.3)
+    ensemble, places = found.ensemble, found.places
     assert places is not None
     assert nx.is_connected(ensemble.sharers)
     for own, place in zip(ensemble.access, places, strict=True):
@@ -172,14 +243,14 @@ def test_sensors_read_what_is_near() -> None:
 
 
 def test_a_public_database_is_read_by_all_and_the_rest_by_one() -> None:
-    ensemble = Plane(agents=7, examples=40, public=6).draw("public", seed=0).ensemble
+    ensemble = drawn(seed=0, ensemble="public", agents=7, examples=40, public=6).ensemble
     readers = np.bincount(np.concatenate(ensemble.access), minlength=40)
     assert readers.tolist() == [7] * 6 + [1] * 34
     assert ensemble.sharers.number_of_edges() == 21
 
 
 def test_in_the_limit_agents_that_share_agree_on_what_they_share() -> None:
-    ensemble = Plane(agents=6, examples=30, radius=0.45, sigma=0.1).draw("sensors", seed=1).ensemble
+    ensemble = drawn(seed=1, agents=6, examples=30, radius=0.45, sigma=0.1).ensemble
     goal = limit(ensemble)
     for gram, own, coefficients in zip(ensemble.grams, ensemble.access, goal.coefficients, strict=True):
         np.testing.assert_allclose(gram @ coefficients, goal.z[own], rtol=0, atol=1e-9)
