@@ -116,12 +116,12 @@ class DynamicCompared(Compared):
 
     Parameters
     ----------
-    compare : str
+    compare_bits : str
         Also run QC-DDKL with each of these numbers of bits; empty: do not.
     """
 
     algorithms: str = "RFF-DOKL,DOKL,DDKL,CoDDKL,QDDKL,QC-DDKL"
-    compare: str = "2,3,4,5,6,7,8"
+    compare_bits: str = "2,3,4,5,6,7,8"
 
 
 def dynamic(
@@ -163,7 +163,7 @@ def dynamic(
     censor = steps.censor()
     known = methods(censor, steps.coder())
     run = [steps.of(each) for each in wanted(compared.algorithms, known)] + own_methods(compared, steps, censor)
-    by_bits = [steps.of(each) for each in _compared(compared.compare, known["QC-DDKL"])]
+    by_bits = [steps.of(each) for each in _compared(compared.compare_bits, known["QC-DDKL"])]
     if data not in _MOVING:
         check_rows(data, check.integer("agents", setting.agents, low=1))
     learning = _Learning(study, data, stream, setting, channel, seed)
@@ -240,12 +240,12 @@ def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
     return error
 
 
-def _compared(compare: str, method: Method) -> list[Method]:
+def _compared(compare_bits: str, method: Method) -> list[Method]:
     """Return QC-DDKL with each number of bits asked for."""
     found = []
-    for part in filter(None, (each.strip() for each in compare.split(","))):
+    for part in filter(None, (each.strip() for each in compare_bits.split(","))):
         if not part.isdecimal():
-            raise check.refuse("compare", compare, "numbers of bits with commas between")
+            raise check.refuse("compare_bits", compare_bits, "numbers of bits with commas between")
         found.append(dataclasses.replace(method, name=f"QC-DDKL {part}-bit", coder=Uniform(int(part))))
     return found
 

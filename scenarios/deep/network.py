@@ -8,7 +8,6 @@ import networkx as nx
 
 from netsim import check, draws, topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
-from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses
 from netsim.agents.costs.stream import Samples as Stream
 from netsim.coders import Uniform
@@ -17,6 +16,7 @@ from netsim.scenarios.data.tables import AgentData, deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, in_words, kernels_in
 from netsim.scenarios.deep.network_report import Case, Links, report
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, ridge_regularizer, signs
+from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 
@@ -126,18 +126,28 @@ class Methods:
         Geometric(self.threshold, self.decay)
         Uniform(self.bits)
 
-    def agents(self, method: str, task: ClassTask, rounds: int, seed: int) -> dict[int, SharingAgent]:
-        """Return new agents of DKLA, COKE or QC-ODKLA, one a node, that take part in so many rounds."""
-        problems, censor = task.problems, Geometric(self.threshold, self.decay)
-        if method == "QC-ODKLA":
-            rho, eta, coder = self.online_rho, self.eta, Uniform(self.bits)
-            return {
-                i: ODKLA(_online(problem, seed, i), rounds, rho=rho, eta=eta, censor=censor, coder=coder)
-                for i, problem in enumerate(problems)
-            }
-        if method == "DKLA":
-            return {i: DKLA(problem, rounds, rho=self.rho) for i, problem in enumerate(problems)}
-        return {i: COKE(problem, rounds, rho=self.rho, censor=censor) for i, problem in enumerate(problems)}
+    def named(self, name: str) -> Method:
+        """Return DKLA, COKE or QC-ODKLA."""
+        censor = Geometric(self.threshold, self.decay)
+        if name == "QC-ODKLA":
+            return Method(name, ODKLA, {"rho": self.online_rho, "eta": self.eta}, censor, Uniform(self.bits))
+        return (
+            Method(name, DKLA, {"rho": self.rho}) if name == "DKLA" else Method(name, COKE, {"rho": self.rho}, censor)
+        )
+
+
+class Passes:
+    """A task's samples as streams without end: each pass over an agent's samples is in another random order."""
+
+    def __init__(self, task: ClassTask, seed: int) -> None:
+        self.nodes, self.weights = task.nodes, task.weights
+        self._problems, self._seed = task.problems, seed
+
+    def cost(self, node: int) -> OnlineClasses:
+        """Return an agent's cost of one sample a round, at the start of its stream."""
+        problem = self._problems[node]
+        stream = _passes(problem, self._seed, node)
+        return OnlineClasses(stream, problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
 
 
 def deep_network(
@@ -196,7 +206,9 @@ def deep_network(
             for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):
                 case = Case(shape, method, each, best)
                 probe = task.probe(ideal=each.channel.is_ideal)
-                study.run(case.name, network, methods.agents(method, task, size.rounds, seed), [probe], size.rounds)
+                learned: Task = Passes(task, seed) if method == "QC-ODKLA" else task
+                agents = methods.named(method).agents(learned, size.rounds)
+                study.run(case.name, network, agents, [probe], size.rounds)
                 cases.append(case)
     report(study, cases, len(classes), f"{data} data, {size.agents} agents")
 
@@ -228,12 +240,6 @@ def _tasks(
         shape: ClassTask(parts, shape.build(inputs, times[shape.name], seed), loss=loss, regularizer=model.regularizer)
         for shape in shapes
     }
-
-
-def _online(problem: ClassProblem, seed: int, agent: int) -> OnlineClasses:
-    """Return an agent's cost of one sample a round."""
-    stream = _passes(problem, seed, agent)
-    return OnlineClasses(stream, problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
 
 
 def _passes(problem: ClassProblem, seed: int, agent: int) -> Stream:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, Method
+from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
 from netsim.studies.figures import LABELS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _FIRST_ROUND = 10
 """Before, a mean over the rounds so far is mostly noise."""
 
 
-def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence[Method], title: str) -> "Figure":
+def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence[OnGraph], title: str) -> "Figure":
     """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
 
     Parameters
@@ -58,7 +58,7 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
     return figure
 
 
-def _curve(panel: "Axes", method: Method, part: "pd.DataFrame", x: str, y: str, band: str) -> None:
+def _curve(panel: "Axes", method: OnGraph, part: "pd.DataFrame", x: str, y: str, band: str) -> None:
     """Draw one method's curve and band."""
     if part.empty:
         return

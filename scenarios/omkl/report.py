@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netsim.scenarios.omkl.figures import draw_losses
-from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Method, Models
+from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Models, OnGraph
 from netsim.studies import Study
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ _FINAL = ("running_loss", "tail_loss")
 _LINKS, _BITS = "links", "bits"
 
 
-def report(study: Study, data: str, tried: Sequence[Method], runs: "pd.DataFrame", models: Models) -> None:
+def report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFrame", models: Models) -> None:
     """Leave tables, notes and the figure with the study.
 
     Parameters
     ----------
     data : str
         Name of the data set.
-    tried : sequence of Method
+    tried : sequence of OnGraph
         What ran.
     runs : DataFrame
         `COLUMNS`, and eta, method (its name) and repetition.
@@ -87,7 +87,7 @@ def _final(runs: "pd.DataFrame") -> "pd.DataFrame":
     return final.sort_index()
 
 
-def _ends(tried: Sequence[Method], runs: "pd.DataFrame", final: "pd.DataFrame", agents: int) -> "pd.DataFrame":
+def _ends(tried: Sequence[OnGraph], runs: "pd.DataFrame", final: "pd.DataFrame", agents: int) -> "pd.DataFrame":
     """Return a row for each step and method: what it needed, and its losses."""
     import pandas as pd
 
@@ -105,7 +105,7 @@ def _ends(tried: Sequence[Method], runs: "pd.DataFrame", final: "pd.DataFrame", 
     return pd.DataFrame(rows)
 
 
-def _comparisons(tried: Sequence[Method]) -> list[tuple[str, Method, Method]]:
+def _comparisons(tried: Sequence[OnGraph]) -> list[tuple[str, OnGraph, OnGraph]]:
     """Return what is compared: what the comparison is about, a method, and with which."""
     gossip = [method for method in tried if method.kind == GOSSIP]
     found = []
@@ -120,7 +120,7 @@ def _comparisons(tried: Sequence[Method]) -> list[tuple[str, Method, Method]]:
     return found + [(theirs.kind, ours, theirs) for ours, theirs in itertools.product(coded, others)]
 
 
-def _differences(tried: Sequence[Method], final: "pd.DataFrame") -> "pd.DataFrame":
+def _differences(tried: Sequence[OnGraph], final: "pd.DataFrame") -> "pd.DataFrame":
     """Return, step by step, how much more a method loses than another, in both losses."""
     import pandas as pd
 
@@ -137,7 +137,7 @@ def _differences(tried: Sequence[Method], final: "pd.DataFrame") -> "pd.DataFram
     return pd.DataFrame(rows)
 
 
-def _above(tried: Sequence[Method], runs: "pd.DataFrame") -> "pd.DataFrame":
+def _above(tried: Sequence[OnGraph], runs: "pd.DataFrame") -> "pd.DataFrame":
     """Return by eta, method and round how much more gossip has lost so far than without a quantizer on all links.
 
     Without a complete graph the reference is gossip on the first one; without gossip the table is empty.
@@ -163,7 +163,7 @@ def _above(tried: Sequence[Method], runs: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _statements(
-    tried: Sequence[Method], ends: "pd.DataFrame", differences: "pd.DataFrame", agents: int, sigma: float
+    tried: Sequence[OnGraph], ends: "pd.DataFrame", differences: "pd.DataFrame", agents: int, sigma: float
 ) -> list[str]:
     """Return what the differences say: one line for each step and thing compared."""
     by_name = {method.name: method for method in tried}
@@ -173,7 +173,7 @@ def _statements(
         ours, theirs = (by_name[part[column].iloc[0]] for column in ("method", "against"))
         if about == _LINKS:
             graphs = dict.fromkeys(by_name[name].topology for name in part["method"])
-            links = {each: Method(GOSSIP, each, None).graph(agents).number_of_edges() for each in graphs}
+            links = {each: OnGraph(GOSSIP, each, None).graph(agents).number_of_edges() for each in graphs}
             named = " and ".join(f"{each} ({count} links)" for each, count in links.items())
             most = [_up(part[f"{name} %"].abs().max(skipna=False)) for name in _FINAL]
             text = (

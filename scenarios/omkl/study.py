@@ -14,7 +14,7 @@ from netsim.errors import BadInput
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table
 from netsim.scenarios.omkl.report import COLUMNS, report
-from netsim.scenarios.omkl.task import GRAPHS, KINDS, SYNTHETIC, Measure, Method, Models, Streams, TwoClasses, methods
+from netsim.scenarios.omkl.task import GRAPHS, KINDS, SYNTHETIC, Measure, Models, OnGraph, Streams, TwoClasses, methods
 from netsim.scenarios.tasks.settings import Channel, chosen_names, names_in
 from netsim.studies import Study
 
@@ -82,7 +82,7 @@ class MethodSetting:
             raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
         return list(zip(etas, gammas, strict=True))
 
-    def methods(self) -> list[Method]:
+    def methods(self) -> list[OnGraph]:
         """Return the methods on their graphs; raises BadInput for unknown ones."""
         check.integer("bits", self.bits, low=1, high=16)
         kinds = chosen_names("algorithms", self.algorithms, KINDS)
@@ -190,7 +190,7 @@ def _numbers(name: str, text: str) -> list[float]:
 def _repetition(
     study: Study,
     label: str | None,
-    cases: Sequence[tuple[tuple[float, float], Method]],
+    cases: Sequence[tuple[tuple[float, float], OnGraph]],
     models: Models,
     streams: Streams,
     channel: Channel,
@@ -203,7 +203,7 @@ def _repetition(
     rounds = len(streams[0])
     found = []
 
-    def keep(eta: float, method: Method, run: Run) -> None:
+    def keep(eta: float, method: OnGraph, run: Run) -> None:
         found.append(run.rounds[list(COLUMNS)].assign(eta=eta, method=method.name))
 
     # One thing shows progress at a time: each run of the first repetition by its rounds, the others by their runs.

@@ -22,6 +22,7 @@ from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
 from netsim.scenarios.data.tables import Table, unit
+from netsim.scenarios.tasks.method import Method
 
 GRAPHS = {"path": topology.path, "ring": topology.ring, "star": topology.star, "complete": topology.complete}
 GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"
@@ -179,7 +180,7 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Method:
+class OnGraph:
     """A method on a graph.
 
     Attributes
@@ -210,33 +211,47 @@ class Method:
         """Return its graph of so many agents."""
         return GRAPHS[self.topology](agents)
 
+    def method(self, agents: int, eta: float, gamma: float) -> Method:
+        """Return it as a method, with steps of learning and of gossip."""
+        coder: Coder = Exact() if self.bits is None else QSGD(self.bits, by_row=True)
+        if self.kind == COMPLETE:
+            return Method(self.name, CompleteOMKL, {"agents": agents, "eta": eta}, coder=coder)
+        return Method(self.name, GossipOMKL, {"eta": eta, "gamma": gamma}, coder=coder)
+
     def agents(
         self, models: Models, streams: Streams, rounds: int, eta: float, gamma: float
     ) -> dict[int, MultiKernelAgent]:
         """Return new agents, at the start of their streams."""
-        coder: Coder = Exact() if self.bits is None else QSGD(self.bits, by_row=True)
-        costs = [models.cost(each, 1 if self.kind == SINGLE else len(models.sigmas)) for each in streams]
-        if self.kind == COMPLETE:
-            return {
-                i: CompleteOMKL(cost, rounds, agents=len(costs), eta=eta, coder=coder) for i, cost in enumerate(costs)
-            }
-        weights = topology.metropolis_weights(self.graph(len(costs)))
-        return {
-            i: GossipOMKL(cost, rounds, eta=eta, gamma=gamma, weights=dict(enumerate(row)), coder=coder)
-            for i, (cost, row) in enumerate(zip(costs, weights, strict=True))
-        }
+        task = _Task(self, models, streams)
+        return self.method(len(streams), eta, gamma).agents(task, rounds)
 
 
-def methods(kinds: Sequence[str], topologies: Sequence[str], bits: int) -> list[Method]:
+class _Task:
+    """One reading of every agent's stream, with the kernels that a method has."""
+
+    def __init__(self, method: OnGraph, models: Models, streams: Streams) -> None:
+        self.nodes = range(len(streams))
+        self._streams, self._models = streams, models
+        self._kernels = 1 if method.kind == SINGLE else len(models.sigmas)
+        self._weights = topology.metropolis_weights(method.graph(len(streams)))
+
+    def cost(self, node: int) -> MultiKernelCost:
+        return self._models.cost(self._streams[node], self._kernels)
+
+    def weights(self, node: int) -> dict[int, float]:
+        return dict(enumerate(self._weights[node].tolist()))
+
+
+def methods(kinds: Sequence[str], topologies: Sequence[str], bits: int) -> list[OnGraph]:
     """Return the methods: gossip on every graph with and without a quantizer, and the benchmarks, quantized.
 
     That of one kernel runs on the first graph; OMKL on the complete one, whatever the others are.
     """
-    found = [Method(GOSSIP, graph, each) for graph in topologies for each in (None, bits) if GOSSIP in kinds]
+    found = [OnGraph(GOSSIP, graph, each) for graph in topologies for each in (None, bits) if GOSSIP in kinds]
     if SINGLE in kinds:
-        found.append(Method(SINGLE, topologies[0], bits))
+        found.append(OnGraph(SINGLE, topologies[0], bits))
     if COMPLETE in kinds:
-        found.append(Method(COMPLETE, "complete", bits))
+        found.append(OnGraph(COMPLETE, "complete", bits))
     return found
 
 

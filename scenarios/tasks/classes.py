@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
+from netsim import check, topology
 from netsim.agents import LocalProblem, Logistic, Squared, SquaredHinge
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.classes import ClassProblem, centralised_classes
@@ -124,9 +125,13 @@ class ClassTask:
         What is learned with.
     regularizer : float
         The centre's λ; each agent's is λ/N.
+    graph : networkx.Graph, optional
+        With a node 0, 1, … for each agent; only for methods that average with weights.
 
     Attributes
     ----------
+    nodes : range
+        The agents' names.
     problems : list of ClassProblem
         One an agent.
     regularizer : float
@@ -134,9 +139,17 @@ class ClassTask:
     """
 
     def __init__(
-        self, parts: Sequence[AgentData], phi: FeatureMap, *, loss: MulticlassLoss, regularizer: float
+        self,
+        parts: Sequence[AgentData],
+        phi: FeatureMap,
+        *,
+        loss: MulticlassLoss,
+        regularizer: float,
+        graph: "nx.Graph[int] | None" = None,
     ) -> None:
         self.loss = loss
+        self.nodes = range(len(parts))
+        self._graph = graph
         self.regularizer = check.finite("regularizer", regularizer, above=0.0)
         self._train = _together(phi, [part.train_inputs for part in parts], [part.train_target for part in parts])
         self._test = _together(phi, [part.test_inputs for part in parts], [part.test_target for part in parts])
@@ -147,6 +160,16 @@ class ClassTask:
             ClassProblem(self._train[0][begin:end], self._train[1][begin:end], loss=loss, regularizer=share)
             for begin, end in zip([0, *ends[:-1]], ends, strict=True)
         ]
+
+    def cost(self, node: int) -> ClassProblem:
+        """Return an agent's cost R_i, with its value, gradient and proximal step."""
+        return self.problems[node]
+
+    def weights(self, node: int) -> dict[int, float]:
+        """Return the weights with which an agent averages, by name; raises BadInput without a graph."""
+        if self._graph is None:
+            raise check.refuse("graph", None, "given, for a method that averages with weights")
+        return dict(enumerate(topology.metropolis_weights(self._graph)[node].tolist()))
 
     def measures(self, models: Array) -> dict[str, float]:
         """Return train_loss, train_accuracy, test_accuracy and test_balanced_accuracy of models of shape (N, D, C).

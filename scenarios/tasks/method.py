@@ -63,8 +63,10 @@ class Method:
         taken = inspect.signature(self.kind).parameters
         agents = {}
         for node in task.nodes:
-            said = {"weights": task.weights(node), "censor": self.censor, "coder": self.coder.fresh()}
+            said = {"censor": self.censor, "coder": self.coder.fresh()}
             given: dict[str, Any] = {name: value for name, value in said.items() if name in taken}
+            if "weights" in taken:
+                given["weights"] = task.weights(node)
             agents[node] = self.kind(task.cost(node), rounds, **given, **self.steps)  # type: ignore[call-arg]
         return agents
 

@@ -510,3 +510,9 @@ def test_what_was_left_open_is_in_the_settings_once_resolved() -> None:
     assert PaperSamples(rows=5).resolved("tomshardware").rows == 5
     assert MapSetting().resolved("adult").widths == MapSetting.by_data()["widths"]["adult"] == "100,500"
     assert MapSetting(widths="7").resolved("adult").widths == "7"
+
+
+def test_the_defaults_of_a_study_are_those_of_its_flags() -> None:
+    found = {each.name: each.default for each in catalogue.find("deep_network").parameters}
+    assert (found["loss"], found["criterion"]) == (0.1, "squared")
+    assert {each.name: each.default for each in catalogue.find("deep").parameters}["criterion"] is None

@@ -12,7 +12,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "averaging": {},
     "coke": {"rounds": 5, "features": 8},
     "online": {"rounds": 20, "features": 8},
-    "dynamic": {"rounds": 20, "features": 8, "compare": ""},
+    "dynamic": {"rounds": 20, "features": 8, "compare_bits": ""},
     "omkl": {"rounds": 5, "repeats": 1, "topologies": "path", "rows": 20},
     "polk": {"samples": 100, "compare": False},
     "projections": {"sweeps": 3, "examples": 20, "radius": 1.0},

@@ -77,7 +77,7 @@ def test_other_orders_of_the_rows(order: str) -> None:
         ("online", {"rounds": 10**6}, "rounds = 1000000: must be"),
         ("online", {"bits": 17}, "bits = 17: must be"),
         ("online", {"mixing": 2.0}, "mixing = 2.0: must be"),
-        ("dynamic", {"compare": "2,x"}, "compare = '2,x': must be"),
+        ("dynamic", {"compare_bits": "2,x"}, "compare_bits = '2,x': must be"),
         ("dynamic", {"speed": 0.0}, "speed = 0.0: must be"),
         ("dynamic", {"order": "target"}, "order = 'target': must be one of"),
     ],
@@ -91,7 +91,7 @@ def test_bad_parameters(name: str, parameters: dict[str, object], says: str) -> 
 
 @pytest.mark.parametrize("data", ["drift", "switch", "rotate"])
 def test_dynamic_tracks_a_known_truth(data: str) -> None:
-    study = run("dynamic", data=data, rounds=200, features=15, algorithms="DDKL,QC-DDKL", compare="2")
+    study = run("dynamic", data=data, rounds=200, features=15, algorithms="DDKL,QC-DDKL", compare_bits="2")
     last = ends(study)
     assert list(last.index) == ["DDKL", "QC-DDKL", "QC-DDKL 2-bit"]
     errors = study.rounds[study.rounds["algorithm"] == "DDKL"]["tracking_error"]
@@ -106,7 +106,7 @@ def test_quantized_and_censored_ends_near_the_plain_method_with_a_tenth_of_its_b
     for name, data, plain, cheap, parameters in (
         ("online", "tomshardware", "ODKLA", "QC-ODKLA", {}),
         ("online", "energy", "ODKLA", "QC-ODKLA", {"decay": 0.999}),
-        ("dynamic", "tomshardware", "DDKL", "QC-DDKL", {"bits": 2, "compare": ""}),
+        ("dynamic", "tomshardware", "DDKL", "QC-DDKL", {"bits": 2, "compare_bits": ""}),
     ):
         study = run(name, data=data, algorithms=f"{plain},{cheap}", **parameters)
         last = ends(study)
@@ -122,7 +122,7 @@ def test_a_bandwidth_that_does_not_learn_is_said_so() -> None:
 
 def test_compared_bits_take_the_step_sizes_given() -> None:
     ends_with = [
-        ends(run("dynamic", rounds=60, features=10, algorithms="DDKL", compare="4", rho=rho)).loc["QC-DDKL 4-bit"]
+        ends(run("dynamic", rounds=60, features=10, algorithms="DDKL", compare_bits="4", rho=rho)).loc["QC-DDKL 4-bit"]
         for rho in (0.3, 3.0)
     ]
     assert ends_with[0]["running_mse"] != ends_with[1]["running_mse"]
