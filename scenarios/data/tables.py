@@ -75,13 +75,10 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
 
 def numeric(chosen: Chosen) -> Table:
     """Return a table whose columns have been chosen, all as numbers; errors as of `load_table`."""
-    columns = [str(each) for each in chosen.frame.columns]
-    values = np.column_stack([chosen.column(each) for each in columns])
-    place = columns.index(chosen.target)
     return Table(
         name=chosen.name,
-        inputs=np.delete(values, place, axis=1),
-        target=values[:, place].copy(),
+        inputs=np.column_stack([chosen.column(each) for each in chosen.input_columns]),
+        target=chosen.column(chosen.target),
         input_columns=tuple(chosen.input_columns),
         target_column=chosen.target,
         said=chosen.said,
