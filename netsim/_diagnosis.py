@@ -60,7 +60,9 @@ def when(context: Context) -> str:
 
 def _line(trace: TracebackType | None) -> str:
     # The agent's own line, not the line in netsim, numpy or asyncio that raised.
-    own = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(_LIBRARIES)]
+    # Files of compiled libraries have no folder.
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.endswith((".pyx", ".pxd"))]
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
 
 

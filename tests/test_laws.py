@@ -316,3 +316,17 @@ def test_the_hash_does_not_depend_on_who_looks_into_an_inbox() -> None:
 
 def test_a_test_that_hangs_fails(request: pytest.FixtureRequest) -> None:
     assert 0 < float(request.config.getini("timeout") or 0) < 3600
+
+
+@pytest.mark.parametrize("path", modules("netsim", "agents", "scenarios"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_fit_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = len(ast.unparse([each for each in node.body if not is_text(each)]).splitlines())  # type: ignore[arg-type]
+            assert lines <= 45, f"{node.name} has {lines} lines"
+            names = [each.arg for each in node.args.posonlyargs + node.args.args + node.args.kwonlyargs]
+            assert len({*names} - {"self", "cls"}) <= 9, f"{node.name} has {len(names)} parameters"
+
+
+def is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -7,10 +7,11 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from netsim import check
 from netsim.core import Frame, Spreader
-from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
+from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
 from netsim.draws import Keys
 from netsim.errors import AgentError, RunOver, WireError
 from netsim.link import Link
@@ -21,7 +22,7 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.path import Copies, Path
 from netsim.transport.port import Port
 from netsim.transport.shared import Shared
-from netsim.transport.spreader import transmission
+from netsim.transport.spreader import weighed
 
 __all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
 
@@ -232,7 +233,9 @@ class Outbox:
         each = 0 if wiring.radio is not None else sent.bits
         link = wiring.first + place
         taken = not sent.cause
-        record = transmission(now, number, slot, self._number, link, taken, payload, raw_data, sent.bits, each, data)
+        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
+        me, wire = self._number, sent.bits
+        record = Transmission(now, number, slot, me, link, int(taken), bits, raw, wire, clipped, each, crc32(data))
         shared.tally.sent(record, 1)
         if place in self.watching:
             self.watching[place].watch()
@@ -300,7 +303,9 @@ class Outbox:
             else:
                 wire += sent.bits
                 tally.link_bits(wiring.first + place, slot, sent.bits)
-        record = transmission(now, number, slot, self._number, TO_ALL, taken > 0, payload, raw_data, wire, 0, data)
+        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
+        me = self._number
+        record = Transmission(now, number, slot, me, TO_ALL, int(taken > 0), bits, raw, wire, clipped, 0, crc32(data))
         tally.sent(record, len(wiring.links))
         return taken
 

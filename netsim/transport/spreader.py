@@ -14,27 +14,13 @@ from netsim.transport.fan import Fan
 from netsim.transport.frame import Frame, FrameEncoder
 from netsim.transport.wire import is_mutable, payload_bits, saturated
 
-__all__ = ["Spreader", "transmission"]
+__all__ = ["Spreader", "weighed"]
 
 
-def transmission(
-    now: float,
-    number: int,
-    kind: int,
-    sender: int,
-    link: int,
-    taken: bool,
-    payload: Any,
-    raw_data: bool,
-    wire: int,
-    each: int,
-    data: bytes,
-) -> Transmission:
-    """Return the record of a payload that was sent as ``data``; see `Transmission`."""
-    bits = payload_bits(payload) if taken else 0
-    clipped = saturated(payload) if taken else 0
-    raw = bits if raw_data else 0
-    return Transmission(now, number, kind, sender, link, int(taken), bits, raw, wire, clipped, each, crc32(data))
+def weighed(payload: Any, raw_data: bool) -> tuple[int, int, int]:
+    """Return a payload's bits, how many of them are raw data, and how many elements were clipped."""
+    bits = payload_bits(payload)
+    return bits, bits if raw_data else 0, saturated(payload)
 
 
 class Spreader:
@@ -125,9 +111,8 @@ class Spreader:
         each = 8 * len(data) + self._header_bits
         links = len(self._receivers)
         wire, each = (each, 0) if self._on_radio else (each * links, each)
-        bits = payload_bits(payload)
-        raw = bits if raw_data else 0
-        me, clipped = self._number, saturated(payload)
+        bits, raw, clipped = weighed(payload, raw_data)
+        me = self._number
         record = Transmission(now, number, slot, me, TO_ALL, 1, bits, raw, wire, clipped, each, crc32(data))
         delays = self._fan.next()
         key = self._first + number

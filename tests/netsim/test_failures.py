@@ -78,6 +78,18 @@ def test_an_agent_that_raises_in_a_task_group(failing: int, more: str) -> None:
     assert message == f"agent 1 raised KeyError at 1.5 s (test_failures.py, line {line}): 'missing'{more}"
 
 
+def test_the_line_is_the_agents_own_where_a_compiled_library_refuses_what_it_sends() -> None:
+    class Sends(Agent):
+        async def run(self) -> None:
+            await self.broadcast("x", {1, 2})
+
+    line = line_of(Sends.run, "self.broadcast")
+    said = message_of(lambda: Network(topology.path(3)).run(beside(Sends())))
+    assert said.startswith(
+        f"agent 1 raised WireError at 0 s (test_failures.py, line {line}): cannot encode a builtins.set"
+    )
+
+
 def test_the_line_is_the_agents_own() -> None:
     class Broken(Agent):
         async def run(self) -> None:

@@ -1,0 +1,97 @@
+"""Do two installs give the same results? Runs the studies in both and compares rounds.csv, ledger.csv and trace hashes.
+
+    python -m benchmarks.same OTHER            every study as it is by default, and with README's flags
+    python -m benchmarks.same OTHER --short    the same, a few rounds each
+    python -m benchmarks.same OTHER --only "coke --loss 0.1" --only averaging
+
+OTHER is the command netsim of an environment with some earlier commit: old/.venv/bin/netsim. A change of structure
+changes no byte. Whole, it takes as long as all studies do, twice; with NETSIM_DATA set both read the same tables.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FULL = (
+    *(
+        "averaging",
+        "coke",
+        "coke --loss 0.1 --bits 4",
+        "coke --loss 0.05 --latency 0.01 --rate 1e7",
+        "online",
+        "dynamic",
+    ),
+    *("frontier --agents 10", "omkl", "polk", "projections", "privacy", "privacy --loss 0.2", "deep", "deep_network"),
+)
+SHORT = (
+    "averaging",
+    "coke --rounds 60 --bits 4",
+    "coke --rounds 60 --loss 0.1 --bits 4",
+    "coke --rounds 60 --loss 0.05 --latency 0.01 --rate 1e7",
+    "online --rounds 200",
+    "online --rounds 60 --tune --features 10 --algorithms RFF-DOKL,QC-ODKLA",
+    "dynamic --rounds 200",
+    "dynamic --data switch --rounds 120 --loss 0.05",
+    "frontier --agents 5 --rounds 80 --methods DKLA,COKE,CTA,RFF-DOKL,DOKL,ODKLA,DDKL --coders float64,3,qsgd-2",
+    "omkl --rows 600",
+    "polk --samples 500",
+    "projections --sweeps 4",
+    "privacy --rounds 40",
+    "deep --rows 300",
+    "deep_network --rows 400 --rounds 60",
+)
+
+
+def ran(command: Path, words: str, folder: Path) -> str:
+    """Run a study with an install's command; return what went wrong, empty if nothing did."""
+    settings = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    line = [str(command), "run", *shlex.split(words), "--out", str(folder)]
+    done = subprocess.run(line, capture_output=True, text=True, env=settings, check=False, cwd=folder.parent)
+    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def compared(words: str, commands: tuple[Path, Path]) -> str:
+    """Run a study in both; return what differs, "same" if nothing does."""
+    with tempfile.TemporaryDirectory() as place:
+        folders = [Path(place) / name for name in ("here", "there")]
+        for command, folder in zip(commands, folders, strict=True):
+            wrong = ran(command, words, folder)
+            if wrong:
+                return f"{folder.name}: {wrong}"
+        texts = [[(folder / name).read_bytes() for name in ("rounds.csv", "ledger.csv")] for folder in folders]
+        hashes = [json.loads((folder / "summary.json").read_text())["trace_hash"] for folder in folders]
+    differ = [name for name, a, b in zip(("rounds.csv", "ledger.csv"), *texts, strict=True) if a != b]
+    differ += ["trace hash"] * (hashes[0] != hashes[1])
+    return f"differ: {', '.join(differ)}" if differ else "same"
+
+
+def main() -> None:
+    """Compare this environment's netsim with another."""
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("other", type=Path, help="the other install's command netsim")
+    command.add_argument("--short", action="store_true", help="a few rounds of each")
+    command.add_argument("--only", action="append", help="this study with these flags; may be given again")
+    command.add_argument("--jobs", type=int, default=2)
+    chosen = command.parse_args()
+    here = Path(sys.executable).with_name("netsim")
+    for each in (here, chosen.other):
+        if not each.is_file():
+            command.error(f"{each} is no file: must be the command netsim of an environment")
+    studies = chosen.only or (SHORT if chosen.short else FULL)
+    alike = True
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        commands = here, chosen.other.absolute()
+        for words, found in zip(studies, pool.map(lambda words: compared(words, commands), studies), strict=True):
+            print(f"{words}: {found}", flush=True)
+            alike = alike and found == "same"
+    sys.exit(not alike)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What studies say of a run names the true cause, or nothing."""
+
+import pandas as pd
+import pytest
+
+from netsim import BadInput
+from netsim.scenarios.tasks.diagnosis import diverged, missed, silent
+from netsim.scenarios.tasks.online import recent_error
+from netsim.studies import Study, catalogue
+
+SMALL = {"agents": 5, "rounds": 40, "features": 10}
+
+
+def run(name: str, **parameters: object) -> Study:
+    return catalogue.find(name).execute(**{**SMALL, **parameters})
+
+
+def said(study: Study, start: str) -> list[str]:
+    return [note for note in study.notes if note.startswith(start)]
+
+
+# --- divergence -------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_is_too_long_is_named_for_a_method_that_has_one() -> None:
+    study = run("coke", algorithms="CTA", eta=50.0)
+    assert said(study, "CTA diverged") == ["CTA diverged: try a smaller step size (--eta)."]
+
+
+def test_frames_that_did_not_arrive_are_named_and_no_step_is() -> None:
+    study = run("coke", algorithms="COKE", rounds=300, bits=3, loss=0.5, threshold=0.0)
+    (note,) = said(study, "COKE 3-bit diverged")
+    exits = study.runs["COKE 3-bit"].ledger.table([]).iloc[0]
+    total = int(exits["offered"] - exits["delivered"])
+    assert note == (
+        f"COKE 3-bit diverged: {total:,} of {int(exits['offered']):,} frames did not arrive in time (lost {total:,})."
+    )
+    assert not [note for note in study.notes if "step size" in note]
+
+
+def test_frames_that_come_too_late_are_named() -> None:
+    study = run("coke", algorithms="DKLA", latency=1.5)
+    frames = missed(study.runs["DKLA"])
+    assert frames.endswith(")")
+    assert "frames did not arrive in time (late " in frames
+    assert said(study, "DKLA missed frames")
+
+
+def test_of_a_run_that_went_well_nothing_is_said() -> None:
+    study = run("coke", eta=0.1)
+    for name, each in study.runs.items():
+        assert missed(each) == ""
+        assert diverged(name, each, "train_mse", "--eta") is None
+        assert silent(name, each) is None
+    assert not [note for note in study.notes if "diverged" in note or "missed" in note or "sent nothing" in note]
+
+
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_censor_that_lets_nobody_speak_is_named() -> None:
+    study = run("coke", algorithms="COKE", threshold=1e6, decay=1.0)
+    assert said(study, "COKE sent") == ["COKE sent nothing: its censor let no agent speak, and each learned alone."]
+
+
+def test_a_budget_that_refuses_everything_is_named() -> None:
+    study = run("coke", algorithms="DKLA", budget=8.0)
+    (note,) = said(study, "DKLA sent")
+    assert note.startswith("DKLA sent nothing: the budget refused ")
+
+
+def test_one_agent_has_nobody_to_speak_to() -> None:
+    assert not [note for note in run("coke", agents=1).notes if "sent nothing" in note]
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_quarter_is_judged_and_not_the_running_mean() -> None:
+    rounds = pd.DataFrame({"round": range(1, 9), "running_mse": [8.0, 4.0, 8 / 3, 2.0, 1.6, 8 / 6, 9 / 7, 10 / 8]})
+    # The errors are 8, 0, 0, 0, 0, 0, 1, 1.
+    assert recent_error(rounds) == pytest.approx(1.0)
+    assert recent_error(rounds.iloc[:1]) == 8.0
+
+
+def test_a_short_stream_that_is_learned_is_not_said_not_to_be() -> None:
+    study = run("online", rounds=60, algorithms="ODKLA", seed=1)
+    running = study.rounds["running_mse"]
+    assert running.iloc[-1] < running.iloc[0]
+    assert not [note for note in study.notes if "does not learn" in note]
+
+
+# --- what tables and titles claim -------------------------------------------------------------------------------------
+
+
+def test_published_is_said_only_where_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    own = run("coke")
+    assert ("published_train_mse" in own.tables["by_round"]) == ("published_test_mse" in own.tables["by_round"])
+    assert "published" not in run("online", rounds=20).tables["running_time"]
+
+
+def test_a_saving_that_is_none_does_not_shrink() -> None:
+    study = run("coke", threshold=0.0)
+    assert (study.tables["cost_to_reach"]["COKE saves %"].dropna() == 0).all()
+    assert not said(study, "The saving shrinks")
+
+
+def test_under_loss_the_reference_is_not_called_the_optimum() -> None:
+    options = {"methods": "DKLA", "coders": "float64", "censors": "none"}
+    assert said(run("frontier", **options, loss=0.2), "The reference is not the optimum that it is without loss: ")
+    assert not said(run("frontier", **options), "The reference is not")
+
+
+# --- refused before the work ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["coke", "frontier", "online", "dynamic"])
+def test_too_many_agents_are_refused_before_a_graph_is_built(name: str, tmp_path: object) -> None:
+    path = f"{tmp_path}/small.csv"
+    pd.DataFrame({"x": range(50), "y": range(50)}).to_csv(path, index=False)
+    with pytest.raises(BadInput, match=r"agents = 300000: must be at most (25|50), for [12] samples? each of 50"):
+        catalogue.find(name).execute(data=path, agents=300_000)
