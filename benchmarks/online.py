@@ -18,7 +18,7 @@ from netsim.coders import Uniform
 from netsim.scenarios.data.tables import load_table, scale_unit
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.online import OnlineSteps, Streams, methods
+from netsim.scenarios.tasks.online_task import OnlineSteps, Streams, methods
 from tests.oracle import batch, online
 
 AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3

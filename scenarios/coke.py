@@ -10,7 +10,7 @@ from netsim import check
 from netsim.agents import COKE, CTA, DKLA
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.batch import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import diverged, losses_of_duals, silent
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.method import Method, methods_in

@@ -18,7 +18,7 @@ from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_un
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.online import (
+from netsim.scenarios.tasks.online_task import (
     OnlineSteps,
     Streaming,
     Tracking,

@@ -15,7 +15,7 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.online import (
+from netsim.scenarios.tasks.online_task import (
     OnlineSteps,
     Streaming,
     converged,

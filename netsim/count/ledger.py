@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.count.records import CAUSES
+from netsim.count.records import CAUSES, as_column
 from netsim.count.tally import Tally, trace_hash
 from netsim.count.trace import Trace
 from netsim.draws import Keys
@@ -139,12 +139,11 @@ class Ledger:
         by = [check.one_of("by", name, ("sender", "receiver", "kind")) for name in names_by]
         counts = self._by_link()
         kind, link = np.nonzero(counts["offered"])
-        names = np.empty(len(self.agents), dtype=object)
-        names[:] = self.agents
+        names = as_column(self.agents)
         columns: dict[str, Any] = {
             "sender": names[self.senders[link]],
             "receiver": names[self.receivers[link]],
-            "kind": np.array(list(self.tally.kinds), dtype=object)[kind] if self.tally.kinds else [],
+            "kind": as_column(self.tally.kinds)[kind],
         }
         frame = pd.DataFrame(columns | {name: table[kind, link] for name, table in counts.items()})
         if not by:
@@ -161,10 +160,9 @@ class Ledger:
         names = ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated")
         counts = {name: self.tally.by_sender(name) for name in names}
         kind, agent = np.nonzero(counts["transmissions"])
-        kinds = list(self.tally.kinds)
         columns: dict[str, Any] = {
-            "agent": [self.agents[i] for i in agent.tolist()],
-            "kind": [kinds[k] for k in kind.tolist()],
+            "agent": as_column(self.agents)[agent].tolist(),
+            "kind": as_column(self.tally.kinds)[kind].tolist(),
         }
         return pd.DataFrame(columns | {name: table[kind, agent] for name, table in counts.items()})
 

@@ -6,9 +6,11 @@ number of links does not need (`key_shift`). Nothing here depends on what other 
 are the same in whatever order its agents act.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "CAUSES",
@@ -59,6 +61,14 @@ TOTALS = (
 
 TO_ALL = -1
 """In place of a link: all links of the sender."""
+
+
+def as_column(names: Iterable[Any]) -> NDArray[np.object_]:
+    """Return names for a column of a table; of text without an encoding (lone surrogates) the escapes."""
+    listed = [each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each for each in names]
+    column = np.empty(len(listed), dtype=object)
+    column[:] = listed
+    return column
 
 
 class Transmission(NamedTuple):

@@ -22,7 +22,7 @@ from netsim.scenarios.frontier.combinations import (
     combinations,
 )
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
-from netsim.scenarios.tasks.batch import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import missed
 from netsim.scenarios.tasks.method import Method, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in

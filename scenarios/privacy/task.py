@@ -36,9 +36,9 @@ from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_table, scale_unit, training
 from netsim.scenarios.projections.ensembles import field
-from netsim.scenarios.tasks.batch import BatchTask
+from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.online import OnlineSteps, Streams, methods
+from netsim.scenarios.tasks.online_task import OnlineSteps, Streams, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
 
 Vector = NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from netsim import check
 
 if TYPE_CHECKING:
-    from netsim.scenarios.tasks.batch import BatchTask
-    from netsim.scenarios.tasks.online import OnlineTask
+    from netsim.scenarios.tasks.batch_task import BatchTask
+    from netsim.scenarios.tasks.online_task import OnlineTask
 
 __all__ = ["batch", "online"]
 
@@ -35,7 +35,7 @@ def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **sett
     BadInput
         For an unknown name, or an argument outside its range.
     """
-    from netsim.scenarios.tasks.batch import batch_task, draw_samples
+    from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
     from netsim.scenarios.tasks.settings import Rows, Setting
     from netsim.studies import Study
 
@@ -64,7 +64,7 @@ def online(
         For an unknown name, or an argument outside its range.
     """
     from netsim.scenarios.tasks.mapping import feature_map
-    from netsim.scenarios.tasks.online import OnlineTask
+    from netsim.scenarios.tasks.online_task import OnlineTask
     from netsim.scenarios.tasks.stream import OnlineSetting, Stream
     from netsim.studies import Study
 
