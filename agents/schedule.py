@@ -159,7 +159,13 @@ else:
                 raise BadInput(f"{error} (the schedule {schedule!r} in round {k})") from None
 
 
+def schedules_of(agent: Any) -> Mapping[str, Schedule]:
+    """Return the schedules of an agent's fields; empty if all its steps are numbers."""
+    found: Mapping[str, Schedule] = vars(agent).get("_schedules", {})
+    return found
+
+
 def advance(agent: Any, k: int) -> None:
     """Give every scheduled field of an agent its value of round k."""
-    for field, schedule in vars(agent).get("_schedules", {}).items():
+    for field, schedule in schedules_of(agent).items():
         getattr(type(agent), field).move_to(agent, k, schedule)

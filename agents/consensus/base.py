@@ -15,7 +15,7 @@ from netsim import check
 from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.papers import Cited
-from netsim.agents.schedule import Scheduled, advance
+from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.typing import Array
@@ -83,8 +83,10 @@ class SharingAgent(Cited, netsim.Agent):
         """Take part in the rounds."""
         self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
         self.start()
+        changes = bool(schedules_of(self))
         async for k in self.rounds(self.count):
-            advance(self, k)
+            if changes:
+                advance(self, k)
             self.theta = self.local_step()
             await self.sharing.share(self.theta, k)
             self.after_sharing()

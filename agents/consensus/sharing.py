@@ -17,7 +17,7 @@ import numpy as np
 import netsim
 from netsim import Copies
 from netsim.agents.consensus.censor import Always, Censor, may_silence
-from netsim.coders import Coder, Exact
+from netsim.coders import Coder, Encoded, Exact
 from netsim.typing import Vector
 
 
@@ -73,6 +73,7 @@ class Sharing:
         # Whether a neighbour may have been silent in every round so far.
         self._silence = may_silence(self._censor, 1)
         self._adds = not coder.whole
+        self._kind = "change" if self._adds else "state"
 
     async def share(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
@@ -81,25 +82,22 @@ class Sharing:
         """
         change = state - self.own
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
-            await self._speak(state, change)
+            coded, known = self._code(state, change)
+            links = await self._agent.broadcast(self._kind, coded)
+            # Without neighbours there is no link that could refuse it. If no link takes it, nobody knows of it.
+            if links or not len(self.copies):
+                self.own = known
+                self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
         self.copies.take_in(await self._agent.collect(), add=self._adds)
 
-    async def _speak(self, state: Vector, change: Vector) -> None:
-        """Broadcast, and keep what the neighbours then know; nothing if no link takes it."""
-        agent, coder = self._agent, self._coder
-        if coder.whole:
-            coded = coder.encode(state, self._rng)
-            known = coder.decode(coded)
-            links = await agent.broadcast("state", coded)
-        else:
-            coded = coder.encode(change, self._rng)
-            known = self.own + coder.decode(coded)
-            links = await agent.broadcast("change", coded)
-        # Without neighbours there is no link that could refuse it.
-        if links or not len(self.copies):
-            self.own = known
-            self.spoken += 1
+    def _code(self, state: Vector, change: Vector) -> tuple[Encoded, Vector]:
+        """Return what is sent, and the θ̂_i that whoever hears it then knows."""
+        if self._adds:
+            coded = self._coder.encode(change, self._rng)
+            return coded, self.own + self._coder.decode(coded)
+        coded = self._coder.encode(state, self._rng)
+        return coded, self._coder.decode(coded)
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""

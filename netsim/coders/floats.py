@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim import check
-from netsim.coders.coded import Coded, Coder, Vector
+from netsim.coders.coded import Coded, Coder, Encoded, Vector, decoded
 from netsim.coders.inputs import real_array
 from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import BadInput, WireError
@@ -40,6 +40,13 @@ class Exact(Coder):
             return np.asarray(vector, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise check.refuse("vector", vector, "an array of real numbers") from None
+
+    def decode(self, coded: Encoded) -> Vector:
+        """Return the array: the same object if it is plain."""
+        if type(coded) is np.ndarray and coded.dtype == np.float64:
+            values: Vector = coded  # type: ignore[assignment]
+            return values
+        return decoded(coded)
 
 
 class Float(Coder):
