@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.errors import WireError
-
-Vector = NDArray[np.float64]
+from netsim.typing import Vector
 
 
 class Coded(ABC):

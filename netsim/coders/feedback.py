@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from netsim import check
-from netsim.coders.coded import Coder, Encoded, Vector, decoded
+from netsim.coders.coded import Coder, Encoded, decoded
 from netsim.coders.inputs import generator, real_array, without_memory
 from netsim.errors import BadInput
+from netsim.typing import Vector
 
 
 class ErrorFeedback(Coder):

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim import check
-from netsim.coders.coded import Coded, Coder, Encoded, Vector, decoded
+from netsim.coders.coded import Coded, Coder, Encoded, decoded
 from netsim.coders.inputs import real_array
 from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import BadInput, WireError
+from netsim.typing import Vector
 
 _WIDTHS = (16, 32, 64)
 

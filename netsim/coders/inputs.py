@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from netsim import check
-from netsim.coders.coded import Coder, Vector
+from netsim.coders.coded import Coder
 from netsim.errors import BadInput
+from netsim.typing import Vector
 
 LARGEST = float(np.finfo(np.float32).max)
 """float32's largest number."""

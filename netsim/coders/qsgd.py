@@ -4,10 +4,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim import check
-from netsim.coders.coded import Coder, Vector
+from netsim.coders.coded import Coder
 from netsim.coders.inputs import columns, generator, matrix, real_array, scales, without_zero
 from netsim.coders.quantized import MOST_BITS, Quantized
 from netsim.packing import check_packed, pack, unpack
+from netsim.typing import Vector
 
 
 class NormLevels(Quantized, method="qsgd", code=2):

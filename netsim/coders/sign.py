@@ -12,11 +12,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim.coders.coded import Coded, Coder, Vector
+from netsim.coders.coded import Coded, Coder
 from netsim.coders.inputs import LARGEST, float32_nearest, real_array
 from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import WireError
 from netsim.packing import check_packed, pack, unpack
+from netsim.typing import Vector
 
 _SCALE = struct.Struct("<f")
 

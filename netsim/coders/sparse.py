@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from netsim import check
 from netsim.coders import registry
-from netsim.coders.coded import Coded, Coder, Encoded, Vector
+from netsim.coders.coded import Coded, Coder, Encoded
 from netsim.coders.floats import Exact, Floats
 from netsim.coders.inputs import generator, real_array, without_memory
 from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import WireError
 from netsim.packing import check_packed, pack, unpack
+from netsim.typing import Vector
 
 MOST_ELEMENTS = 1 << 24
 """Of a sparse vector: few bytes say how long it is, and as float64 it may take no more than 128 MB."""

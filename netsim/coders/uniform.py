@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from netsim import check
-from netsim.coders.coded import Coder, Vector
+from netsim.coders.coded import Coder
 from netsim.coders.inputs import columns, matrix, real_array, scales, without_zero
 from netsim.coders.quantized import MOST_BITS, Quantized
 from netsim.errors import BadInput
 from netsim.packing import pack, unpack
+from netsim.typing import Vector
 
 
 def _middles(coded: Quantized, low: Any, high: Any) -> Vector:

@@ -53,9 +53,9 @@ def _command(scenario: Scenario) -> click.Command:
     def call(out: str | None, trace: bool, **parameters: Any) -> None:
         _execute(scenario, out, trace, parameters)
 
-    return click.Command(
-        scenario.name, callback=call, params=options, help=scenario.function.__doc__ and scenario.title
-    )
+    # The short help would be cut at the first full stop, that of an initial, say.
+    title = scenario.function.__doc__ and scenario.title
+    return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 
 def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from netsim import check
-
-Array = NDArray[np.float64]
+from netsim.typing import Array
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import Table
+from netsim.typing import Vector
 
-Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Kind = Literal["drift", "switch", "rotate"]
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from netsim import check
 from netsim.errors import BadInput
 from netsim.scenarios.data.formats import load_arrays
-
-Array = NDArray[np.float64]
+from netsim.typing import Array
 
 FILE = "brodatz_center256"
 TEXTURES = {

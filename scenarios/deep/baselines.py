@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from netsim.agents.maps.bandwidth import median_distance
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.scenarios.data.tables import AgentData
+from netsim.typing import Array
 
 _MOST_PASSES = 200
 _EARLY_STOPPING_ROWS = 10_000
@@ -21,7 +21,6 @@ _LARGEST_BATCH = 200
 _TUNING_ROWS = 1500
 _SEEDS = 2**32
 
-Array = NDArray[np.float64]
 Grid = tuple[Sequence[float], Sequence[float]]
 Factory = Callable[[float, float, int], Any]
 

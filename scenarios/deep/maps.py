@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from netsim import check
 from netsim.agents.maps.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
@@ -15,6 +14,7 @@ from netsim.agents.maps.features import FeatureMap, Kernel
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
+from netsim.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +28,6 @@ _MOST_FEATURES = 1000
 _FOLDS = 3
 # Few frequencies differ much from draw to draw: then three draws are tried.
 _FEW_FEATURES, _DRAWS = 100, 3
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
+from netsim.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 _PANELS = (
     ("objective", "objective, mean over agents"),

@@ -15,8 +15,8 @@ from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.mixtures import draw_mixtures
 from netsim.scenarios.data.tables import unit
 from netsim.scenarios.data.textures import TEXTURES, cut_patches, load_textures
+from netsim.typing import Array
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 MIXTURES, BRODATZ = "mixtures", "brodatz"

@@ -7,7 +7,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 import netsim
 from netsim import check, draws, topology
@@ -40,8 +39,8 @@ from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streams, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
+from netsim.typing import Vector
 
-Vector = NDArray[np.float64]
 Predict = Callable[[Mapping[int, Any]], Vector]
 
 _STEPS = OnlineSteps(rho=0.3, eta=2.0, step=0.3)

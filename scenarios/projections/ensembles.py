@@ -23,6 +23,7 @@ from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.tables import Table, load_table, scale_unit
 from netsim.scenarios.tasks.settings import Bandwidth
+from netsim.typing import Vector
 
 ENSEMBLES = ("centralised", "public", "sensors")
 FIELD = "field"
@@ -36,7 +37,6 @@ _GRID = 41  # points a side
 _TESTED = 1_000
 
 Points = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 def field(points: Points) -> Vector:

@@ -19,9 +19,9 @@ from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusio
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.settings import residuals
+from netsim.typing import Array
 
 CRITERIA = ("logistic", "hinge", "squared")
-Array = NDArray[np.float64]
 Probe = Callable[[Mapping[Any, SharingAgent]], dict[str, float]]
 
 

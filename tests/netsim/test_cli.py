@@ -49,6 +49,12 @@ def test_list_names_every_scenario(tmp_path: Path) -> None:
         assert catalogue.find(name).title == listed.title
 
 
+def test_titles_are_whole_where_studies_are_listed(tmp_path: Path) -> None:
+    text = " ".join(call("run", "--help", cwd=tmp_path).stdout.split())
+    for listed in catalogue.listed().values():
+        assert listed.title in text
+
+
 def test_run_folder_has_the_documented_files_and_columns(folder: Path) -> None:
     rounds = pd.read_csv(folder / "rounds.csv")
     measures = ("train_mse", "test_mse", "consensus_error", "dual_residual")
