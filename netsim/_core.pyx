@@ -798,6 +798,27 @@ def add_scaled_difference(y, double alpha, a, b):
     return combined(y, alpha, a, -1.0, b)
 
 
+def add_weighted_rows(start, weights, rows):
+    """Return start + Σ_i weights[i]·rows[i], added one after the other; ``rows`` has one axis more than ``start``."""
+    cdef object total = start.copy()
+    cdef int64_t i, j, width = cnp.PyArray_SIZE(start), count = cnp.PyArray_DIM(weights, 0)
+    cdef double* to
+    cdef const double* row
+    cdef double weight
+    if not (is_plain(total) and is_plain(weights) and is_plain(rows) and cnp.PyArray_SIZE(rows) == count * width):
+        for one, vector in zip(weights, rows, strict=True):
+            total += one * vector
+        return total
+    to = <double*>cnp.PyArray_DATA(total)
+    row = <const double*>cnp.PyArray_DATA(rows)
+    for i in range(count):
+        weight = (<const double*>cnp.PyArray_DATA(weights))[i]
+        for j in range(width):
+            to[j] += weight * row[j]
+        row += width
+    return total
+
+
 cdef object combined(y, double alpha, a, double sign, b):
     cdef object result = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(y), cnp.PyArray_DIMS(y), cnp.NPY_FLOAT64, 0)
     cdef double* to = <double*>cnp.PyArray_DATA(result)

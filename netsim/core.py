@@ -10,7 +10,7 @@ from netsim.transport.copies import Copies
 from netsim.transport.frame import Frame
 from netsim.transport.gate import Gate
 from netsim.transport.spreader import Spreader
-from netsim.vectors import add_scaled_difference, add_scaled_sum, added, stacked
+from netsim.vectors import add_scaled_difference, add_scaled_sum, add_weighted_rows, added, stacked
 
 __all__ = [
     "NAME",
@@ -22,6 +22,7 @@ __all__ = [
     "Tally",
     "add_scaled_difference",
     "add_scaled_sum",
+    "add_weighted_rows",
     "added",
     "stacked",
 ]
@@ -37,7 +38,7 @@ if _core is not None:
         _core.Tally,
     )
     add_scaled_difference, add_scaled_sum = _core.add_scaled_difference, _core.add_scaled_sum
-    added, stacked = _core.added, _core.stacked
+    add_weighted_rows, added, stacked = _core.add_weighted_rows, _core.added, _core.stacked
 
 NAME = "python" if _core is None else "compiled"
 """``compiled`` or ``python``."""

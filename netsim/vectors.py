@@ -11,7 +11,7 @@ import numpy as np
 
 from netsim.typing import Array
 
-__all__ = ["add_scaled_difference", "add_scaled_sum", "added", "stacked"]
+__all__ = ["add_scaled_difference", "add_scaled_sum", "add_weighted_rows", "added", "stacked"]
 
 
 def add_scaled_sum(y: Array, alpha: float, a: Array, b: Array) -> Array:
@@ -24,6 +24,14 @@ def add_scaled_difference(y: Array, alpha: float, a: Array, b: Array) -> Array:
     """Return y + alpha·(a − b), for arrays of one shape."""
     result: Any = y + alpha * (a - b)
     return np.asarray(result)
+
+
+def add_weighted_rows(start: Array, weights: Array, rows: Array) -> Array:
+    """Return start + Σ_i weights[i]·rows[i], added one after the other; ``rows`` has one axis more than ``start``."""
+    total = start.copy()
+    for weight, row in zip(weights, rows, strict=True):
+        total += weight * row
+    return total
 
 
 def stacked(frames: Sequence[object]) -> Array | None:

@@ -180,11 +180,7 @@ class Diffusion(SharingAgent):
 
     def combined(self) -> Array:
         """Return ψ_i."""
-        total = self.weights[self.name]
-        psi = total * self.theta
-        for neighbor in self.neighbors:
-            if self.sharing.known(neighbor):
-                psi += self.weights[neighbor] * self.sharing.copies[neighbor]
-                total += self.weights[neighbor]
+        own = self.weights[self.name]
+        psi, total = self.sharing.add_known(own * self.theta, own, self.weights)
         psi /= total
         return psi

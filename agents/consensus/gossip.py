@@ -34,11 +34,7 @@ class Gossip(SharingAgent):
 
     def pull(self) -> Array:
         """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose θ̂_n is known, in the shape of θ."""
-        pull, total = np.zeros_like(self.theta), 0.0
-        for neighbor, known in self.sharing.copies.items():
-            if self.sharing.known(neighbor):
-                pull += self.weights[neighbor] * known
-                total += self.weights[neighbor]
+        pull, total = self.sharing.add_known(np.zeros_like(self.theta), 0.0, self.weights)
         pull -= total * self.sharing.own
         return pull
 

@@ -10,7 +10,8 @@ neighbours know, and the next change contains this one. One that some links take
 behind the others, a lost frame.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ import netsim
 from netsim import Copies
 from netsim.agents.consensus.censor import Always, Censor, may_silence
 from netsim.coders import Coder, Encoded, Exact
+from netsim.core import add_weighted_rows
 from netsim.typing import Vector
 
 
@@ -73,6 +75,8 @@ class Sharing:
         # Whether a neighbour may have been silent in every round so far.
         self._silence = may_silence(self._censor, 1)
         self._adds = not coder.whole
+        # The weights of all neighbours and what they come to, once all were heard.
+        self._weights: tuple[Vector, float] | None = None
         self._kind = "change" if self._adds else "state"
 
     async def share(self, state: Vector, round_number: int) -> None:
@@ -112,6 +116,25 @@ class Sharing:
         receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
         """
         return self._silence or self.heard(neighbor)
+
+    def add_known(self, start: Vector, total: float, weights: Mapping[Any, float]) -> tuple[Vector, float]:
+        """Return start + Σ_n w_n θ̂_n and total + Σ_n w_n, over the neighbours whose θ̂_n is to be believed (`known`).
+
+        Added one after the other, in the neighbours' order. ``total`` and ``weights``, by name, are always the same.
+        """
+        if self._weights is not None:
+            row, total = self._weights
+            return add_weighted_rows(start, row, self.copies.table), total
+        names = [name for name, _ in self.copies.items()]
+        believed = [place for place, name in enumerate(names) if self.known(name)]
+        row = np.array([weights[names[place]] for place in believed])
+        # Not by sum(), which rounds in another way from Python 3.12 on.
+        for weight in row.tolist():
+            total += weight
+        if all(self.heard(name) for name in names):
+            # Who was heard once is always known.
+            self._weights = row, total
+        return add_weighted_rows(start, row, self.copies.table[believed]), total
 
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netsim import Agent, AgentError, Copies, Frame, Heard, Link, Network, latency, topology
 from netsim.coders import QSGD, Float, Uniform
-from netsim.core import add_scaled_difference, add_scaled_sum
+from netsim.core import add_scaled_difference, add_scaled_sum, add_weighted_rows
 from netsim.transport.frame import FrameEncoder
 
 RNG = np.random.default_rng(3)
@@ -164,3 +164,17 @@ def test_sums_and_differences_are_those_of_numpy_to_the_last_bit(shape: tuple[in
         np.testing.assert_array_equal(add_scaled_difference(y, alpha, a, b), y + alpha * (a - b))
         other = np.asfortranarray(np.broadcast_to(b, (2, *shape)))[0]
         np.testing.assert_array_equal(add_scaled_sum(y, alpha, a, other), y + alpha * (a + other))
+
+
+def test_weighted_rows_are_added_one_after_the_other() -> None:
+    rng = np.random.default_rng(4)
+    for shape in ((5,), (1,), (0,), (3, 4)):
+        for count in (0, 1, 7):
+            start, weights, rows = rng.normal(size=shape), rng.normal(size=count), rng.normal(size=(count, *shape))
+            expected = start.copy()
+            for weight, row in zip(weights, rows, strict=True):
+                expected += weight * row
+            before = start.copy()
+            np.testing.assert_array_equal(add_weighted_rows(start, weights, rows), expected)
+            np.testing.assert_array_equal(start, before)
+            np.testing.assert_array_equal(add_weighted_rows(start, weights, np.asfortranarray(rows)), expected)
