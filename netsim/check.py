@@ -124,3 +124,9 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
         where = f"[{', '.join(str(int(i)) for i in bad[0])}]" if array.ndim else ""
         raise BadInput(f"{name}{where} = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
     return array
+
+
+def put(frozen: object, **values: object) -> None:
+    """Set fields of a frozen dataclass to what the checks in its ``__post_init__`` returned."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)

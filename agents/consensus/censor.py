@@ -51,8 +51,8 @@ class Geometric:
     mu: float
 
     def __post_init__(self) -> None:
-        check.finite("threshold", self.v, low=0.0)
-        check.number("decay", self.mu, low=0.0, high=1.0)
+        threshold = check.finite("threshold", self.v, low=0.0)
+        check.put(self, v=threshold, mu=check.number("decay", self.mu, low=0.0, high=1.0))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·μᵏ."""
@@ -75,8 +75,8 @@ class PowerLaw:
     mu: float
 
     def __post_init__(self) -> None:
-        check.finite("threshold", self.v, low=0.0)
-        check.finite("decay", self.mu, low=0.0)
+        threshold = check.finite("threshold", self.v, low=0.0)
+        check.put(self, v=threshold, mu=check.finite("decay", self.mu, low=0.0))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ v·k^(−μ)."""
@@ -90,7 +90,7 @@ class Periodic:
     every: int
 
     def __post_init__(self) -> None:
-        check.integer("every", self.every, low=1)
+        check.put(self, every=check.integer("every", self.every, low=1))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether k is a multiple of m."""
@@ -104,7 +104,7 @@ class AtRandom:
     rate: float
 
     def __post_init__(self) -> None:
-        check.probability("rate", self.rate)
+        check.put(self, rate=check.probability("rate", self.rate))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return True with probability ``rate``."""
@@ -118,7 +118,7 @@ class Relative:
     share: float
 
     def __post_init__(self) -> None:
-        check.finite("share", self.share, low=0.0)
+        check.put(self, share=check.finite("share", self.share, low=0.0))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
         """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂."""

@@ -48,7 +48,7 @@ class ConstantPenalty:
     c: float
 
     def __post_init__(self) -> None:
-        check.finite("c", self.c, low=0.0)
+        check.put(self, c=check.finite("c", self.c, low=0.0))
 
     def at(self, samples: int, eta: float, degree: int) -> float:
         """Return c."""
@@ -78,9 +78,8 @@ class DoublingPenalty:
     limit: float = 0.5
 
     def __post_init__(self) -> None:
-        check.finite("start", self.start, low=0.0)
-        check.integer("every", self.every, low=1)
-        check.number("limit", self.limit, high=1.0, above=0.0)
+        start, every = check.finite("start", self.start, low=0.0), check.integer("every", self.every, low=1)
+        check.put(self, start=start, every=every, limit=check.number("limit", self.limit, high=1.0, above=0.0))
 
     def at(self, samples: int, eta: float, degree: int) -> float:
         """Return min(start · 2^⌊samples/every⌋, limit/(η d_i))."""

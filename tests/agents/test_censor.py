@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -186,3 +187,10 @@ def test_bad_censors_are_refused(make: Callable[[], Censor], message: str) -> No
     with pytest.raises(BadInput) as caught:
         make()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("kind", [Geometric, PowerLaw])
+def test_numpys_numbers_are_pythons(kind: Callable[[Any, Any], Any]) -> None:
+    censor = kind(np.float32(0.5), np.float32(0.25))
+    assert (type(censor.v), type(censor.mu)) == (float, float)
+    assert censor == kind(0.5, 0.25)
