@@ -96,7 +96,7 @@ class SharingAgent(Cited, netsim.Agent):
 
     def local_step(self) -> Array:
         """Return the new θ_i."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define local_step(self), which returns the new θ_i")
 
     def after_sharing(self) -> None:
         """Use what was heard."""

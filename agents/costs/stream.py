@@ -4,7 +4,7 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,6 +46,16 @@ class StreamCost:
         self.features: Vector
         # A number; numpy's functions, by which losses are defined, take it for an array of no dimension.
         self.target: Any
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of a sample that was not drawn yet that it must be."""
+            if name in ("features", "target"):
+                raise BadInput(
+                    "cost: must have a sample; call cost.draw(theta) once a round, before gradient or argmin"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def draw(self, theta: Vector) -> None:
         """Take the next sample, and predict it with ``theta`` before anything is learned from it.

@@ -1,11 +1,13 @@
 """Figures, drawn without matplotlib's global state."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LABELS = {
@@ -20,6 +22,9 @@ LABELS = {
 
 # Grey lines beside the algorithms' coloured ones: whole, dotted, dashed.
 _LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
+
+# From the smallest value of a log axis to the largest: where 2 and 5 are in it for sure, where two powers of ten are.
+_FEW, _MANY = 4, 30
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ def curves(
         # A network without messages has nothing to draw against its bits, and a log axis none to stand on.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
+            _thin_out(panel, rounds[x.column][rounds[x.column] > 0])
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(y.text)
     positive = rounds[y.column][rounds[y.column] > 0]
@@ -75,3 +81,16 @@ def curves(
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)), frameon=False)
     return figure
+
+
+def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:
+    """Name fewer marks between powers of ten than matplotlib does, which names 2, 3, 4 and 6: they overlap."""
+    span = values.max() / values.min()
+    if span > _FEW:
+        panel.xaxis.set_minor_formatter(_two_and_five if span < _MANY else "")
+
+
+def _two_and_five(value: float, place: int | None) -> str:
+    power = math.floor(math.log10(value) + 1e-9)
+    first = round(value / 10.0**power)
+    return rf"$\mathdefault{{{first}\times10^{{{power}}}}}$" if first in (2, 5) else ""

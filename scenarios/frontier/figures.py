@@ -1,6 +1,7 @@
 """The figures of the study of the frontier."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Marker and colour of each method.
+# Marker and colour of each method, and of those from files, one after the other.
 _STYLES = dict(zip(METHODS, zip("os^DvPX", ("C0", "C3", "C2", "C4", "C1", "C5", "C6"), strict=True), strict=True))
+_OWN = (("*", "C8"), ("<", "C9"), (">", "C7"), ("h", "0.3"))
 _SMALL = 7.5  # points, of names in the figure
 _NEAR = 12.0  # %
 
@@ -27,28 +29,41 @@ def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure
 
     drawn = table[(table["payload_bits"] > 0) & (table["train_mse"] <= variance)]
     near = drawn["above_%"] <= _NEAR
+    styles = _styles(table)
     figure = Figure(figsize=(13, 10.5))
     figure.subplots_adjust(left=0.075, right=0.99, bottom=0.11, top=0.95, wspace=0.15, hspace=0.14)
     panels = figure.subplots(2, 2)
     for column, bits in enumerate(("payload_bits", "wire_bits")):
         above, below = panels[:, column]
         level = 1.0 + WITHIN
-        _scatter(above, drawn, bits, "train_mse", level * table["train_mse"].iloc[0], ~near)
-        _scatter(below, drawn[near], bits, "above_%", 100 * WITHIN, near[near])
+        _scatter(above, drawn, bits, "train_mse", level * table["train_mse"].iloc[0], ~near, styles)
+        _scatter(below, drawn[near], bits, "above_%", 100 * WITHIN, near[near], styles)
         below.set_xlabel(LABELS[bits])
     panels[0, 0].set_ylabel(f"final {MEASURES['train_mse']}")
     panels[1, 0].set_ylabel(f"% above {REFERENCE}")
     figure.suptitle(f"Error against bits, {title}; below, what ends within {_NEAR:g} % of {REFERENCE}")
-    _legend(figure, [str(name) for name in drawn["method"].unique()])
+    _legend(figure, {str(name): styles[name] for name in drawn["method"].unique()})
     return figure
 
 
+def _styles(table: "pd.DataFrame") -> dict[str, tuple[str, str]]:
+    """Return marker and colour of each method of the table."""
+    own = [name for name in table["method"].unique() if name not in _STYLES]
+    return _STYLES | dict(zip(own, itertools.cycle(_OWN), strict=False))
+
+
 def _scatter(
-    panel: "Axes", table: "pd.DataFrame", bits: str, error: str, level: float, named: "pd.Series[bool]"
+    panel: "Axes",
+    table: "pd.DataFrame",
+    bits: str,
+    error: str,
+    level: float,
+    named: "pd.Series[bool]",
+    styles: Mapping[str, tuple[str, str]],
 ) -> None:
     """Draw errors against bits, a level, and the front, some of its points with their names."""
     for method, part in table.groupby("method", sort=False):
-        marker, colour = _STYLES.get(str(method), ("*", "C8"))
+        marker, colour = styles[str(method)]
         for censored, points in part.groupby(part["censor"] != "none"):
             face = colour if censored else "none"
             panel.scatter(points[bits], points[error], 36, marker=marker, facecolors=face, edgecolors=colour)
@@ -65,16 +80,16 @@ def _scatter(
     _name_points(panel, front[bits], front[error], [str(name) for name in front.index])
 
 
-def _legend(figure: "Figure", methods: Sequence[str]) -> None:
+def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.lines import Line2D
 
     handles = []
-    for method in methods:
-        marker, colour = _STYLES[method]
+    for method, (marker, colour) in styles.items():
         handles.append(Line2D([], [], marker=marker, color=colour, linestyle="none", label=method))
+    filled = "filled: censored" if styles.keys() <= _STYLES.keys() else "filled: censored, or from a file"
     common = [
         Line2D([], [], marker="o", color="0.4", markerfacecolor="none", linestyle="none", label="hollow: uncensored"),
-        Line2D([], [], marker="o", color="0.4", linestyle="none", label="filled: censored"),
+        Line2D([], [], marker="o", color="0.4", linestyle="none", label=filled),
         Line2D([], [], color="0.2", linewidth=1, label="Pareto front"),
         Line2D([], [], color="0.6", linewidth=0.8, linestyle="--", label=f"1 % above {REFERENCE}"),
     ]
@@ -140,10 +155,11 @@ def draw_there(table: "pd.DataFrame") -> "Figure":
     from matplotlib.figure import Figure
 
     rows = table[table["payload_bits_there"] > 0].sort_values("payload_bits_there", ascending=False)
+    styles = _styles(table)
     figure = Figure(figsize=(8.5, 1.6 + 0.24 * len(rows)), layout="constrained")
     panel = figure.subplots()
     for place, (_, row) in enumerate(rows.iterrows()):
-        marker, colour = _STYLES[row["method"]]
+        marker, colour = styles[row["method"]]
         there, total = row["payload_bits_there"], row["payload_bits"]
         panel.plot([there, total], [place, place], color=colour, linewidth=1, alpha=0.5)
         panel.plot(total, place, marker, color=colour, markerfacecolor="white", markersize=5)

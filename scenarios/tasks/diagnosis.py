@@ -29,7 +29,7 @@ def losses_of_duals(name: str, run: Run) -> str | None:
 
 
 def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
-    """Return that a method's error grew tenfold or beyond all bounds, and why as far as that is known; else None.
+    """Return that a method's error grew tenfold, beyond all bounds or never was a number, and why if known; else None.
 
     Parameters
     ----------
@@ -39,7 +39,9 @@ def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
         The flag by which the method's step is made smaller; empty if it has none.
     """
     errors = run.rounds[column].dropna()
-    if not len(errors) or errors.iloc[-1] <= 10 * errors.iloc[0]:
+    if not len(errors):
+        return f"{name} has no {column.replace('_', ' ')}: its models hold values that are no numbers (NaN)."
+    if errors.iloc[-1] <= 10 * errors.iloc[0]:
         return None
     said = f"{name} diverged"
     frames = missed(run)

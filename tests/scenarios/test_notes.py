@@ -1,5 +1,7 @@
 """What studies say of a run names the true cause, or nothing."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -25,6 +27,13 @@ def said(study: Study, start: str) -> list[str]:
 def test_a_step_that_is_too_long_is_named_for_a_method_that_has_one() -> None:
     study = run("coke", algorithms="CTA", eta=50.0)
     assert said(study, "CTA diverged") == ["CTA diverged: try a smaller step size (--eta)."]
+
+
+def test_models_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    text = "from netsim.agents import Diffusion\n\n\nclass Nothing(Diffusion):\n"
+    (tmp_path / "none.py").write_text(text + "    def local_step(self):\n        return self.theta + float('nan')\n")
+    study = run("coke", algorithms="DKLA", method=str(tmp_path / "none.py"))
+    assert said(study, "none") == ["none has no train mse: its models hold values that are no numbers (NaN)."]
 
 
 def test_frames_that_did_not_arrive_are_named_and_no_step_is() -> None:

@@ -156,6 +156,27 @@ def test_the_example_is_compared_over_links_that_lose() -> None:
     assert last.loc["mine", "train_mse"] > 0
 
 
+def test_the_frontier_draws_methods_that_speak(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "examples" / "mine.py").read_text()
+    files = ",".join(written(tmp_path, text, name) for name in ("one", "two"))
+    options = {"methods": "DKLA", "coders": "float64", "censors": "none", "method": files}
+    study = catalogue.find("frontier").execute(**SMALL | options | {"rounds": 60})
+    names = [text.get_text() for legend in study.figures["frontier"].legends for text in legend.get_texts()]
+    assert {"one", "two"} <= set(names)
+
+
+def test_a_method_for_batches_is_told_to_draw_from_a_stream(tmp_path: Path) -> None:
+    path = str(ROOT / "docs" / "examples" / "mine.py")
+    with pytest.raises(AgentError, match=r"mine.py, line \d+\): cost: must have a sample; call cost.draw\(theta\)"):
+        catalogue.find("online").execute(**SMALL, method=path)
+
+
+def test_a_method_without_a_step_is_told_so(tmp_path: Path) -> None:
+    text = "from netsim.agents import Diffusion\n\n\nclass Nothing(Diffusion):\n    pass\n"
+    with pytest.raises(AgentError, match="Nothing must define local_step"):
+        catalogue.find("coke").execute(**SMALL, method=written(tmp_path, text))
+
+
 def test_several_files(tmp_path: Path) -> None:
     files = ",".join(written(tmp_path, PLAIN, name) for name in ("one", "two"))
     study = catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=files)
