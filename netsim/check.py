@@ -105,8 +105,9 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     names = list(allowed)
     if isinstance(value, str) and value in names:
         return str(value)
-    near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    folded = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(value).lower(), folded, n=1, cutoff=0.5)
+    hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
     raise refuse(name, value, f"one of {', '.join(names)}{hint}")
 
 

@@ -90,7 +90,7 @@ def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:
         panel.xaxis.set_minor_formatter(_two_and_five if span < _MANY else "")
 
 
-def _two_and_five(value: float, place: int | None) -> str:
+def _two_and_five(value: float, place: float) -> str:
     power = math.floor(math.log10(value) + 1e-9)
     first = round(value / 10.0**power)
     return rf"$\mathdefault{{{first}\times10^{{{power}}}}}$" if first in (2, 5) else ""

@@ -9,6 +9,8 @@ from netsim import check
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import MOST_TEXTS, Chosen, TableChoice, choose, is_numeric
 
+_SHOWN = 10  # names of classes, in an error
+
 
 @dataclass(frozen=True)
 class Labelled:
@@ -44,7 +46,8 @@ class Labelled:
             Name of the class; the last by default, if there are two.
         """
         if positive is None and len(self.classes) != 2:
-            raise check.refuse("positive", positive, f"one of the {len(self.classes)} classes of {self.name}")
+            some = ", ".join(self.classes[:_SHOWN]) + (", …" if len(self.classes) > _SHOWN else "")
+            raise check.refuse("positive", positive, f"one of the {len(self.classes)} classes of {self.name}: {some}")
         name = self.classes[-1] if positive is None else check.one_of("positive", positive, self.classes)
         return np.where(self.labels == self.classes.index(name), 1.0, -1.0)
 

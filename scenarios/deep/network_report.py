@@ -159,13 +159,18 @@ def _savings_said(savings: "pd.DataFrame", cases: Sequence[Case]) -> list[str]:
         for links in dict.fromkeys(case.links for case in cases):
             known = part[["times", _saving(links)]].dropna()
             if len(known):
-                least, most = known[_saving(links)].min(), known[_saving(links)].max()
-                levels = f"{known['times'].max():g} to {known['times'].min():g} times the optimum's"
+                saved, times = known[_saving(links)], known["times"]
+                share = _range(f"{saved.min():.0f}", f"{saved.max():.0f}")
+                levels = _range(f"{times.max():g}", f"{times.min():g}")
                 said.append(
-                    f"{name}, {links.label or 'ideal links'}: COKE saves {least:.0f} to {most:.0f} % of DKLA's "
-                    f"transmissions to a training loss of {levels}."
+                    f"{name}, {links.label or 'ideal links'}: COKE saves {share} % of DKLA's "
+                    f"transmissions to a training loss of {levels} times the optimum's."
                 )
     return said
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
 
 
 def _losses_said(study: Study, cases: Sequence[Case]) -> list[str]:
