@@ -18,6 +18,7 @@ from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
+from netsim.errors import BadInput
 from netsim.typing import Array
 
 
@@ -65,8 +66,8 @@ class SharingAgent(Cited, netsim.Agent):
     censor: Censor = Always()
     coder: Coder = Exact()
     coded_start: bool = False
-    theta: Array = field(init=False)
-    sharing: Sharing = field(init=False)
+    theta: Array = field(init=False, repr=False)
+    sharing: Sharing = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.count = check.integer("count", self.count, low=0)
@@ -87,7 +88,10 @@ class SharingAgent(Cited, netsim.Agent):
         async for k in self.rounds(self.count):
             if changes:
                 advance(self, k)
-            self.theta = self.local_step()
+            theta = self.local_step()
+            if getattr(theta, "shape", None) != self.theta.shape:
+                raise self._refused(theta)
+            self.theta = theta
             await self.sharing.share(self.theta, k)
             self.after_sharing()
 
@@ -96,7 +100,13 @@ class SharingAgent(Cited, netsim.Agent):
 
     def local_step(self) -> Array:
         """Return the new θ_i."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define: def local_step(self)")
+
+    def _refused(self, theta: object) -> BadInput:
+        shown = theta.shape if isinstance(theta, np.ndarray) else type(theta).__name__
+        return BadInput(
+            f"{type(self).__name__}.local_step() returned {shown}: must return an array of shape {self.theta.shape}"
+        )
 
     def after_sharing(self) -> None:
         """Use what was heard."""
@@ -121,7 +131,7 @@ class Dual(SharingAgent):
 
     _: KW_ONLY
     rho: Scheduled = Scheduled(above=0.0)
-    dual: Array = field(init=False)
+    dual: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
