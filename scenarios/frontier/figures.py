@@ -21,6 +21,11 @@ _SMALL = 7.5  # points, of names in the figure
 _NEAR = 12.0  # %
 
 
+def _style(method: str) -> tuple[str, str]:
+    """Return a method's marker and colour; those from a user's files are stars."""
+    return _STYLES.get(method, ("*", "C8"))
+
+
 def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure":
     """Draw final error against payload and wire bits, the front as a line, its points named; below, what is near."""
     from matplotlib.figure import Figure
@@ -48,7 +53,7 @@ def _scatter(
 ) -> None:
     """Draw errors against bits, a level, and the front, some of its points with their names."""
     for method, part in table.groupby("method", sort=False):
-        marker, colour = _STYLES.get(str(method), ("*", "C8"))
+        marker, colour = _style(str(method))
         for censored, points in part.groupby(part["censor"] != "none"):
             face = colour if censored else "none"
             panel.scatter(points[bits], points[error], 36, marker=marker, facecolors=face, edgecolors=colour)
@@ -70,7 +75,7 @@ def _legend(figure: "Figure", methods: Sequence[str]) -> None:
 
     handles = []
     for method in methods:
-        marker, colour = _STYLES[method]
+        marker, colour = _style(method)
         handles.append(Line2D([], [], marker=marker, color=colour, linestyle="none", label=method))
     common = [
         Line2D([], [], marker="o", color="0.4", markerfacecolor="none", linestyle="none", label="hollow: uncensored"),
@@ -143,7 +148,7 @@ def draw_there(table: "pd.DataFrame") -> "Figure":
     figure = Figure(figsize=(8.5, 1.6 + 0.24 * len(rows)), layout="constrained")
     panel = figure.subplots()
     for place, (_, row) in enumerate(rows.iterrows()):
-        marker, colour = _STYLES[row["method"]]
+        marker, colour = _style(str(row["method"]))
         there, total = row["payload_bits_there"], row["payload_bits"]
         panel.plot([there, total], [place, place], color=colour, linewidth=1, alpha=0.5)
         panel.plot(total, place, marker, color=colour, markerfacecolor="white", markersize=5)
