@@ -4,7 +4,7 @@ A method is a dataclass of its parameters with a `local_step` that reads like it
 variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
@@ -112,6 +112,16 @@ class SharingAgent(Cited, netsim.Agent):
         """Use what was heard."""
 
 
+def check_weights(weights: Any, names: Iterable[Hashable]) -> None:
+    """Raise BadInput unless ``weights`` has a number for each name."""
+    for name in names:
+        try:
+            weight = weights[name]
+        except (LookupError, TypeError):
+            raise BadInput(f"weights: must have a number for {name!r}, as for the agent and each neighbour") from None
+        check.finite(f"weights[{name!r}]", weight)
+
+
 @dataclass(eq=False, repr=False)
 class Dual(SharingAgent):
     """Base of the ADMM methods: after each round γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
@@ -188,13 +198,19 @@ class Diffusion(SharingAgent):
     eta: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
 
+    def start(self) -> None:
+        """Check the weights; a subclass that has a `start` of its own calls this one."""
+        check_weights(self.weights, [self.name, *self.neighbors])
+
     def combined(self) -> Array:
-        """Return ψ_i."""
+        """Return ψ_i, which is θ_i as long as nobody is known who has a weight."""
         total = self.weights[self.name]
         psi = total * self.theta
         for neighbor in self.neighbors:
             if self.sharing.known(neighbor):
                 psi += self.weights[neighbor] * self.sharing.copies[neighbor]
                 total += self.weights[neighbor]
+        if total == 0.0:
+            return self.theta.copy()
         psi /= total
         return psi

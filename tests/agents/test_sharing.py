@@ -1,6 +1,7 @@
 """What neighbours know of one another, whatever the links do to their frames."""
 
 import asyncio
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import netsim
 from netsim import AgentError, Budget, Link, Network, Run, latency, topology
 from netsim.agents import (
     COKE,
+    CTA,
     CompleteOMKL,
     Diffusion,
     Geometric,
@@ -233,3 +235,39 @@ def test_a_plain_dataclass_of_parameters_can_be_printed_before_it_runs() -> None
     shown = repr(Boosted(problems(1)[0], 5, eta=0.1, weights={0: 1.0}))
     assert "eta=0.1" in shown
     assert "boost=2.0" in shown
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        (None, "weights: must have a number for 0, as for the agent and each neighbour"),
+        ({0: 0.5}, "weights: must have a number for 1, as for"),
+        ({0: 0.5, 1: "a"}, r"weights\[1\] = 'a': must be a number"),
+        ([0.5, np.nan], r"weights\[1\] = "),
+    ],
+)
+def test_weights_that_are_none_are_refused_as_a_run_begins(weights: Any, says: str) -> None:
+    with pytest.raises(AgentError, match=f"agent 0 raised BadInput at 0 s: {says}"):
+        Network(topology.complete(2)).run({i: CTA(problems(1)[0], 1, eta=0.1, weights=weights) for i in (0, 1)})
+
+
+def test_whoever_has_no_weight_of_its_own_stays_where_it_is_until_it_hears_somebody() -> None:
+    # Doubly stochastic, and all weight is the neighbour's.
+    agents = {i: CTA(each, 5, eta=0.1, weights={i: 0.0, 1 - i: 1.0}) for i, each in enumerate(problems(2))}
+    models, _ = models_by_round(agents, topology.complete(2), Link(loss=1.0))
+    assert np.isfinite(models).all()
+    cost = problems(2)[0]
+    np.testing.assert_allclose(models[1, 0], models[0, 0] - 0.1 * cost.gradient(models[0, 0]), rtol=1e-12)
+
+
+def test_finished_agents_can_be_pickled_and_run_again() -> None:
+    ring = topology.ring(4)
+    first = coke(ring, censor=Geometric(0.1, 0.9))
+    Network(ring, seed=3).run(first)
+    second = pickle.loads(pickle.dumps(first))
+    for i in ring:
+        np.testing.assert_array_equal(second[i].theta, first[i].theta)
+    assert Network(ring, seed=3).run(second).trace_hash == Network(ring, seed=3).run(first).trace_hash
