@@ -13,7 +13,7 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import diverged, losses_of_duals, silent
 from netsim.scenarios.tasks.labels import measure
-from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel, Compared, Rows, Setting, chosen_names
 from netsim.studies import Study
@@ -83,7 +83,8 @@ def coke(
     task, setting = batch_task(study, samples, setting, graph, ideal=channel.is_ideal, seed=seed)
     study.record(steps, setting)
     for method in methods:
-        study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds)
+        run = study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds)
+        check_joined(method.name, run)
     study.centralised = task.optimum()
     _report(study, data, task, methods)
 
@@ -100,7 +101,7 @@ def _methods(compared: Compared, steps: CokeSteps) -> list[Method]:
     found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
     if steps.bits is not None:
         found.append(Method(f"COKE {steps.bits}-bit", COKE, rho, censor, Uniform(steps.bits)))
-    return found + methods_in(compared.method, sizes | {"censor": censor})
+    return found + methods_in(compared.method, sizes | {"censor": censor}, [each.name for each in found])
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def dynamic(
     check.one_of("order", stream.order, ("shuffled", "time"))
     censor = steps.censor()
     known = methods(censor, steps.coder())
-    run = [steps.of(each) for each in wanted(compared.algorithms, known)] + own_methods(compared, steps, censor)
+    run = [steps.of(each) for each in wanted(compared.algorithms, known)] + own_methods(compared, steps, censor, known)
     by_bits = [steps.of(each) for each in _compared(compared.compare_bits, known["QC-DDKL"])]
     if data not in _MOVING:
         check_rows(data, check.integer("agents", setting.agents, low=1))

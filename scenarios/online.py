@@ -105,7 +105,7 @@ def online(
     steps, setting = steps.resolved(data), setting.resolved(data)
     censor = steps.censor()
     run = wanted(compared.algorithms, methods(censor, steps.coder()))
-    run = [steps.of(each) for each in run] + own_methods(compared, steps, censor)
+    run = [steps.of(each) for each in run] + own_methods(compared, steps, censor, compared.algorithms.split(","))
     count = check.integer("agents", setting.agents, low=1)
     table = stream.load(data, count, seed)
     network = channel.network(setting.graph(seed), seed)

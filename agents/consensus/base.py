@@ -4,7 +4,7 @@ A method is a dataclass of its parameters with a `local_step` that reads like it
 variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
+from netsim.errors import BadInput
 from netsim.typing import Array
 
 
@@ -65,8 +66,8 @@ class SharingAgent(Cited, netsim.Agent):
     censor: Censor = Always()
     coder: Coder = Exact()
     coded_start: bool = False
-    theta: Array = field(init=False)
-    sharing: Sharing = field(init=False)
+    theta: Array = field(init=False, repr=False)
+    sharing: Sharing = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.count = check.integer("count", self.count, low=0)
@@ -87,7 +88,10 @@ class SharingAgent(Cited, netsim.Agent):
         async for k in self.rounds(self.count):
             if changes:
                 advance(self, k)
-            self.theta = self.local_step()
+            theta = self.local_step()
+            if getattr(theta, "shape", None) != self.theta.shape:
+                raise self._refused(theta)
+            self.theta = theta
             await self.sharing.share(self.theta, k)
             self.after_sharing()
 
@@ -98,8 +102,24 @@ class SharingAgent(Cited, netsim.Agent):
         """Return the new θ_i."""
         raise NotImplementedError(f"{type(self).__name__} must define local_step(self), which returns the new θ_i")
 
+    def _refused(self, theta: object) -> BadInput:
+        shown = theta.shape if isinstance(theta, np.ndarray) else type(theta).__name__
+        return BadInput(
+            f"{type(self).__name__}.local_step() returned {shown}: must return an array of shape {self.theta.shape}"
+        )
+
     def after_sharing(self) -> None:
         """Use what was heard."""
+
+
+def check_weights(weights: Any, names: Iterable[Hashable]) -> None:
+    """Raise BadInput unless ``weights`` has a number for each name."""
+    for name in names:
+        try:
+            weight = weights[name]
+        except (LookupError, TypeError):
+            raise BadInput(f"weights: must have a number for {name!r}, as for the agent and each neighbour") from None
+        check.finite(f"weights[{name!r}]", weight)
 
 
 @dataclass(eq=False, repr=False)
@@ -121,7 +141,7 @@ class Dual(SharingAgent):
 
     _: KW_ONLY
     rho: Scheduled = Scheduled(above=0.0)
-    dual: Array = field(init=False)
+    dual: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,9 +198,15 @@ class Diffusion(SharingAgent):
     eta: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
 
+    def start(self) -> None:
+        """Check the weights; a subclass that has a `start` of its own calls this one."""
+        check_weights(self.weights, [self.name, *self.neighbors])
+
     def combined(self) -> Array:
-        """Return ψ_i."""
+        """Return ψ_i, which is θ_i as long as nobody is known who has a weight."""
         own = self.weights[self.name]
         psi, total = self.sharing.add_known(own * self.theta, own, self.weights)
+        if total == 0.0:
+            return self.theta.copy()
         psi /= total
         return psi

@@ -6,6 +6,7 @@ Each agent has samples of its own, which never leave it, and the feature map in 
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual
@@ -55,6 +56,13 @@ class DKLA(Dual):
         """Have nothing factored yet."""
         super().start()
         self._quadratic = math.nan
+
+    def __getstate__(self) -> Any:
+        """Return what is pickled: all but the factors, which a run makes anew."""
+        state = super().__getstate__()
+        fields, *slots = state if isinstance(state, tuple) else (state,)
+        fields = {name: value for name, value in fields.items() if name not in ("_argmin", "_quadratic")}
+        return (fields, *slots) if slots else fields
 
     def local_step(self) -> Array:
         """Return argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import SharingAgent
+from netsim.agents.consensus.base import SharingAgent, check_weights
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
 from netsim.typing import Array
@@ -31,6 +31,10 @@ class Gossip(SharingAgent):
     _: KW_ONLY
     gamma: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
+
+    def start(self) -> None:
+        """Check the weights; a subclass that has a `start` of its own calls this one."""
+        check_weights(self.weights, self.neighbors)
 
     def pull(self) -> Array:
         """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose θ̂_n is known, in the shape of θ."""

@@ -90,7 +90,8 @@ class Sharing:
             links = await self._agent.broadcast(self._kind, coded)
             # Without neighbours there is no link that could refuse it. If no link takes it, nobody knows of it.
             if links or not len(self.copies):
-                self.own = known
+                # A copy, for the coder may have given the state itself, which its method may go on to change.
+                self.own = known.copy() if known is state else known
                 self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
         self.copies.take_in(await self._agent.collect(), add=self._adds)

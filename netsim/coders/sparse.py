@@ -21,6 +21,8 @@ from netsim.errors import WireError
 from netsim.packing import check_packed, pack, unpack
 from netsim.typing import Vector
 
+_DENSE = "one that sends all of the k elements, for places within places have no form on the wire"
+
 MOST_ELEMENTS = 1 << 24
 """Of a sparse vector: few bytes say how long it is, and as float64 it may take no more than 128 MB."""
 
@@ -52,6 +54,8 @@ class Sparse(Coded):
     @classmethod
     def of(cls, shape: tuple[int, ...], indices: NDArray[np.integer], kept: Encoded) -> Self:
         """Return the array of this shape with ``kept`` at ``indices``, which increase."""
+        if isinstance(kept, Sparse):
+            raise check.refuse("coder", kept, _DENSE)
         part = kept if isinstance(kept, Coded) else Floats.of(kept)
         places = _pack_places(indices, _place_bits(math.prod(shape), len(indices)))
         return cls(shape, places, part, part.saturated)
@@ -140,6 +144,13 @@ def _unpack_places(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
     return low | (unpack(places[2 * count :], bits - 16, count).astype(np.int64) << 16)
 
 
+def _dense(coder: Coder | None) -> Coder:
+    """Return the coder of the k elements; raises BadInput for one that leaves out some of them."""
+    if isinstance(coder, TopK | RandomK):
+        raise check.refuse("coder", coder, _DENSE)
+    return without_memory(Exact() if coder is None else coder)
+
+
 def _elements(vector: ArrayLike) -> Vector:
     array = real_array(vector)
     if array.size > MOST_ELEMENTS:
@@ -162,13 +173,13 @@ class TopK(Coder):
     Raises
     ------
     BadInput
-        If ``k`` < 1, or ``coder`` is none or has a memory; in `encode` if an element is not finite, there are more
-        than 2²⁴, or the coder refuses those that are to travel.
+        If ``k`` < 1, or ``coder`` is none, has a memory, or leaves out elements itself; in `encode` if an element is
+        not finite, there are more than 2²⁴, or the coder refuses those that are to travel.
     """
 
     def __init__(self, k: int, coder: Coder | None = None) -> None:
         self.k = check.integer("k", k, low=1)
-        self.coder = without_memory(Exact() if coder is None else coder)
+        self.coder = _dense(coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:
         """Return the coded array; ``rng`` is for ``coder``."""
@@ -211,7 +222,7 @@ class RandomK(Coder):
 
     def __init__(self, k: int, coder: Coder | None = None, *, unbiased: bool = False) -> None:
         self.k = check.integer("k", k, low=1)
-        self.coder = without_memory(Exact() if coder is None else coder)
+        self.coder = _dense(coder)
         self.unbiased = check.flag("unbiased", unbiased)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:

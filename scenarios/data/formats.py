@@ -168,7 +168,11 @@ def _frame_of_arrays(path: Path) -> "pd.DataFrame":
             raise BadInput(f"{path}: {key} is {array.dtype} {array.shape}: must be numbers or text")
         names = [key] if array.ndim == 1 else [f"{key}{place}" for place in range(array[0].size if len(array) else 0)]
         parts.append(pd.DataFrame(array.reshape(rows, len(names)), columns=names))
-    return pd.concat(parts, axis=1)
+    frame = pd.concat(parts, axis=1)
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise BadInput(f"{path} has two columns {twice[0]!r}: must be arrays whose columns have names of their own")
+    return frame
 
 
 def _parquet(path: Path) -> Any:

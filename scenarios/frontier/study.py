@@ -24,7 +24,7 @@ from netsim.scenarios.frontier.combinations import (
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import missed
-from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 
@@ -107,7 +107,8 @@ class Grid:
             [censor_of(each, threshold, decay) for each in names_in(self.censors)],
             sizes,
         )
-        own = methods_in(self.method, {**sizes["COKE"], **sizes["CTA"], "censor": steps.censor()})
+        taken = [*METHODS, *(each.name for each in found)]
+        own = methods_in(self.method, {**sizes["COKE"], **sizes["CTA"], "censor": steps.censor()}, taken)
         labels = {"coder": "own", "censor": "own"}
         return found + [dataclasses.replace(each, labels={"method": each.name, **labels}) for each in own]
 
@@ -189,7 +190,7 @@ def _run(study: Study, each: Method, network: Network, agents: Mapping[int, Any]
     """Run a combination. It may diverge; that is an answer, too."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            study.run(each.name, network, agents, [task.measure], rounds)
+            check_joined(each.name, study.run(each.name, network, agents, [task.measure], rounds))
     except AgentError as error:
         # A coder refuses a model that has grown beyond all bounds.
         if not isinstance(error.__cause__, BadInput):

@@ -4,6 +4,7 @@ from netsim import Run
 from netsim.count.records import CAUSES, DELIVERED
 
 _FEW = 1e-3  # share of the frames
+_ROUNDING = 1e-9  # of a sum of duals
 
 
 def missed(run: Run) -> str:
@@ -12,6 +13,7 @@ def missed(run: Run) -> str:
     Empty if all did.
     """
     counts = dict(zip(CAUSES, run.ledger.exits, strict=True))
+    counts["under way at the end"] = run.ledger.link_messages - sum(counts.values())
     counts.pop(CAUSES[DELIVERED])
     causes = [f"{cause.replace('_', ' ')} {count:,}" for cause, count in counts.items() if count]
     if not causes:
@@ -25,6 +27,9 @@ def losses_of_duals(name: str, run: Run) -> str | None:
     if "dual_residual" not in run.rounds or not missed(run):
         return None
     residual = run.rounds["dual_residual"].iloc[-1]
+    if residual <= _ROUNDING:
+        # A broadcast that was refused is known to be so, and changes no dual.
+        return None
     return f"{name} missed frames: its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved."
 
 
@@ -38,15 +43,15 @@ def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
     steps : str
         The flag by which the method's step is made smaller; empty if it has none.
     """
-    errors = run.rounds[column].dropna()
-    if not len(errors):
+    errors = run.rounds[column]
+    if errors.isna().all():
         return f"{name} has no {column.replace('_', ' ')}: its models hold values that are no numbers (NaN)."
     if errors.iloc[-1] <= 10 * errors.iloc[0]:
         return None
     said = f"{name} diverged"
     frames = missed(run)
     if frames:
-        return f"{said}: {frames}."
+        return f"{said}: {frames}; or its step size is too large ({steps})." if steps else f"{said}: {frames}."
     return f"{said}: try a smaller step size ({steps})." if steps else f"{said}."
 
 
@@ -62,6 +67,8 @@ def silent(name: str, run: Run) -> str | None:
     if len(run.agents) < 2:
         return None
     if not offered:
+        if not any(hasattr(agent, "censor") for agent in run.agents.values()):
+            return f"{name} sent nothing: each agent learned alone."
         return f"{name} sent nothing: its censor let no agent speak, and each learned alone."
     if refused > (1 - _FEW) * offered:
         return f"{name} sent nothing: the budget refused {refused:,} of {offered:,} messages. Each agent learned alone."

@@ -2,13 +2,13 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import netsim
-from netsim import check
+from netsim import Run, check
 from netsim.agents import Always, Censor
 from netsim.agents.schedule import Scheduled, Step
 from netsim.coders import Coder, Exact
@@ -78,7 +78,7 @@ class Method:
 # --- classes from files -----------------------------------------------------------------------------------------------
 
 
-def methods_in(files: str | None, known: Mapping[str, Any]) -> list[Method]:
+def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[str] = ()) -> list[Method]:
     """Return the methods that a user's files define; an empty list for None.
 
     A file defines one subclass of `netsim.Agent`, made as ``Mine(cost, rounds, *, …)``: keyword parameters without a
@@ -90,13 +90,29 @@ def methods_in(files: str | None, known: Mapping[str, Any]) -> list[Method]:
         Paths of Python files, with commas between.
     known : mapping
         Values by name, such as rho and eta.
+    taken : collection of str
+        Names of the study's own methods.
 
     Raises
     ------
     BadInput
-        If a file is not there, does not run, defines no class or several, or a class that cannot be made so.
+        If a file is not there, does not run, defines no class or several, or a class that cannot be made so; if two
+        methods have one name.
     """
-    return [] if files is None else [_method_in(file, known) for file in names_in(files)]
+    found: list[Method] = []
+    for file in [] if files is None else names_in(files):
+        method = _method_in(file, known)
+        if method.name in {*taken, *(each.name for each in found)}:
+            raise BadInput(f"method = {file!r}: must be a file of another name, for there is another {method.name!r}")
+        found.append(method)
+    return found
+
+
+def check_joined(name: str, run: Run) -> Run:
+    """Return a method's run; raises BadInput if no agent took part in a round, for then there is nothing to judge."""
+    if run.rounds.empty:
+        raise BadInput(f"{name} took part in no round: must take part in each, by async for k in self.rounds(rounds)")
+    return run
 
 
 def _method_in(file: str, known: Mapping[str, Any]) -> Method:

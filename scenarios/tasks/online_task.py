@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Square
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float
-from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
 from netsim.studies import Study
 from netsim.typing import Array
@@ -116,10 +116,10 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     return {method.name: method for method in found}
 
 
-def own_methods(compared: Compared, steps: OnlineSteps, censor: Censor) -> list[Method]:
-    """Return the user's methods, which may take rho, eta, step and censor."""
+def own_methods(compared: Compared, steps: OnlineSteps, censor: Censor, taken: Collection[str] = ()) -> list[Method]:
+    """Return the user's methods, which may take rho, eta, step and censor; ``taken``: the names of the others."""
     known = {name: getattr(steps, name) for name in ("rho", "eta", "step")}
-    return methods_in(compared.method, known | {"censor": censor})
+    return methods_in(compared.method, known | {"censor": censor}, taken)
 
 
 def wanted(algorithms: str, known: Mapping[str, Method]) -> list[Method]:
@@ -250,7 +250,7 @@ class Streaming:
         start = time.perf_counter()
         streams = self.begin()
         agents, measure = method.agents(streams, rounds), self.measure(streams, rounds)
-        run = study.run(method.name, self.network, agents, [measure], rounds)
+        run = check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
         self.seconds[method.name] = time.perf_counter() - start
         return run
 
@@ -317,6 +317,8 @@ class Measure:
     def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return running MSE, regret, consensus error and residuals; the agents have a ``theta``."""
         costs, before = self._costs, self._lost
+        if not all(cost.count for cost in costs):
+            raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(cost.squared_error for cost in costs) / sum(cost.count for cost in costs)}
         self._lost = np.array([cost.loss_sum for cost in costs])
         features = np.stack([cost.features for cost in costs])

@@ -1,17 +1,21 @@
 """What neighbours know of one another, whatever the links do to their frames."""
 
 import asyncio
+import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 import netsim
-from netsim import Budget, Link, Network, Run, latency, topology
+from netsim import AgentError, Budget, Link, Network, Run, latency, topology
 from netsim.agents import (
     COKE,
+    CTA,
     CompleteOMKL,
+    Diffusion,
     Geometric,
     GossipOMKL,
     LocalProblem,
@@ -168,3 +172,102 @@ def test_an_agent_without_neighbours_knows_what_it_said() -> None:
         Network(topology.path(1), Link(budget=8)).run(agents)
         assert agents[0].sharing.spoken == ROUNDS
         np.testing.assert_allclose(agents[0].sharing.own, agents[0].theta, rtol=1e-6)
+
+
+# --- local steps of others --------------------------------------------------------------------------------------------
+
+
+class Descent(Diffusion):
+    """A step in place, or one of another kind."""
+
+    way: Callable[[Any, Array], Any]
+
+    def local_step(self) -> Array:
+        result: Array = type(self).way(self, self.eta * self.cost.gradient(self.theta))
+        return result
+
+
+def descents(way: Callable[[Any, Array], Any]) -> dict[int, Any]:
+    kind = type("Mine", (Descent,), {"way": staticmethod(way)})
+    rows = topology.metropolis_weights(topology.ring(4))
+    local = problems(4)
+    censor = Geometric(1e-9, 0.5)
+    return {i: kind(local[i], 8, eta=0.1, weights=dict(enumerate(rows[i])), censor=censor) for i in range(4)}
+
+
+def in_place(agent: Any, step: Array) -> Array:
+    agent.theta -= step
+    result: Array = agent.theta
+    return result
+
+
+def test_a_state_that_is_changed_in_place_is_sent_as_any_other() -> None:
+    ring = topology.ring(4)
+    changed, run = models_by_round(descents(in_place), ring, None)
+    replaced, other = models_by_round(descents(lambda agent, step: agent.theta - step), ring, None)
+    np.testing.assert_array_equal(changed, replaced)
+    assert run.trace_hash == other.trace_hash
+    assert run.ledger.transmissions == 4 * 8
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [(lambda *_: None, "NoneType"), (lambda _, step: step[:2], r"\(2,\)"), (lambda _, step: list(step), "list")],
+)
+def test_a_local_step_that_returns_no_state_is_named(way: Callable[[Any, Array], Any], said: str) -> None:
+    with pytest.raises(
+        AgentError, match=rf"Mine\.local_step\(\) returned {said}: must return an array of shape \(6,\)"
+    ):
+        Network(topology.ring(4)).run(descents(way))
+
+
+def test_a_method_without_a_local_step_is_named() -> None:
+    local = problems(1)[0]
+    with pytest.raises(AgentError, match=r"Diffusion must define local_step\(self\)"):
+        Network(topology.complete(2)).run({i: Diffusion(local, 1, eta=0.1, weights={0: 0.5, 1: 0.5}) for i in (0, 1)})
+
+
+def test_a_plain_dataclass_of_parameters_can_be_printed_before_it_runs() -> None:
+    @dataclass
+    class Boosted(Diffusion):
+        boost: float = 2.0
+
+    shown = repr(Boosted(problems(1)[0], 5, eta=0.1, weights={0: 1.0}))
+    assert "eta=0.1" in shown
+    assert "boost=2.0" in shown
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        (None, "weights: must have a number for 0, as for the agent and each neighbour"),
+        ({0: 0.5}, "weights: must have a number for 1, as for"),
+        ({0: 0.5, 1: "a"}, r"weights\[1\] = 'a': must be a number"),
+        ([0.5, np.nan], r"weights\[1\] = "),
+    ],
+)
+def test_weights_that_are_none_are_refused_as_a_run_begins(weights: Any, says: str) -> None:
+    with pytest.raises(AgentError, match=f"agent 0 raised BadInput at 0 s: {says}"):
+        Network(topology.complete(2)).run({i: CTA(problems(1)[0], 1, eta=0.1, weights=weights) for i in (0, 1)})
+
+
+def test_whoever_has_no_weight_of_its_own_stays_where_it_is_until_it_hears_somebody() -> None:
+    # Doubly stochastic, and all weight is the neighbour's.
+    agents = {i: CTA(each, 5, eta=0.1, weights={i: 0.0, 1 - i: 1.0}) for i, each in enumerate(problems(2))}
+    models, _ = models_by_round(agents, topology.complete(2), Link(loss=1.0))
+    assert np.isfinite(models).all()
+    cost = problems(2)[0]
+    np.testing.assert_allclose(models[1, 0], models[0, 0] - 0.1 * cost.gradient(models[0, 0]), rtol=1e-12)
+
+
+def test_finished_agents_can_be_pickled_and_run_again() -> None:
+    ring = topology.ring(4)
+    first = coke(ring, censor=Geometric(0.1, 0.9))
+    Network(ring, seed=3).run(first)
+    second = pickle.loads(pickle.dumps(first))
+    for i in ring:
+        np.testing.assert_array_equal(second[i].theta, first[i].theta)
+    assert Network(ring, seed=3).run(second).trace_hash == Network(ring, seed=3).run(first).trace_hash

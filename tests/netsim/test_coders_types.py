@@ -16,6 +16,7 @@ from netsim.coders import (
     Coder,
     ErrorFeedback,
     Exact,
+    RandomK,
     Sign,
     TopK,
     check_shape,
@@ -290,3 +291,17 @@ def test_shapes_are_read_as_they_were_written(shape: tuple[int, ...]) -> None:
 def test_what_is_no_shape_is_refused(shape: Any) -> None:
     with pytest.raises(WireError, match=r"^no coded array has shape [^\n]+$"):
         check_shape(shape)
+
+
+@pytest.mark.parametrize("kind", [TopK, RandomK])
+def test_places_within_places_are_refused_by_the_sender(kind: Any) -> None:
+    for part in (TopK(1), RandomK(1)):
+        with pytest.raises(BadInput, match="must be one that sends all of the k elements"):
+            kind(2, part)
+
+    class Own(Coder):
+        def encode(self, vector: Any, rng: Any = None) -> Any:
+            return TopK(1).encode(vector, rng)
+
+    with pytest.raises(BadInput, match="must be one that sends all of the k elements"):
+        kind(2, Own()).encode(np.arange(4.0), np.random.default_rng(0))

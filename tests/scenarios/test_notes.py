@@ -64,12 +64,43 @@ def test_of_a_run_that_went_well_nothing_is_said() -> None:
     assert not [note for note in study.notes if "diverged" in note or "missed" in note or "sent nothing" in note]
 
 
+def test_frames_and_a_step_are_both_named_where_either_may_be_to_blame() -> None:
+    study = run("coke", algorithms="CTA", eta=50.0, loss=0.2)
+    frames = missed(study.runs["CTA"])
+    assert said(study, "CTA diverged") == [f"CTA diverged: {frames}; or its step size is too large (--eta)."]
+
+
+def test_frames_that_are_still_under_way_did_not_arrive() -> None:
+    study = run("coke", algorithms="DKLA", rate=1.0)
+    assert missed(
+        study.runs["DKLA"]
+    ) == "{0:,} of {0:,} frames did not arrive in time (under way at the end {0:,})".format(
+        study.runs["DKLA"].ledger.link_messages
+    )
+
+
+def test_duals_that_sum_to_zero_are_not_said_to_do_otherwise() -> None:
+    study = run("coke", algorithms="DKLA", budget=8.0)
+    assert not said(study, "DKLA missed frames")
+
+
 # --- silence ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_censor_that_lets_nobody_speak_is_named() -> None:
     study = run("coke", algorithms="COKE", threshold=1e6, decay=1.0)
     assert said(study, "COKE sent") == ["COKE sent nothing: its censor let no agent speak, and each learned alone."]
+
+
+def test_no_censor_is_named_for_agents_without_one(tmp_path: Path) -> None:
+    file = tmp_path / "alone.py"
+    file.write_text(
+        "import netsim\nimport numpy as np\n\n\nclass Alone(netsim.Agent):\n"
+        "    def __init__(self, cost, rounds):\n        self.count, self.theta = rounds, np.zeros(cost.size)\n\n"
+        "    async def run(self):\n        async for _ in self.rounds(self.count):\n            pass\n"
+    )
+    study = run("coke", algorithms="DKLA", method=str(file))
+    assert said(study, "alone sent") == ["alone sent nothing: each agent learned alone."]
 
 
 def test_a_budget_that_refuses_everything_is_named() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from netsim import AgentError, BadInput
+from netsim.errors import NetsimError
 from netsim.studies import Study, catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -210,3 +211,51 @@ def test_what_the_users_class_raises_is_told_with_its_round(tmp_path: Path) -> N
     text = PLAIN.replace("self.cost.gradient(self.theta)", "self.cost.gradint(self.theta)")
     with pytest.raises(AgentError, match="raised AttributeError in round 1"):
         catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text))
+
+
+SILENT = (
+    PLAIN.replace("self.rounds(self.count)", "_few(self)")
+    + """
+async def _few(agent):
+    return
+    yield
+"""
+)
+
+
+@pytest.mark.parametrize("name", ["coke", "online", "dynamic", "frontier"])
+def test_a_method_that_takes_part_in_no_round_is_refused_for_that(name: str, tmp_path: Path) -> None:
+    options = {"methods": "DKLA", "coders": "float64", "censors": "none"} if name == "frontier" else {}
+    if name == "dynamic":
+        options = {"compare_bits": ""}
+    with pytest.raises(BadInput, match="alone took part in no round: must take part in each, by async for k in"):
+        catalogue.find(name).execute(**SMALL, **options, method=written(tmp_path, SILENT))
+
+
+def test_an_online_method_that_takes_no_sample_is_told_so(tmp_path: Path) -> None:
+    text = ONLINE.replace("self.cost.draw(self.theta)", "pass").replace("self.cost.gradient(self.theta)", "0.0")
+    with pytest.raises(NetsimError, match=r"must take one in each round, by self\.cost\.draw\(theta\)"):
+        catalogue.find("online").execute(**SMALL, method=written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "algorithm"),
+    [("coke", "algorithms", "CTA"), ("online", "algorithms", "DDKL"), ("frontier", "methods", "DDKL")],
+)
+def test_a_file_with_the_name_of_another_method_is_refused_before_anything_runs(
+    name: str, own: str, algorithm: str, tmp_path: Path
+) -> None:
+    study = catalogue.find(name)
+    with pytest.raises(BadInput, match=f"must be a file of another name, for there is another '{algorithm}'"):
+        study.execute(**SMALL, **{own: algorithm}, method=written(tmp_path, PLAIN, algorithm))
+    files = f"{written(tmp_path, PLAIN)},{written(tmp_path, PLAIN)}"
+    with pytest.raises(BadInput, match="must be a file of another name, for there is another 'alone'"):
+        study.execute(**SMALL, method=files)
+
+
+def test_a_method_of_the_users_that_learns_is_drawn_in_the_frontier(tmp_path: Path) -> None:
+    text = "from netsim.agents import DKLA\n\n\nclass Mine(DKLA):\n    pass\n"
+    options = {"methods": "DKLA", "coders": "float64", "censors": "none"}
+    study = catalogue.find("frontier").execute(**SMALL, **options, method=written(tmp_path, text, "mine"))
+    assert "mine" in list(study.tables["combinations"]["method"])
+    assert "frontier" in study.figures

@@ -124,6 +124,7 @@ def test_images_are_a_table_of_numbers_too(folder: Path) -> None:
         ({"x": np.zeros((2, 2)), "y": np.ones(2, dtype=complex)}, "y is complex128 (2,): must be numbers or text"),
         ({"x": np.zeros((0, 2)), "y": np.zeros(0)}, "has no row"),
         ({"x": np.zeros(3)}, "has 1 usable columns"),
+        ({"x": np.zeros((3, 2)), "x0": np.zeros(3), "y": np.zeros(3)}, "has two columns 'x0'"),
     ],
 )
 def test_bad_arrays(folder: Path, arrays: dict[str, Any], fault: str) -> None:
