@@ -109,7 +109,11 @@ if TYPE_CHECKING:
     class Scheduled:
         """A field of an algorithm that is a number or a schedule, and reads as the number of the present round."""
 
-        def __init__(self, *, low: float = -math.inf, above: float | None = None) -> None: ...
+        default: Step | None
+
+        def __init__(
+            self, *, default: Step | None = None, low: float = -math.inf, above: float | None = None
+        ) -> None: ...
         def __get__(self, agent: object, owner: Any = None) -> float: ...
         def __set__(self, agent: object, value: Step) -> None: ...
 
@@ -120,6 +124,8 @@ else:
 
         Parameters
         ----------
+        default : float or schedule, optional
+            What the field is if it is not given; default: it must be.
         low, above : float, optional
             The least value, or one that it must exceed; default: none.
 
@@ -133,7 +139,8 @@ else:
 
         # A property reads as fast as an attribute, nearly: local steps read their step sizes several times a round.
 
-        def __init__(self, *, low=-math.inf, above=None):
+        def __init__(self, *, default=None, low=-math.inf, above=None):
+            self.default = default
             self._bounds = {"low": low, "above": above}
 
         def __set_name__(self, owner, name):
@@ -142,6 +149,8 @@ else:
 
         def _put(self, agent, value):
             if value is self:
+                value = self.default
+            if value is None:
                 raise TypeError(f"{type(agent).__qualname__}() misses the argument {self._field!r}")
             schedules = vars(agent).setdefault("_schedules", {})
             schedules.pop(self._field, None)

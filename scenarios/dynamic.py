@@ -25,6 +25,8 @@ from netsim.scenarios.tasks.online_task import (
     converged,
     ends,
     methods,
+    must_have_run,
+    online_notes,
     own_methods,
     wanted,
 )
@@ -174,6 +176,7 @@ def dynamic(
     study.record(steps.untold() if setting.tune else steps, learning.setting)
     for method in [*run, *by_bits]:
         learning.main.run(study, method, learning.rounds)
+    must_have_run(study)
     _report(study, data, [method.name for method in run], [method.name for method in by_bits])
 
 
@@ -258,6 +261,8 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
     if "tracking_error" in last:
         table["tracking_error"] = last["tracking_error"].to_numpy()
     study.table("ends", "At the end of the stream", table)
+    for line in online_notes(study):
+        study.note(line)
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     finite = converged(rounds[rounds["round"] >= 20])

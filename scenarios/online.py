@@ -12,7 +12,6 @@ from netsim.coders import Uniform
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table, split_rows
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.online_task import (
@@ -21,6 +20,8 @@ from netsim.scenarios.tasks.online_task import (
     converged,
     ends,
     methods,
+    must_have_run,
+    online_notes,
     own_methods,
     recent_error,
     wanted,
@@ -123,6 +124,7 @@ def online(
     main = streaming(table)
     for method in run:
         main.run(study, method, length)
+    must_have_run(study)
     _report(study, data, main, float(np.var(table.target)))
 
 
@@ -148,21 +150,14 @@ def _report(study: Study, data: str, streaming: Streaming, variance: float) -> N
 
 
 def _notes(study: Study, variance: float) -> Iterator[str]:
+    yield from online_notes(study)
     for name, run in study.runs.items():
         recent = recent_error(run.rounds)
         if not recent <= variance:
-            frames = missed(run)
-            beside = f"; {frames}" if frames else ""
             yield (
-                f"{name} does not learn: its MSE over the last quarter of the rounds, {recent:.4g}, exceeds the "
-                f"target's variance, {variance:.4g}{beside}."
+                f"{name} does not learn: its MSE over the last quarter of the rounds, {recent:.4g}, is not below the "
+                f"target's variance, {variance:.4g}."
             )
-        quiet = silent(name, run)
-        if quiet:
-            yield quiet
-        saturated = run.rounds["saturated"].iloc[-1]
-        if saturated:
-            yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
 
 def running_times(data: str, streaming: Streaming) -> "pd.DataFrame":

@@ -60,6 +60,12 @@ class SharingAgent(Cited, netsim.Agent):
         For an argument outside its range.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, kind in vars(cls).get("__annotations__", {}).items():
+            if "Scheduled" in str(kind) and not isinstance(vars(cls).get(name), Scheduled):
+                raise TypeError(f"{cls.__qualname__}.{name}: must be Scheduled(default=…), not {vars(cls).get(name)!r}")
+
     cost: Any
     count: int
     _: KW_ONLY

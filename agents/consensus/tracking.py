@@ -23,8 +23,8 @@ class PushDIGing(Cited, netsim.Agent):
 
     u ← C(u − η y), v ← C v, θ_i = u_i/v_i, y ← C y + ∇R(θ⁺) − ∇R(θ), with C_ji = 1/(1 + d_i) from agent i to itself and
     to those that hear it: only the sender's number of links is needed, no weights that both ends agree on. At first
-    u = 0, v = 1, y = ∇R(0). What an agent gives away is mass of u, v and y, which never changes in sum: a lost frame is
-    lost mass, and the models then settle elsewhere.
+    u = 0, v = 1, y = ∇R(0). What an agent gives away is mass of u, v and y, which never changes in sum: a frame that
+    is lost, or late, is lost mass, and the models then settle elsewhere, or grow without bound.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ def missed(run: Run) -> str:
     Empty if all did.
     """
     counts = dict(zip(CAUSES, run.ledger.exits, strict=True))
-    counts["under way at the end"] = run.ledger.link_messages - sum(counts.values())
+    counts["under way at the end"] = run.ledger.link_messages + run.ledger.duplicated - sum(counts.values())
     counts.pop(CAUSES[DELIVERED])
     causes = [f"{cause.replace('_', ' ')} {count:,}" for cause, count in counts.items() if count]
     if not causes:

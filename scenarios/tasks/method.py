@@ -135,4 +135,5 @@ def _method_in(file: str, known: Mapping[str, Any]) -> Method:
 
 def _is_open(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter must be given; a field that may be a schedule has no default."""
-    return parameter.default is parameter.empty or isinstance(parameter.default, Scheduled)
+    default = parameter.default
+    return default is parameter.empty or (isinstance(default, Scheduled) and default.default is None)

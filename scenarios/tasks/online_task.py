@@ -4,18 +4,19 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
 
-from netsim import AgentError, BadInput, Network, Run, check, topology
+from netsim import AgentError, BadInput, Network, check, topology
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float
+from netsim.scenarios.tasks.diagnosis import missed, silent
 from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
 from netsim.studies import Study
@@ -245,14 +246,25 @@ class Streaming:
         """Return a probe of agents that learn from the streams for so many rounds."""
         return Measure(streams.costs, rounds, self.ideal, self.tracking)
 
-    def run(self, study: Study, method: Method, rounds: int) -> Run:
-        """Run a method in a study, under its name, and note its running time."""
+    def run(self, study: Study, method: Method, rounds: int) -> None:
+        """Run a method in a study, under its name, and note its running time; one whose models grow beyond all bounds
+        is left out, with a note.
+        """
         start = time.perf_counter()
         streams = self.begin()
         agents, measure = method.agents(streams, rounds), self.measure(streams, rounds)
-        run = check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                run = study.run(method.name, self.network, agents, [measure], rounds)
+        except AgentError as error:
+            # A coder refuses a model that has grown beyond all bounds: an answer, too.
+            if not grown(error):
+                raise
+            steps = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
+            study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {error}")
+            return
+        check_joined(method.name, run)
         self.seconds[method.name] = time.perf_counter() - start
-        return run
 
     def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
         """Return the methods with the steps of the smallest running MSE after so many rounds; keep a table of all."""
@@ -289,6 +301,31 @@ class Streaming:
             raise
         mean = sum(cost.squared_error for cost in streams.costs) / (len(streams.costs) * rounds)
         return mean if math.isfinite(mean) else math.inf
+
+
+def grown(error: AgentError) -> bool:
+    """Return whether a run ended because a model had grown beyond what its coder can code."""
+    return isinstance(error.__cause__, BadInput) and "must be at most" in str(error.__cause__)
+
+
+def must_have_run(study: Study) -> None:
+    """Raise BadInput if every method of a study diverged."""
+    if not study.runs:
+        raise BadInput(f"algorithms: must be such that one at least does not diverge; {study.notes[-1]}")
+
+
+def online_notes(study: Study) -> Iterator[str]:
+    """Yield what is to be said of every online method: frames that did not arrive, silence, clipped elements."""
+    for name, run in study.runs.items():
+        frames = missed(run)
+        if frames:
+            yield f"{name}: {frames}."
+        quiet = silent(name, run)
+        if quiet:
+            yield quiet
+        saturated = run.rounds["saturated"].iloc[-1]
+        if saturated:
+            yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
 
 class Measure:

@@ -1,5 +1,6 @@
 """Step sizes and penalties that change with the round."""
 
+import dataclasses
 import math
 import pickle
 
@@ -8,6 +9,7 @@ import pytest
 
 from netsim import AgentError, BadInput, Network, topology
 from netsim.agents import COKE, CTA, DKLA, ODKLA, LocalProblem, OnlineCost, Squared, schedule
+from netsim.agents.schedule import Scheduled
 from tests.agents.test_batch import LAMBDA, RHO, Task
 from tests.oracle import batch
 
@@ -144,3 +146,19 @@ def test_the_recursions_agree_with_one_another() -> None:
     models, _ = task.run(lambda i: DKLA(task.problems[i], 30, rho=schedule.piecewise({1: RHO})))
     expected, _ = batch.coke(task.gram, task.cross, task.adjacency, task.share, RHO, 30)
     np.testing.assert_allclose(models, expected, rtol=0, atol=1e-9)
+
+
+def test_a_field_of_ones_own_may_have_a_default() -> None:
+    class Boosted(DKLA):
+        boost: Scheduled = Scheduled(default=0.5, above=0.0)
+
+    Boosted = dataclasses.dataclass(eq=False, repr=False)(Boosted)  # type: ignore[misc]
+    problem = Task("one", 0).problems[0]
+    assert Boosted(problem, 1, rho=1.0).boost == 0.5
+    assert Boosted(problem, 1, rho=1.0, boost=lambda k: 2.0 * k).boost == 2.0
+    with pytest.raises(BadInput, match=r"boost = 0\.0"):
+        Boosted(problem, 1, rho=1.0, boost=0.0)
+    with pytest.raises(TypeError, match=r"Wrong\.boost: must be Scheduled\(default=…\), not 0\.5"):
+
+        class Wrong(DKLA):
+            boost: Scheduled = 0.5  # type: ignore[assignment]

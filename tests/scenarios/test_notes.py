@@ -160,3 +160,21 @@ def test_too_many_agents_are_refused_before_a_graph_is_built(name: str, tmp_path
     pd.DataFrame({"x": range(50), "y": range(50)}).to_csv(path, index=False)
     with pytest.raises(BadInput, match=r"agents = 300000: must be at most (25|50), for [12] samples? each of 50"):
         catalogue.find(name).execute(data=path, agents=300_000)
+
+
+def test_an_online_method_that_grows_beyond_all_bounds_does_not_stop_the_rest() -> None:
+    study = run("online", rounds=60, step=50.0, algorithms="RFF-DOKL,ODKLA")
+    assert list(study.runs) == ["ODKLA"]
+    (note,) = said(study, "RFF-DOKL diverged")
+    assert note.startswith("RFF-DOKL diverged with eta = 50, and is left out: ")
+    with pytest.raises(BadInput, match="algorithms: must be such that one at least does not diverge"):
+        run("online", rounds=60, step=50.0, algorithms="RFF-DOKL")
+
+
+@pytest.mark.parametrize("name", ["online", "dynamic"])
+def test_online_studies_name_frames_that_did_not_arrive_and_who_sent_nothing(name: str) -> None:
+    study = run(name, loss=0.3, algorithms="DDKL,CoDDKL", threshold=1e9, decay=0.0 if name == "dynamic" else 1.0)
+    assert [
+        note for note in study.notes if note.startswith("DDKL: ") and "frames did not arrive in time (lost " in note
+    ]
+    assert said(study, "CoDDKL sent nothing")
