@@ -86,7 +86,7 @@ def coke(
         run = study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds)
         check_joined(method.name, run)
     study.centralised = task.optimum()
-    _report(study, data, task, methods)
+    _report(study, f"{data} data, {len(task.nodes)} agents{channel.title}", data, task, methods)
 
 
 def _methods(compared: Compared, steps: CokeSteps) -> list[Method]:
@@ -107,7 +107,7 @@ def _methods(compared: Compared, steps: CokeSteps) -> list[Method]:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, data: str, task: BatchTask, methods: Sequence[Method]) -> None:
+def _report(study: Study, title: str, data: str, task: BatchTask, methods: Sequence[Method]) -> None:
     rounds = study.rounds
     best = study.centralised["train_mse"]
     table = _by_round(rounds, data)
@@ -120,8 +120,8 @@ def _report(study: Study, data: str, task: BatchTask, methods: Sequence[Method])
         study.note(line)
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
-    title = f"Training error, {data} data, {len(task.problems)} agents"
-    study.figure("mse", curves(finite, measure("train_mse", log=True), axes, title, {"centralised": best}))
+    levels = {"centralised": best}
+    study.figure("mse", curves(finite, measure("train_mse", log=True), axes, f"Training error, {title}", levels))
 
 
 def _notes(
@@ -130,7 +130,10 @@ def _notes(
     best = study.centralised["train_mse"]
     saved = savings["COKE saves %"].dropna().to_numpy() if "COKE saves %" in savings else np.zeros(0)
     if len(saved) > 1 and saved.max() > 0 and saved[-1] < saved.max() / 2:
-        yield "The saving shrinks as the level nears the optimum: by then the threshold is low and everybody speaks."
+        if saved[-1] < 0:
+            yield "Near the lowest levels COKE needs more transmissions than DKLA: what it kept back is missing there."
+        else:
+            yield "The saving shrinks as the level nears the optimum: there the threshold is low and everybody speaks."
     yield f"Centralised: training MSE {best:.4g}, test MSE {study.centralised['test_mse']:.4g}."
     if best > task.variance:
         yield (

@@ -177,7 +177,7 @@ def dynamic(
     for method in [*run, *by_bits]:
         learning.main.run(study, method, learning.rounds)
     must_have_run(study)
-    _report(study, data, [method.name for method in run], [method.name for method in by_bits])
+    _report(study, f"{data}{channel.title}", [method.name for method in run], [method.name for method in by_bits])
 
 
 class _Learning:

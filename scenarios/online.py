@@ -125,10 +125,10 @@ def online(
     for method in run:
         main.run(study, method, length)
     must_have_run(study)
-    _report(study, data, main, float(np.var(table.target)))
+    _report(study, data, channel, main, float(np.var(table.target)))
 
 
-def _report(study: Study, data: str, streaming: Streaming, variance: float) -> None:
+def _report(study: Study, data: str, channel: Channel, streaming: Streaming, variance: float) -> None:
     study.table("ends", "At the end of the stream", ends(study, "ODKLA"))
     times = running_times(data, streaming)
     study.table("running_time", "Running time", times)
@@ -142,10 +142,11 @@ def _report(study: Study, data: str, streaming: Streaming, variance: float) -> N
         study.note(line)
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20])
-    title = f"Running error from round 20 on, {data} data, {len(streaming.graph)} agents"
+    of = f"{data} data, {len(streaming.graph)} agents{channel.title}"
+    title = f"Running error from round 20 on, {of}"
     study.figure("mse", curves(shown, measure("running_mse", log=True), axes, title))
     regret = rounds.dropna(subset=["static_regret"])
-    title = f"Static regret, {data} data, {len(streaming.graph)} agents"
+    title = f"Static regret, {of}"
     study.figure("regret", curves(regret, measure("static_regret"), [Axis("round")], title))
 
 

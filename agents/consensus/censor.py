@@ -20,6 +20,8 @@ class Censor(Protocol):
         ----------
         change, state : ndarray of shape (D,)
             h and θ_i.
+        round_number : int
+            k.
         rng : numpy Generator
             The agent's own.
         """

@@ -183,7 +183,7 @@ def frontier(
         if REFERENCE not in study.runs or not math.isfinite(_end(study)):
             raise BadInput(f"rho = {steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
     study.centralised = task.optimum()
-    _report(study, wanted, data, task)
+    _report(study, wanted, f"{data} data, {len(task.nodes)} agents{channel.title}", task)
 
 
 def _run(study: Study, each: Method, network: Network, agents: Mapping[int, Any], task: BatchTask, rounds: int) -> None:
@@ -264,7 +264,7 @@ def cheapest(table: "pd.DataFrame", bits: str) -> str | None:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, wanted: Sequence[Method], data: str, task: BatchTask) -> None:
+def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask) -> None:
     table = _table(study, wanted)
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
@@ -286,7 +286,7 @@ def _report(study: Study, wanted: Sequence[Method], data: str, task: BatchTask) 
     poor = table.index[~(table["train_mse"] <= task.variance)]
     if len(poor):
         study.note(f"Diverged, or no better than the target's mean; not drawn: {', '.join(map(str, poor))}.")
-    study.figure("frontier", draw_frontier(table, task.variance, f"{data} data, {len(task.problems)} agents"))
+    study.figure("frontier", draw_frontier(table, task.variance, title))
     if table["payload_bits_there"].max() > 0:
         study.figure("there", draw_there(table))
 

@@ -54,6 +54,14 @@ class Channel:
         """Whether every frame arrives at once."""
         return not (self.loss or self.latency or self.rate or self.budget or self.collisions)
 
+    @property
+    def title(self) -> str:
+        """What a figure's title says of links that are not ideal: ", loss 0.1, latency 0.01 s"; empty of ideal ones."""
+        told = {"loss": self.loss, "latency": self.latency, "rate": self.rate, "budget": self.budget}
+        units = {"latency": " s", "rate": " bit/s", "budget": " bits a round"}
+        parts = [f"{name} {value:g}{units.get(name, '')}" for name, value in told.items() if value]
+        return "".join(f", {part}" for part in [*parts, *["collisions"] * self.collisions])
+
     def network(self, graph: "nx.Graph[Any]", seed: int) -> Network:
         """Return a network of such links."""
         check.one_of("medium", self.medium, ("radio", "wires"))
