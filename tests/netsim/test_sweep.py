@@ -226,7 +226,7 @@ def test_a_folder_with_something_else_is_refused(study: str, tmp_path: Path) -> 
     with pytest.raises(BadInput, match="must be a new or empty folder, or a sweep's"):
         sweep(study, out=tmp_path / "other", seed=range(2))
     sweep(study, out=tmp_path / "out", seed=range(2), loss=0.1)
-    with pytest.raises(BadInput, match="it holds a sweep with"):
+    with pytest.raises(BadInput, match=r"it holds a sweep with loss = 0\.1"):
         sweep(study, out=tmp_path / "out", seed=range(2), loss=0.2)
     with pytest.raises(BadInput, match=r"it holds a sweep of .* over seed"):
         sweep(study, out=tmp_path / "out", loss=[0.1, 0.2], seed=0)

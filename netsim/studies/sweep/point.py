@@ -24,8 +24,8 @@ class _TooLong(KeyboardInterrupt):
 def run_point(scenario: str, name: str, settings: Mapping[str, Any], out: str, limits: "Limits") -> str | None:
     """Run a study with some settings into ``out/points/<name>``; return why it failed, or None.
 
-    A failure is kept in ``out/failed/<name>.json``. While it runs there is a file ``out/running/<name>``: so it is known
-    which points ran when a worker was killed.
+    A failure is kept in ``out/failed/<name>.json``. While it runs there is a file ``out/running/<name>``, so that it is
+    known which points ran when a worker was killed.
     """
     folder = Path(out)
     running = folder / "running" / name

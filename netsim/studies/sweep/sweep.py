@@ -190,33 +190,54 @@ def _failures(folder: Path) -> dict[str, str]:
     return found
 
 
+def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
+    """Yield each point of a sweep that is done: its name, what was given, its run folder.
+
+    Raises
+    ------
+    BadInput
+        If there is no sweep, or its sweep.json is damaged.
+    """
+    try:
+        about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+        chosen = Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
+        points = chosen.points()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"folder = {str(folder)!r}: must be a sweep's; its sweep.json is missing or damaged") from None
+    for point in points:
+        place = folder / "points" / point.name
+        if (place / "summary.json").is_file():
+            yield point.name, dict(point.settings), place
+
+
 def _prepared(folder: Path, chosen: Grid) -> Path:
     """Return the folder of a sweep, with its sweep.json; raises BadInput if it holds something else."""
     about = folder / "sweep.json"
-    mine = {"scenario": chosen.scenario, "parameters": sorted(chosen.values), "swept": chosen.swept}
+    mine = json.loads(json.dumps({"scenario": chosen.scenario, "values": chosen.values}))
     if about.is_file():
-        try:
-            there = json.loads(about.read_text(encoding="utf-8"))
-            same = {name: there[name] for name in mine} == mine
-        except (ValueError, KeyError, TypeError):
-            raise BadInput(
-                f"out = {str(folder)!r}: must be a new folder or a sweep's; its sweep.json is damaged"
-            ) from None
-        if not same:
-            raise BadInput(
-                f"out = {str(folder)!r}: must be a new folder; it holds a sweep of {there['scenario']} over "
-                f"{', '.join(there['swept']) or 'nothing'}, with {', '.join(there['parameters']) or 'nothing'} given"
-            )
-        fixed = {name: list(values) for name, values in chosen.values.items() if len(values) == 1}
-        if there["fixed"] != json.loads(json.dumps(fixed)):
-            raise BadInput(f"out = {str(folder)!r}: must be a new folder; it holds a sweep with {there['fixed']}")
+        _must_be_same(folder, about, mine, chosen)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or a sweep's")
     try:
         (folder / "points").mkdir(parents=True, exist_ok=True)
         with write_whole(about) as file:
-            fixed = {name: list(values) for name, values in chosen.values.items() if len(values) == 1}
-            file.write(json.dumps(mine | {"fixed": fixed}, indent=2).encode())
+            file.write(json.dumps(mine, indent=2).encode())
     except OSError as error:
         raise BadInput(f"out = {str(folder)!r}: must be a folder that can be written ({error.strerror})") from None
     return folder
+
+
+def _must_be_same(folder: Path, about: Path, mine: dict[str, Any], chosen: Grid) -> None:
+    """Raise BadInput unless a folder's sweep is this one, with more or fewer values of what is swept."""
+    try:
+        there = json.loads(about.read_text(encoding="utf-8"))
+        fixed = {name: values for name, values in there["values"].items() if len(values) == 1}
+        swept = [name for name, values in there["values"].items() if len(values) > 1]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"out = {str(folder)!r}: must be a new folder; its sweep.json is damaged") from None
+    held = f"out = {str(folder)!r}: must be a new folder; it holds a sweep"
+    if there["scenario"] != chosen.scenario or swept != chosen.swept:
+        raise BadInput(f"{held} of {there['scenario']} over {', '.join(swept) or 'nothing'}")
+    if fixed != {name: values for name, values in mine["values"].items() if len(values) == 1}:
+        told = ", ".join(f"{name} = {values[0]}" for name, values in fixed.items())
+        raise BadInput(f"{held} with {told or 'nothing else given'}")
