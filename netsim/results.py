@@ -71,7 +71,8 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
         parts.append(part)
     if not parts:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
-    return pd.concat(parts, ignore_index=True)
+    whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return whole
 
 
 def interval(
