@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from netsim._version import __version__
 
 if TYPE_CHECKING:
-    from netsim import coders, latency, loss, testing, topology
+    from netsim import coders, latency, loss, results, testing, topology
     from netsim.agent import Agent
     from netsim.budget import Budget
     from netsim.core import Copies, Frame
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from netsim.run import Run
     from netsim.studies.catalogue import find
     from netsim.studies.study import Study
+    from netsim.studies.sweep.sweep import sweep
     from netsim.transport.clock import new_loop
     from netsim.transport.heard import Heard
 
@@ -50,6 +51,8 @@ __all__ = [
     "latency",
     "loss",
     "new_loop",
+    "results",
+    "sweep",
     "testing",
     "topology",
 ]
@@ -67,6 +70,7 @@ _HOMES = {
     "run": ("Run",),
     "studies.catalogue": ("find",),
     "studies.study": ("Study",),
+    "studies.sweep": ("sweep",),
     "transport.clock": ("new_loop",),
     "transport.heard": ("Heard",),
 }

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from netsim import check
 from netsim.errors import NetsimError
 from netsim.studies import Study, catalogue
 from netsim.studies._about import about
@@ -110,6 +111,57 @@ def list_them() -> None:
 @app.group("run", cls=_Scenarios, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
     """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
+
+
+@app.command(
+    "sweep",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]},
+)
+@click.argument("scenario")
+@click.option("--out", type=str, required=True, help="The folder of the sweep: new, or that of one to go on with.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
+@click.option("--timeout", type=float, help="Seconds that a point may take.")
+@click.option("--memory", type=int, help="Megabytes that a point may take.")
+@click.option("--retry", is_flag=True, help="Run points that failed before once more.")
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+def sweep_them(
+    scenario: str, flags: tuple[str, ...], out: str, jobs: int, timeout: float | None, memory: int | None, retry: bool
+) -> None:
+    """Run a scenario at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
+
+    Numbers may be lists and ranges (without their end); a flag of text is given once for each value. What is done
+    already is not done again: the same command goes on where a sweep was interrupted.
+    """
+    from netsim.studies.sweep import sweep
+
+    found = catalogue.find(scenario)
+    reporter = Reporter()
+    given = _listed(found, flags)
+    result = sweep(
+        scenario, out=out, jobs=jobs, timeout=timeout, memory=memory, retry=retry, reporter=reporter, **given
+    )
+    count = len(result.grid.points())
+    reporter.line(f"{out}: {count - len(result.failed)} of {count} points, {len(result.failed)} failed; points.csv")
+
+
+def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return the values that flags list, by parameter."""
+    from netsim.studies.sweep.grid import values_of
+
+    known = {f"--{each.name.replace('_', '-')}": each for each in scenario.parameters}
+    texts: dict[str, list[str]] = {}
+    words = iter(flags)
+    for word in words:
+        flag, joined, value = word.partition("=")
+        negated = flag.startswith("--no-") and f"--{flag[5:]}" in known
+        parameter = known[check.one_of("flag", f"--{flag[5:]}" if negated else flag, known)]
+        if parameter.kind is bool and not joined:
+            value = "false" if negated else "true"
+        elif not joined:
+            value = next(words, "")
+        texts.setdefault(parameter.name, []).append(value)
+    by_name = {each.name: each for each in scenario.parameters}
+    return {name: values_of(by_name[name], listed) for name, listed in texts.items()}
 
 
 @app.command()

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from netsim import AgentError, BadInput, Network, check
 from netsim.agents import OnlineCost, Squared
 from netsim.agents.schedule import Step
+from netsim.results import pareto
 from netsim.scenarios.frontier.combinations import (
     METHODS,
     ONLINE,
@@ -198,23 +199,6 @@ def _run(study: Study, each: Method, network: Network, agents: Mapping[int, Any]
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
-
-
-def pareto(costs: ArrayLike, errors: ArrayLike) -> NDArray[np.bool_]:
-    """Return which points no other point beats: none costs no more, errs no more, and is better in one of the two.
-
-    Parameters
-    ----------
-    costs, errors : array, shape (n,)
-        NaN and infinity are never on the front.
-    """
-    x, y = np.asarray(costs, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    kept = np.zeros(len(x), dtype=bool)
-    best, price = math.inf, math.inf
-    for i in np.lexsort((y, x)):
-        if np.isfinite(x[i]) and (y[i] < best or (y[i] == best and x[i] == price)):
-            kept[i], best, price = np.isfinite(y[i]), y[i], x[i]
-    return kept
 
 
 def settled(errors: ArrayLike, level: float) -> int | None:

@@ -12,8 +12,9 @@ from matplotlib.text import Text
 from netsim import BadInput
 from netsim.agents import Always, AtRandom, Geometric, Periodic, PowerLaw, Relative
 from netsim.coders import QSGD, Float, Uniform
+from netsim.results import pareto
 from netsim.scenarios.frontier.combinations import METHODS, censor_of, coder_of, combinations
-from netsim.scenarios.frontier.study import cheapest, pareto, settled
+from netsim.scenarios.frontier.study import cheapest, settled
 from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif(

@@ -1,0 +1,141 @@
+"""The points of a sweep: every combination of the values that its parameters take."""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.studies.catalogue import Parameter, Scenario
+
+_LONGEST = 100  # characters of a folder's name
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination.
+
+    Attributes
+    ----------
+    name : str
+        What its folder is called: its settings, as ``loss=0.1,seed=3``.
+    settings : mapping
+        The parameters that were given, by name.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values of the parameters that are given; each may have one or several.
+
+    Attributes
+    ----------
+    scenario : str
+        The study's name, or the path of its file.
+    values : mapping
+        By parameter, in the order given: the last varies fastest.
+    """
+
+    scenario: str
+    values: Mapping[str, tuple[Any, ...]]
+
+    @property
+    def swept(self) -> list[str]:
+        """The parameters with several values."""
+        return [name for name, values in self.values.items() if len(values) > 1]
+
+    def points(self) -> list[Point]:
+        """Return all combinations."""
+        found = []
+        for chosen in itertools.product(*self.values.values()):
+            settings = dict(zip(self.values, chosen, strict=True))
+            found.append(Point(_name({name: settings[name] for name in self.swept}), settings))
+        return found
+
+
+def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
+    """Return the grid of parameters, each of which has a value or several (a list, tuple or range).
+
+    Raises
+    ------
+    BadInput
+        For an unknown parameter, no values, or one that the parameter cannot take.
+    """
+    known = {parameter.name: parameter for parameter in scenario.parameters}
+    values = {}
+    for name, several in given.items():
+        check.one_of("parameter", name, known)
+        listed = list(several) if isinstance(several, list | tuple | range) else [several]
+        if not listed:
+            raise BadInput(f"{name} = []: must be a value, or several")
+        # Values that are equal are one point.
+        values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
+    return Grid(scenario.name, values)
+
+
+def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
+    """Return the values that a flag lists on the command line.
+
+    Numbers: ``0,0.1,0.3`` or, of whole ones, a range ``0:20`` (without its end) or ``0:20:5``; ``none`` where a
+    parameter may be left open. Text: one value each time that the flag is given, for it may hold commas itself.
+
+    Raises
+    ------
+    BadInput
+        For what is no such value.
+    """
+    if parameter.kind is str:
+        return list(texts)
+    return [value for text in texts for part in text.split(",") for value in _parsed(parameter, part.strip())]
+
+
+def _parsed(parameter: Parameter, text: str) -> Iterable[Any]:
+    if parameter.optional and text.lower() == "none":
+        return [None]
+    if parameter.kind is bool and text.lower() in ("true", "false"):
+        return [text.lower() == "true"]
+    try:
+        if parameter.kind is int and re.fullmatch(r"-?\d+:-?\d+(:-?\d+)?", text):
+            return range(*map(int, text.split(":")))
+        if parameter.kind in (int, float):
+            return [parameter.kind(text)]
+    except ValueError:
+        pass
+    wanted = {int: "whole numbers, or a range such as 0:20", float: "numbers", bool: "true or false"}[parameter.kind]
+    raise check.refuse(parameter.name, text, f"{wanted}, with commas between")
+
+
+def _checked(parameter: Parameter, value: Any) -> Any:
+    """Return a value as the parameter's type has it."""
+    if value is None and parameter.optional:
+        return None
+    if parameter.kind is float:
+        return check.number(parameter.name, value)
+    if parameter.kind is int:
+        return check.integer(parameter.name, value, low=-(2**63))
+    if parameter.kind is bool:
+        return check.flag(parameter.name, value)
+    if not isinstance(value, str):
+        raise check.refuse(parameter.name, value, "text")
+    return value
+
+
+def _name(settings: Mapping[str, Any]) -> str:
+    """Return a folder's name for some settings; a long one ends in a hash of the rest."""
+    text = ",".join(f"{name}={_text(value)}" for name, value in settings.items()) or "point"
+    # Nothing that means something to a file system, and no capital that another may not tell apart.
+    safe = re.sub(r"[^A-Za-z0-9=,.+_-]", "_", text)
+    if safe == text and len(text) <= _LONGEST:
+        return text
+    mark = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:10]
+    return f"{safe[:_LONGEST]}-{mark}"
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else str(value)

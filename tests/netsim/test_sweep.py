@@ -1,0 +1,232 @@
+"""Sweeps: every point once, the same table however it was made, what fails and what is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from netsim import BadInput
+from netsim.studies.catalogue import Parameter, find
+from netsim.studies.sweep import sweep
+from netsim.studies.sweep.grid import grid, values_of
+from tests.netsim.test_cli import call
+
+STUDY = """
+import os, signal, time
+from netsim import Agent, Link, Network, topology
+
+class Counts(Agent):
+    async def run(self):
+        self.heard = 0
+        async for _ in self.rounds(5):
+            await self.broadcast("x", 1)
+            self.heard += len(await self.collect())
+
+def mine(study, *, agents: int = 3, loss: float = 0.0, medium: str = "wires", deaf: bool = False, seed: int = 0,
+         slow: float = 0.0, fail: int = -1, hog: int = -1, kill: int = -1, log: str = "") -> None:
+    if log:
+        with open(log, "a") as file:
+            file.write(f"{loss} {seed}\\n")
+    if seed == fail:
+        raise ValueError("seed of\\ntrouble")
+    if seed == hog:
+        bytearray(2**31)
+    if seed == kill:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(slow)
+    graph = topology.ring(agents)
+    network = Network(graph, Link(loss=loss), medium=medium, seed=seed)
+    study.run("counts", network, {i: Counts() for i in graph}, [heard], 5)
+
+def heard(agents):
+    return sum(agent.heard for agent in agents.values())
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text(STUDY)
+    return str(tmp_path / "mine.py")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return what a sweep's folder holds, by path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# --- grids ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "optional", "texts", "values"),
+    [
+        (int, False, ["0:4"], [0, 1, 2, 3]),
+        (int, False, ["0:10:5", "7"], [0, 5, 7]),
+        (int, True, ["none,4"], [None, 4]),
+        (float, False, ["0,0.1, 1e-3"], [0.0, 0.1, 1e-3]),
+        (bool, False, ["true", "false"], [True, False]),
+        (str, False, ["CTA,DKLA", "COKE"], ["CTA,DKLA", "COKE"]),
+    ],
+)
+def test_what_flags_list(kind: type, optional: bool, texts: list[str], values: list[Any]) -> None:
+    assert values_of(Parameter("x", kind, optional, None, ""), texts) == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        (int, "0:", "x = '0:': must be whole numbers, or a range such as 0:20, with commas between"),
+        (int, "1.5", "must be whole numbers"),
+        (int, "none", "must be whole numbers"),
+        (float, "a", "x = 'a': must be numbers, with commas between"),
+        (float, "", "must be numbers"),
+        (bool, "maybe", "must be true or false"),
+    ],
+)
+def test_what_flags_cannot_list(kind: type, text: str, says: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        values_of(Parameter("x", kind, False, None, ""), [text])
+    assert says in str(caught.value)
+
+
+def test_points_are_all_combinations_each_once(study: str) -> None:
+    found = grid(find(study), {"loss": [0.1, 0.0, 0.1], "agents": 4, "seed": range(2)})
+    assert [point.name for point in found.points()] == [
+        "loss=0.1,seed=0",
+        "loss=0.1,seed=1",
+        "loss=0.0,seed=0",
+        "loss=0.0,seed=1",
+    ]
+    assert found.points()[1].settings == {"loss": 0.1, "agents": 4, "seed": 1}
+
+
+def test_names_are_names_of_folders(study: str) -> None:
+    found = grid(find(study), {"medium": ["a/../b", "a/../c", "x" * 300, "x" * 301, "ä"]})
+    names = [point.name for point in found.points()]
+    assert len({name.lower() for name in names}) == 5
+    assert all("/" not in name and len(name) < 130 and name.isascii() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"lss": 0.1}, "parameter = 'lss': must be one of"),
+        ({"loss": []}, "loss = []: must be a value, or several"),
+        ({"loss": ["a"]}, "loss = 'a': must be a number"),
+        ({"agents": [2.5]}, "agents = 2.5: must be a whole number"),
+        ({"jobs": 0}, "jobs = 0: must be a whole number >= 1"),
+        ({"timeout": -1.0}, "timeout = -1.0: must be"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_before_anything_runs(
+    study: str, given: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        sweep(study, out=tmp_path / "out", **given)
+    assert says in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+# --- sweeps -----------------------------------------------------------------------------------------------------------
+
+
+def test_one_job_and_two_give_the_same_files(study: str, tmp_path: Path) -> None:
+    one = sweep(study, out=tmp_path / "one", loss=[0.0, 0.3], seed=range(3))
+    two = sweep(study, out=tmp_path / "two", loss=[0.0, 0.3], seed=range(3), jobs=2)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    pd.testing.assert_frame_equal(one.table, two.table)
+    assert list(one.table["heard"][:3]) == [30, 30, 30]
+    assert (one.table["heard"][3:] < 30).all()
+    alone = find(study).execute(loss=0.3, seed=2)
+    assert one.table["trace_hash"].iloc[-1] == alone.runs["counts"].trace_hash
+
+
+def test_what_is_done_is_not_done_again_and_more_may_be_asked_for(study: str, tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    sweep(study, out=tmp_path / "out", loss=[0.0, 0.3], seed=range(2), log=log)
+    before = Path(log).read_text()
+    sweep(study, out=tmp_path / "out", loss=[0.0, 0.3], seed=range(2), log=log)
+    assert Path(log).read_text() == before
+    more = sweep(study, out=tmp_path / "out", loss=[0.0, 0.3], seed=range(3), log=log)
+    assert Path(log).read_text().splitlines()[4:] == ["0.0 2", "0.3 2"]
+    assert len(more.table) == 6
+
+
+def test_a_folder_cut_short_is_done_again(study: str, tmp_path: Path) -> None:
+    sweep(study, out=tmp_path / "out", seed=range(2))
+    whole = files(tmp_path / "out")
+    (tmp_path / "out" / "points" / "seed=1" / "rounds.csv").write_text("algorithm")
+    sweep(study, out=tmp_path / "out", seed=range(2))
+    assert files(tmp_path / "out") == whole
+
+
+def test_a_point_that_fails_keeps_its_error_and_does_not_stop_the_rest(study: str, tmp_path: Path) -> None:
+    result = sweep(study, out=tmp_path / "out", seed=range(3), fail=1, jobs=2)
+    assert list(result.failed) == ["seed=1"]
+    assert "raised ValueError (mine.py, line " in result.failed["seed=1"]
+    assert "\n" not in result.failed["seed=1"]
+    assert list(result.table["seed"]) == [0, 2]
+    log = tmp_path / "again"
+    again = sweep(study, out=tmp_path / "out", seed=range(3), fail=1)
+    assert again.failed == result.failed
+    assert not log.exists()
+
+
+def test_a_point_over_its_time_or_memory_has_failed(study: str, tmp_path: Path) -> None:
+    slow = sweep(study, out=tmp_path / "slow", slow=[0.0, 30.0], timeout=2.0)
+    assert slow.failed == {"slow=30.0": "took longer than 2 s"}
+    assert len(slow.table) == 1
+    hog = sweep(study, out=tmp_path / "hog", seed=range(2), hog=1, memory=500)
+    assert hog.failed == {"seed=1": "took more memory than 500 MB"}
+
+
+def test_a_point_that_kills_its_worker_is_named_and_the_rest_is_done(study: str, tmp_path: Path) -> None:
+    result = sweep(study, out=tmp_path / "out", seed=range(5), kill=2, jobs=2)
+    assert list(result.failed) == ["seed=2"]
+    assert "its process was killed each time" in result.failed["seed=2"]
+    assert list(result.table["seed"]) == [0, 1, 3, 4]
+
+
+def test_killed_and_resumed_it_is_the_same_to_the_byte(study: str, tmp_path: Path) -> None:
+    words = {"loss": [0.0, 0.2], "seed": range(4), "slow": 0.05}
+    sweep(study, out=tmp_path / "whole", **words)  # type: ignore[arg-type]
+    flags = ["sweep", study, "--loss", "0,0.2", "--seed", "0:4", "--slow", "0.05", "--jobs", "2", "--out", "out"]
+    for pause in (2.5, 3.0, 3.5):
+        code = "from netsim.studies.cli import main; main()"
+        started = subprocess.Popen([sys.executable, "-c", code, *flags], cwd=tmp_path, start_new_session=True)
+        time.sleep(pause)
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+    done = call(*flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found, whole = files(tmp_path / "out"), files(tmp_path / "whole")
+    assert found == whole
+
+
+def test_the_command_says_what_came_of_it(study: str, tmp_path: Path) -> None:
+    done = call("sweep", study, "--seed", "0:3", "--fail", "1", "--no-deaf", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "seed=1 failed: scenario" in done.stdout
+    assert done.stdout.splitlines()[-1] == "out: 2 of 3 points, 1 failed; points.csv"
+    assert list(pd.read_csv(tmp_path / "out" / "points.csv")["seed"]) == [0, 2]
+    wrong = call("sweep", study, "--sed", "0:3", "--out", "other", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "did you mean '--seed'?" in wrong.stderr
+
+
+def test_a_folder_with_something_else_is_refused(study: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(BadInput, match="must be a new or empty folder, or a sweep's"):
+        sweep(study, out=tmp_path / "other", seed=range(2))
+    sweep(study, out=tmp_path / "out", seed=range(2), loss=0.1)
+    with pytest.raises(BadInput, match=r"it holds a sweep with loss = 0\.1"):
+        sweep(study, out=tmp_path / "out", seed=range(2), loss=0.2)
+    with pytest.raises(BadInput, match=r"it holds a sweep of .* over seed"):
+        sweep(study, out=tmp_path / "out", loss=[0.1, 0.2], seed=0)
