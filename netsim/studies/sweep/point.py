@@ -128,6 +128,8 @@ def _megabytes(most: int | None) -> Iterator[None]:
         yield
         return
     try:
+        import resource
+
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
         raise check.refuse("memory", most, "left out on this system, which does not tell its use") from None
