@@ -83,10 +83,6 @@ class TableChoice(Columns):
 
     Parameters
     ----------
-    target : str
-        Column of the table to predict; by default the last one.
-    drop : str
-        Columns of the table to leave out, with commas between.
     classes : bool
         Take the target as classes, or as numbers; by default text and up to 20 different whole numbers are classes.
     """
@@ -108,10 +104,6 @@ class ClassChoice(TableChoice):
 
     Parameters
     ----------
-    target : str
-        Column of the table to predict; by default the last one.
-    drop : str
-        Columns of the table to leave out, with commas between.
     classes : bool
         Take the target as classes, however many they are; by default text and up to 20 different whole numbers are.
     """

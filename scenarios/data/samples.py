@@ -23,12 +23,6 @@ class Samples(TableChoice):
 
     Parameters
     ----------
-    target : str
-        Column of the table to predict; by default the last one.
-    drop : str
-        Columns of the table to leave out, with commas between.
-    classes : bool
-        Take the target as classes, or as numbers; by default text and up to 20 different whole numbers are classes.
     rows : int
         Use only so many rows, taken at random.
     """
@@ -86,14 +80,8 @@ class ClassSamples(Samples):
 
     Parameters
     ----------
-    target : str
-        Column of the table to predict; by default the last one.
-    drop : str
-        Columns of the table to leave out, with commas between.
     classes : bool
         Take the target as classes, however many they are; by default text and up to 20 different whole numbers are.
-    rows : int
-        Use only so many rows, taken at random.
     """
 
     numbers_too = False

@@ -70,12 +70,6 @@ class Model(Criterion):
     criterion : str
         Loss: "squared", whose exact steps are products with one matrix; "logistic" and "hinge", whose steps are
         searched for, take minutes.
-    one_vs_rest : bool
-        One class against the rest, each with a loss of its own (logistic, squared hinge); squares always.
-    temperature : float
-        Smooths the hinge of several classes, by at most temperature x log(classes).
-    regularizer : float
-        The centre's regulariser lambda.
     """
 
     width: int = 100

@@ -37,19 +37,7 @@ _FEWEST = 10  # rows from which a ceiling can be learned
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSamples(Samples):
-    """Which samples are learned from, and as what; of some data sets as many as published.
-
-    Parameters
-    ----------
-    target : str
-        Column of the table to predict; by default the last one.
-    drop : str
-        Columns of the table to leave out, with commas between.
-    classes : bool
-        Take the target as classes, or as numbers; by default text and up to 20 different whole numbers are classes.
-    rows : int
-        Use only so many rows, taken at random.
-    """
+    """Which samples are learned from, and as what; of some data sets as many as published."""
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:

@@ -50,12 +50,6 @@ class TwoClasses(ClassChoice):
 
     Parameters
     ----------
-    target : str
-        Column of the table to predict; by default the last one.
-    drop : str
-        Columns of the table to leave out, with commas between.
-    classes : bool
-        Take the target as classes, however many they are; by default text and up to 20 different whole numbers are.
     rows : int
         Use only so many samples, taken at random; synthetic: draw so many.
     positive : str

@@ -60,10 +60,6 @@ class ProblemSetting(Bandwidth):
         Size of the training set.
     sigma : float
         Bandwidth of the Gaussian kernel.
-    median : bool
-        Use the median distance between samples as the bandwidth sigma.
-    tune : bool
-        Choose sigma by cross-validation from a grid around that.
     """
 
     agents: int | None = None

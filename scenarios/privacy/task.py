@@ -66,10 +66,6 @@ class Size(Bandwidth):
     sigma : float
         Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1]. Multi-kernel methods have half and twice that,
         too.
-    median : bool
-        Use the median distance between samples as the bandwidth sigma.
-    tune : bool
-        Choose sigma by cross-validation from a grid around that.
     regularizer : float
         The centre's regulariser lambda.
     """

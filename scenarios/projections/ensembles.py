@@ -174,8 +174,6 @@ class Plane(Bandwidth):
         Bandwidth of the Gaussian kernel.
     median : bool
         Use the median distance between examples as the bandwidth sigma.
-    tune : bool
-        Choose sigma by cross-validation from a grid around that.
     noise : float
         Standard deviation of the noise on the targets; the field lies between about -1 and 1. Not of a table.
     regularizer : float
