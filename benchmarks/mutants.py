@@ -55,7 +55,7 @@ BESIDES = {
         *("clock", "endless", "task_order", "network_fuzz"),
     ],
     "netsim/count": ["trace", "law_conservation", "laws", "order", "network_fuzz"],
-    "netsim/_": ["agent", "failures", "end", "endless", "actions", "background", "task_order"],
+    "netsim/_": ["agent", "links", "failures", "end", "endless", "actions", "background", "task_order"],
     "netsim/agent": ["agent", "failures", "rounds"],
     "netsim/network": ["failures", "links", "actions"],
     "netsim/run": ["agent", "files_save", "failures"],
