@@ -209,6 +209,15 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(study: str, tmp_path: Pat
     assert found == whole
 
 
+def test_what_a_killed_sweep_was_writing_is_cleared_away(study: str, tmp_path: Path) -> None:
+    sweep(study, out=tmp_path / "out", seed=range(2), fail=1)
+    whole = files(tmp_path / "out")
+    for name in (".points.csv.123-0", "failed/.seed=1.json.123-1", ".sweep.json.7-2"):
+        (tmp_path / "out" / name).touch()
+    sweep(study, out=tmp_path / "out", seed=range(2), fail=1)
+    assert files(tmp_path / "out") == whole
+
+
 def test_the_command_says_what_came_of_it(study: str, tmp_path: Path) -> None:
     done = call("sweep", study, "--seed", "0:3", "--fail", "1", "--no-deaf", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -34,20 +34,8 @@ def run_point(scenario: str, name: str, settings: Mapping[str, Any], out: str, l
     try:
         with limits.kept():
             _run(scenario, settings, folder / "points" / name)
-    except _TooLong:
-        return keep_failure(folder, name, f"took longer than {limits.seconds:g} s")
-    except MemoryError:
-        return keep_failure(folder, name, f"took more memory than {limits.megabytes} MB")
-    except (Exception, SystemExit) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, MemoryError | _TooLong):
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(cause, _TooLong):
-            return keep_failure(folder, name, f"took longer than {limits.seconds:g} s")
-        if isinstance(cause, MemoryError):
-            return keep_failure(folder, name, f"took more memory than {limits.megabytes} MB")
-        text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
-        return keep_failure(folder, name, " ".join(text.split()))
+    except (Exception, SystemExit, _TooLong) as error:
+        return keep_failure(folder, name, _reason(error, limits))
     finally:
         running.unlink(missing_ok=True)
     return None
@@ -66,6 +54,21 @@ def _run(scenario: str, settings: Mapping[str, Any], folder: Path) -> None:
         except (Exception, SystemExit) as error:
             raise NetsimError(catalogue.raised(found, error)) from error
         study.save(place)
+
+
+def _reason(error: BaseException, limits: "Limits") -> str:
+    """Return in one line why a point failed: the limit that it went beyond, wherever it was noticed, or the error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _TooLong):
+            return f"took longer than {limits.seconds:g} s"
+        if isinstance(cause, MemoryError):
+            return (
+                f"took more memory than {limits.megabytes} MB" if limits.megabytes else "took more memory than there is"
+            )
+        cause = cause.__cause__ or cause.__context__
+    text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
+    return " ".join(text.split())
 
 
 def keep_failure(folder: Path, name: str, why: str) -> str:

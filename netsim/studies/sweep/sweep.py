@@ -45,13 +45,10 @@ class Sweep:
         import pandas as pd
 
         rows = []
-        for point in self.grid.points():
-            path = self.folder / "points" / point.name / "summary.json"
-            if path.is_file():
-                summary = json.loads(path.read_text(encoding="utf-8"))
-                given = {name: point.settings[name] for name in self.grid.values}
-                for algorithm, last in summary["algorithms"].items():
-                    rows.append({"point": point.name, **given, "algorithm": algorithm, **last})
+        for name, given, place in read_points(self.folder):
+            summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+            for algorithm, last in summary["algorithms"].items():
+                rows.append({"point": name, **given, "algorithm": algorithm, **last})
         return pd.DataFrame(rows)
 
 
@@ -100,6 +97,9 @@ def sweep(
     )
     chosen = grid(catalogue.find(scenario), parameters)
     folder = _prepared(Path(out), chosen)
+    for left in (*folder.glob(".*-*"), *(folder / "failed").glob(".*-*")):
+        # Of a sweep that was killed while it wrote a file (`netsim.files.write_whole`).
+        left.unlink(missing_ok=True)
     if retry:
         shutil.rmtree(folder / "failed", ignore_errors=True)
     show = reporter or Reporter(quiet=True)
