@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from netsim import check
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
-from netsim.studies.figures import LABELS
+from netsim.studies.figures import Axis
 from netsim.studies.sweep.sweep import read_points
 
 if TYPE_CHECKING:
@@ -171,10 +171,10 @@ def bands(
         panel.fill_between(rows[x], rows["low"], rows["high"], alpha=0.2, linewidth=0)
     if log and (table["low"] > 0).all():
         panel.set_yscale("log")
-    panel.set_xlabel(_label(x))
+    panel.set_xlabel(Axis(x).text)
     counts = sorted({int(count) for count in table["count"]})
     several = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    panel.set_ylabel(f"{_label(y)}, mean and 95 % interval of {several}")
+    panel.set_ylabel(f"{Axis(y).text}, mean and 95 % interval of {several}")
     panel.grid(alpha=0.3)
     panel.legend(frameon=False)
     figure.suptitle(title)
@@ -198,15 +198,11 @@ def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = 
         panel.text(column, row, f"{cell:.3g}", ha="center", va="center", color="white" if dark else "black")
     panel.set_xticks(range(cells.shape[1]), [str(each) for each in table.columns])
     panel.set_yticks(range(cells.shape[0]), [str(each) for each in table.index])
-    panel.set_xlabel(_label(x))
-    panel.set_ylabel(_label(y))
-    figure.colorbar(image, label=f"{_label(value)}, mean")
+    panel.set_xlabel(Axis(x).text)
+    panel.set_ylabel(Axis(y).text)
+    figure.colorbar(image, label=f"{Axis(value).text}, mean")
     figure.suptitle(title)
     return figure
-
-
-def _label(column: str) -> str:
-    return LABELS.get(column, column.replace("_", " "))
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

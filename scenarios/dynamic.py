@@ -18,18 +18,8 @@ from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_un
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.online_task import (
-    OnlineSteps,
-    Streaming,
-    Tracking,
-    converged,
-    ends,
-    methods,
-    must_have_run,
-    online_notes,
-    own_methods,
-    wanted,
-)
+from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes
+from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, Tracking, methods, own_methods, wanted
 from netsim.scenarios.tasks.settings import Channel, Compared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves

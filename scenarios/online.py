@@ -14,18 +14,8 @@ from netsim.scenarios.data.tables import Table, split_rows
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.online_task import (
-    OnlineSteps,
-    Streaming,
-    converged,
-    ends,
-    methods,
-    must_have_run,
-    online_notes,
-    own_methods,
-    recent_error,
-    wanted,
-)
+from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes, recent_error
+from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, methods, own_methods, wanted
 from netsim.scenarios.tasks.settings import Channel, Compared
 from netsim.scenarios.tasks.stream import OnlineSetting, Stream
 from netsim.studies import Study

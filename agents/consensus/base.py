@@ -66,7 +66,7 @@ class SharingAgent(Cited, netsim.Agent):
             if "Scheduled" in str(kind) and not isinstance(vars(cls).get(name), Scheduled):
                 raise TypeError(f"{cls.__qualname__}.{name}: must be Scheduled(default=…), not {vars(cls).get(name)!r}")
 
-    cost: Any
+    cost: Cost
     count: int
     _: KW_ONLY
     censor: Censor = Always()

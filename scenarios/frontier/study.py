@@ -24,7 +24,7 @@ from netsim.scenarios.frontier.combinations import (
 )
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
-from netsim.scenarios.tasks.diagnosis import missed
+from netsim.scenarios.tasks.diagnosis import missed, outgrown
 from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
@@ -193,8 +193,7 @@ def _run(study: Study, each: Method, network: Network, agents: Mapping[int, Any]
         with np.errstate(over="ignore", invalid="ignore"):
             check_joined(each.name, study.run(each.name, network, agents, [task.measure], rounds))
     except AgentError as error:
-        # A coder refuses a model that has grown beyond all bounds.
-        if not isinstance(error.__cause__, BadInput):
+        if not outgrown(error):
             raise
 
 

@@ -22,7 +22,7 @@ from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
 from netsim.scenarios.data.tables import Table, unit
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import Method, averaging_weights
 
 GRAPHS = {"path": topology.path, "ring": topology.ring, "star": topology.star, "complete": topology.complete}
 GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"
@@ -227,13 +227,13 @@ class _Task:
         self.nodes = range(len(streams))
         self._streams, self._models = streams, models
         self._kernels = 1 if method.kind == SINGLE else len(models.sigmas)
-        self._weights = topology.metropolis_weights(method.graph(len(streams)))
+        self._weights = averaging_weights(method.graph(len(streams)))
 
     def cost(self, node: int) -> MultiKernelCost:
         return self._models.cost(self._streams[node], self._kernels)
 
     def weights(self, node: int) -> dict[int, float]:
-        return dict(enumerate(self._weights[node].tolist()))
+        return self._weights[node]
 
 
 def methods(kinds: Sequence[str], topologies: Sequence[str], bits: int) -> list[OnGraph]:

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from netsim import check, topology
+from netsim import check
 from netsim.agents import Geometric, LocalProblem, Squared, centralised
 from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_table, scale_unit, synthetic, training
 from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.method import averaging_weights
 from netsim.scenarios.tasks.settings import Published, Rows, Setting, residuals
 from netsim.studies import Study
 
@@ -99,7 +100,7 @@ class BatchTask:
         self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=share) for x, y in train]
         self.size = phi.size
         self.variance = float(np.var(training(samples)[1]))
-        self._weights = topology.metropolis_weights(graph)
+        self._weights = averaging_weights(graph)
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
         self._ideal = ideal
 
@@ -114,7 +115,7 @@ class BatchTask:
 
     def weights(self, node: int) -> dict[int, float]:
         """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
-        return dict(enumerate(self._weights[node].tolist()))
+        return self._weights[node]
 
     def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return the columns of a round (a probe): how good the agents' models ``theta`` are, and how far apart."""

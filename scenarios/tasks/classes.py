@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check, topology
+from netsim import check
 from netsim.agents import LocalProblem, Logistic, Squared, SquaredHinge
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.classes import ClassProblem, centralised_classes
@@ -18,6 +18,7 @@ from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData
+from netsim.scenarios.tasks.method import averaging_weights
 from netsim.scenarios.tasks.settings import residuals
 from netsim.typing import Array
 
@@ -149,7 +150,7 @@ class ClassTask:
     ) -> None:
         self.loss = loss
         self.nodes = range(len(parts))
-        self._graph = graph
+        self._weights = None if graph is None else averaging_weights(graph)
         self.regularizer = check.finite("regularizer", regularizer, above=0.0)
         self._train = _together(phi, [part.train_inputs for part in parts], [part.train_target for part in parts])
         self._test = _together(phi, [part.test_inputs for part in parts], [part.test_target for part in parts])
@@ -167,9 +168,9 @@ class ClassTask:
 
     def weights(self, node: int) -> dict[int, float]:
         """Return the weights with which an agent averages, by name; raises BadInput without a graph."""
-        if self._graph is None:
+        if self._weights is None:
             raise check.refuse("graph", None, "given, for a method that averages with weights")
-        return dict(enumerate(topology.metropolis_weights(self._graph)[node].tolist()))
+        return self._weights[node]
 
     def measures(self, models: Array) -> dict[str, float]:
         """Return train_loss, train_accuracy, test_accuracy and test_balanced_accuracy of models of shape (N, D, C).

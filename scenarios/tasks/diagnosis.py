@@ -1,10 +1,15 @@
 """What may be said of a run that went wrong: the true cause where it can be told, nothing more."""
 
-from netsim import Run
+from netsim import AgentError, BadInput, Run
 from netsim.count.records import CAUSES, DELIVERED
 
 _FEW = 1e-3  # share of the frames
 _ROUNDING = 1e-9  # of a sum of duals
+
+
+def outgrown(error: AgentError) -> bool:
+    """Return whether a run ended because a model had grown beyond what its coder can code, which is an answer, too."""
+    return isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")
 
 
 def missed(run: Run) -> str:
@@ -61,8 +66,7 @@ def silent(name: str, run: Run) -> str | None:
     An agent that no broadcast of left it learned alone.
     """
     ledger = run.ledger
-    table = ledger.table([])
-    offered = int(table["offered"].sum()) if len(table) else 0
+    offered = ledger.link_messages
     refused = dict(zip(CAUSES, ledger.exits, strict=True))["refused"]
     if len(run.agents) < 2:
         return None

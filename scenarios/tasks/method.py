@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import networkx as nx
+
 import netsim
-from netsim import Run, check
+from netsim import Run, check, topology
 from netsim.agents import Always, Censor
 from netsim.agents.schedule import Scheduled, Step
 from netsim.coders import Coder, Exact
@@ -29,6 +31,11 @@ class Task(Protocol):
 
     def weights(self, node: int, /) -> Mapping[int, float]:
         """Return a row of a symmetric, doubly stochastic matrix: the agent's weights, by name."""
+
+
+def averaging_weights(graph: "nx.Graph[int]") -> list[dict[int, float]]:
+    """Return each agent's weights by name: the rows of Metropolis' symmetric, doubly stochastic matrix."""
+    return [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(graph)]
 
 
 @dataclass(frozen=True)

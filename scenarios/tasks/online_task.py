@@ -4,26 +4,26 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
 
-from netsim import AgentError, BadInput, Network, check, topology
+from netsim import AgentError, BadInput, Network, check
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float
-from netsim.scenarios.tasks.diagnosis import missed, silent
-from netsim.scenarios.tasks.method import Method, check_joined, methods_in
+from netsim.scenarios.tasks.diagnosis import outgrown
+from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
 from netsim.studies import Study
 from netsim.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Tracking = Callable[[Array, int], float]
 
@@ -194,8 +194,7 @@ class OnlineTask(Streams):
         rounds: int,
         ideal: bool,
     ) -> None:
-        weights = [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(graph)]
-        super().__init__(samples, size, regularizer / len(graph), weights)
+        super().__init__(samples, size, regularizer / len(graph), averaging_weights(graph))
         self.graph, self.rounds, self.size = graph, rounds, size
         self.measure = Measure(self.costs, rounds, ideal, None)
 
@@ -236,7 +235,7 @@ class Streaming:
         self.share = regularizer / len(self.graph)
         self.tracking = tracking
         self.seconds: dict[str, float] = {}
-        self._weights = [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(self.graph)]
+        self._weights = averaging_weights(self.graph)
 
     def begin(self) -> Streams:
         """Return the streams, at their start."""
@@ -257,8 +256,7 @@ class Streaming:
             with np.errstate(over="ignore", invalid="ignore"):
                 run = study.run(method.name, self.network, agents, [measure], rounds)
         except AgentError as error:
-            # A coder refuses a model that has grown beyond all bounds: an answer, too.
-            if not grown(error):
+            if not outgrown(error):
                 raise
             steps = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
             study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {error}")
@@ -295,37 +293,11 @@ class Streaming:
         try:
             self.network.run(method.agents(streams, rounds))
         except AgentError as error:
-            # A coder refuses a model that has grown beyond all bounds.
-            if isinstance(error.__cause__, BadInput):
-                return math.inf
-            raise
+            if not outgrown(error):
+                raise
+            return math.inf
         mean = sum(cost.squared_error for cost in streams.costs) / (len(streams.costs) * rounds)
         return mean if math.isfinite(mean) else math.inf
-
-
-def grown(error: AgentError) -> bool:
-    """Return whether a run ended because a model had grown beyond what its coder can code."""
-    return isinstance(error.__cause__, BadInput) and "must be at most" in str(error.__cause__)
-
-
-def must_have_run(study: Study) -> None:
-    """Raise BadInput if every method of a study diverged."""
-    if not study.runs:
-        raise BadInput(f"algorithms: must be such that one at least does not diverge; {study.notes[-1]}")
-
-
-def online_notes(study: Study) -> Iterator[str]:
-    """Yield what is to be said of every online method: frames that did not arrive, silence, clipped elements."""
-    for name, run in study.runs.items():
-        frames = missed(run)
-        if frames:
-            yield f"{name}: {frames}."
-        quiet = silent(name, run)
-        if quiet:
-            yield quiet
-        saturated = run.rounds["saturated"].iloc[-1]
-        if saturated:
-            yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
 
 class Measure:
@@ -369,43 +341,3 @@ class Measure:
             models = np.stack([agent.theta for agent in agents.values()])
             columns["tracking_error"] = self._tracking(models, costs[0].count)
         return columns | residuals(agents, self._ideal)
-
-
-# --- what is shown ----------------------------------------------------------------------------------------------------
-
-
-def recent_error(rounds: "pd.DataFrame") -> float:
-    """Return a method's mean squared error over the last quarter of its rounds, from its running MSE.
-
-    Parameters
-    ----------
-    rounds : DataFrame
-        One method's rows.
-    """
-    count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
-    before = int(len(count) * 3 / 4)
-    if not before:
-        return float(running[-1])
-    start, end = count[before - 1], count[-1]
-    return float((end * running[-1] - start * running[before - 1]) / (end - start))
-
-
-def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
-    last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
-    good = last.index[last < 100 * last.min()]
-    return rounds[rounds["algorithm"].isin(good)]
-
-
-def ends(study: Study, reference: str) -> "pd.DataFrame":
-    """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
-    last = study.rounds.groupby("algorithm", sort=False).last().reset_index()
-    columns = ["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]
-    table = last[columns].copy()
-    if reference in set(table["algorithm"]):
-        base = table.set_index("algorithm").loc[reference]
-        table = table.assign(
-            error_ratio=table["running_mse"] / base["running_mse"],
-            bits_ratio=table["payload_bits"] / base["payload_bits"],
-        )
-    return table.rename(columns={"error_ratio": f"MSE / {reference}", "bits_ratio": f"bits / {reference}"})

@@ -95,18 +95,18 @@ def test_zeros_stay_zeros(make: Callable[[], Coder], shape: tuple[int, ...]) -> 
     assert np.all(decoded(make().encode(np.zeros(shape), rng())) == 0.0)
 
 
+NO_VECTORS = [
+    ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
+    ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
+    (np.zeros((2, 2, 1)), r"vector = \(2, 2, 1\): must be of one or two dimensions"),
+    (3.0, r"vector = \(\): must be of one or two dimensions"),
+    (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
+    (["one"], r"vector = \['one'\]: must be an array of real numbers"),
+]
+
+
 @pytest.mark.parametrize("name", [*NEW, "Float"])
-@pytest.mark.parametrize(
-    ("vector", "message"),
-    [
-        ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
-        ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
-        (np.zeros((2, 2, 1)), r"vector = \(2, 2, 1\): must be of one or two dimensions"),
-        (3.0, r"vector = \(\): must be of one or two dimensions"),
-        (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
-        (["one"], r"vector = \['one'\]: must be an array of real numbers"),
-    ],
-)
+@pytest.mark.parametrize(("vector", "message"), NO_VECTORS)
 def test_what_is_no_vector_is_refused_in_one_line(name: str, vector: Any, message: str) -> None:
     with pytest.raises(BadInput, match=f"^{message}[^\n]*$"):
         CODERS[name]().encode(vector, rng())

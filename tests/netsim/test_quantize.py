@@ -12,6 +12,7 @@ from netsim.coders import MOST_BITS, QSGD, Float, MessageRange, NormLevels, Unif
 from netsim.errors import BadInput, WireError
 from netsim.packing import pack, unpack
 from netsim.transport.wire import decode, encode, payload_bits
+from tests.netsim.test_coders import NO_VECTORS
 
 BITS = range(1, MOST_BITS + 1)
 LARGEST = float(np.finfo(np.float32).max)
@@ -95,17 +96,7 @@ def test_sizes_beyond_float32_are_refused(coder: Any, size: float) -> None:
 
 
 @pytest.mark.parametrize("coder", [Uniform(4), Uniform(4, -1, 1), QSGD(4)])
-@pytest.mark.parametrize(
-    ("vector", "message"),
-    [
-        ([1.0, np.nan], r"vector\[1\] = nan: must be finite"),
-        ([-np.inf, 1.0], r"vector\[0\] = -inf: must be finite"),
-        (np.zeros((2, 2, 1)), r"vector = \(2, 2, 1\): must be of one or two dimensions"),
-        (3.0, r"vector = \(\): must be of one or two dimensions"),
-        (np.array([1j]), r"vector = array\(\[0\.\+1\.j\]\): must be an array of real numbers"),
-        (["one"], r"vector = \['one'\]: must be an array of real numbers"),
-    ],
-)
+@pytest.mark.parametrize(("vector", "message"), NO_VECTORS)
 def test_what_is_no_vector_is_refused(coder: Any, vector: Any, message: str) -> None:
     with pytest.raises(BadInput, match=f"^{message}"):
         coder.encode(vector, np.random.default_rng(0))

@@ -7,7 +7,7 @@ import pytest
 
 from netsim import BadInput
 from netsim.scenarios.tasks.diagnosis import diverged, missed, silent
-from netsim.scenarios.tasks.online_task import recent_error
+from netsim.scenarios.tasks.online_report import recent_error
 from netsim.studies import Study, catalogue
 
 SMALL = {"agents": 5, "rounds": 40, "features": 10}
