@@ -4,10 +4,14 @@ from netsim.agents import schedule
 from netsim.agents.consensus.base import Diffusion, Dual, SharingAgent
 from netsim.agents.consensus.batch import COKE, CTA, DKLA
 from netsim.agents.consensus.censor import Always, AtRandom, Censor, Geometric, Periodic, PowerLaw, Relative
+from netsim.agents.consensus.coded_sums import CodedSums
+from netsim.agents.consensus.duals import Accumulated, Duals
+from netsim.agents.consensus.edges import EdgeDuals
 from netsim.agents.consensus.gossip import CHOCO, Gossip
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
 from netsim.agents.consensus.online import DDKL, DOKL, ODKLA, RFFDOKL
 from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.consensus.sums import RunningSums
 from netsim.agents.consensus.tracking import PushDIGing
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses, centralised_classes
 from netsim.agents.costs.kernels import MultiKernelCost
@@ -32,10 +36,12 @@ __all__ = [
     "DOKL",
     "ODKLA",
     "RFFDOKL",
+    "Accumulated",
     "Always",
     "AtRandom",
     "Censor",
     "ClassProblem",
+    "CodedSums",
     "CompleteOMKL",
     "ConstantPenalty",
     "Deep",
@@ -43,6 +49,8 @@ __all__ = [
     "Diffusion",
     "DoublingPenalty",
     "Dual",
+    "Duals",
+    "EdgeDuals",
     "Ensemble",
     "FeatureMap",
     "Geometric",
@@ -66,6 +74,7 @@ __all__ = [
     "PushDIGing",
     "RandomFourier",
     "Relative",
+    "RunningSums",
     "Sharing",
     "SharingAgent",
     "SideBySide",

@@ -13,6 +13,7 @@ from pathlib import Path
 import netsim
 from netsim import agents
 from netsim.studies.catalogue import Parameter, Scenario, find, listed
+from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
@@ -31,6 +32,12 @@ def rewritten(text: str) -> str:
 def studies() -> str:
     """A row for each study."""
     return _table(("study", "what it shows"), ((f"`{name}`", each.title) for name, each in listed().items()))
+
+
+def commands() -> str:
+    """A row for each command of the command line."""
+    found = ((f"`netsim {name}`", (each.help or "").partition("\n")[0]) for name, each in sorted(app.commands.items()))
+    return _table(("command", "what it does"), found)
 
 
 def flags() -> str:
@@ -64,7 +71,12 @@ def algorithms() -> str:
     return _table(("class", "what it is", "where"), rows)
 
 
-LISTS: dict[str, Callable[[], str]] = {"studies": studies, "flags": flags, "algorithms": algorithms}
+LISTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "studies": studies,
+    "flags": flags,
+    "algorithms": algorithms,
+}
 
 
 def _apart(scenario: Scenario) -> tuple[tuple[Parameter, ...], dict[str, tuple[Parameter, ...]]]:

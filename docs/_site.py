@@ -20,6 +20,7 @@ INNER = re.compile(
     r"netsim\.(__main__|check|core|files|packing|vectors|draws"
     r"|count\.tally|count\.records"
     r"|studies\.(cli|claim|folder|terminal)"
+    r"|radio\.(access|agenda|battery|job|medium|signals|station)"
     r"|transport\.(?!frame$|heard$|copies$|inbox$|clock$).*)$"
 )
 SECTIONS = {

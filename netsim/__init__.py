@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 from netsim._version import __version__
 
 if TYPE_CHECKING:
-    from netsim import coders, latency, loss, results, testing, topology
+    from netsim import coders, faults, latency, links, loss, presets, radio, rate, results, testing, topology
     from netsim.agent import Agent
     from netsim.budget import Budget
     from netsim.core import Copies, Frame
     from netsim.count.ledger import Ledger
     from netsim.count.trace import Trace
     from netsim.errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
+    from netsim.faults.script import Faults
     from netsim.link import Link
     from netsim.network import Network
+    from netsim.radio import Energy, Radio
+    from netsim.reliability import Reliability
     from netsim.run import Run
     from netsim.studies.catalogue import find
     from netsim.studies.study import Study
     from netsim.studies.sweep.sweep import sweep
+    from netsim.studies.verify import verify
     from netsim.transport.clock import new_loop
     from netsim.transport.heard import Heard
 
@@ -33,12 +37,16 @@ __all__ = [
     "BadInput",
     "Budget",
     "Copies",
+    "Energy",
+    "Faults",
     "Frame",
     "Heard",
     "Ledger",
     "Link",
     "NetsimError",
     "Network",
+    "Radio",
+    "Reliability",
     "Run",
     "RunOver",
     "Stalled",
@@ -47,14 +55,20 @@ __all__ = [
     "WireError",
     "__version__",
     "coders",
+    "faults",
     "find",
     "latency",
+    "links",
     "loss",
     "new_loop",
+    "presets",
+    "radio",
+    "rate",
     "results",
     "sweep",
     "testing",
     "topology",
+    "verify",
 ]
 
 # Where each stands. Imported when first asked for, so that the command line is there at once, and answers Ctrl-C.
@@ -65,12 +79,16 @@ _HOMES = {
     "count.ledger": ("Ledger",),
     "count.trace": ("Trace",),
     "errors": ("AgentError", "BadInput", "NetsimError", "RunOver", "Stalled", "WireError"),
+    "faults": ("Faults",),
     "link": ("Link",),
     "network": ("Network",),
+    "radio": ("Energy", "Radio"),
+    "reliability": ("Reliability",),
     "run": ("Run",),
     "studies.catalogue": ("find",),
     "studies.study": ("Study",),
     "studies.sweep": ("sweep",),
+    "studies.verify": ("verify",),
     "transport.clock": ("new_loop",),
     "transport.heard": ("Heard",),
 }

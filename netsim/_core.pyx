@@ -24,7 +24,7 @@ from zlib import crc32
 import numpy as np
 
 from netsim import draws
-from netsim.count.records import CAUSES, EXIT, SENT, key_shift
+from netsim.count.records import ALL_CAUSES, EXIT, SENT, key_shift
 from netsim.errors import AgentError
 from netsim.latency import Constant as ConstantLatency
 from netsim.latency import Uniform as UniformLatency
@@ -41,7 +41,7 @@ cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 cdef double TO_UNIT = 1.1102230246251565e-16  # 2**-53
 
 cdef enum:
-    N_CAUSES = 10
+    N_CAUSES = 13
     DELIVERED = 0
     LOST = 2
 
@@ -85,10 +85,10 @@ cdef struct Sent:
 
 cdef enum:
     # Tables by link: the causes first.
-    OFFERED = 10
-    DUPLICATED = 11
-    WIRE_BITS = 12
-    N_BY_LINK = 13
+    OFFERED = 13
+    DUPLICATED = 14
+    WIRE_BITS = 15
+    N_BY_LINK = 16
     # Tables by sender.
     S_TRANSMISSIONS = 0
     S_PAYLOAD = 1
@@ -99,7 +99,7 @@ cdef enum:
     A_WIRE = 6
     N_BY_SENDER = 7
 
-_BY_LINK = {name: number for number, name in enumerate((*CAUSES, "offered", "duplicated", "wire_bits"))}
+_BY_LINK = {name: number for number, name in enumerate((*ALL_CAUSES, "offered", "duplicated", "wire_bits"))}
 _BY_SENDER = {
     name: number
     for number, name in enumerate(("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated"))
@@ -246,6 +246,11 @@ cdef class Tally:
     def link_bits(self, int64_t link, int64_t kind, int64_t bits):
         """Count the bits that crossed one link."""
         self.by_link_table(WIRE_BITS)[kind * self.links + link] += bits
+
+    def aired(self, int64_t sender, int64_t kind, int64_t bits):
+        """Count bits that a shared medium carried for a sender, some time after `sent`."""
+        self.wire_bits += bits
+        self.by_sender_table(S_WIRE)[kind * self.agents + sender] += bits
 
     def duplicate(self, int64_t link, int64_t kind):
         """Count a second copy."""

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+from netsim._blas import limited_blas
 from netsim._collector import unhurried_collector
 from netsim._diagnosis import agent_error, endless, failure, standstill, stubborn
 from netsim._sampler import Sampler
@@ -19,6 +20,7 @@ from netsim._wiring import Parts, Settings, build
 from netsim.agent import Agent
 from netsim.core import Frame
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
+from netsim.faults.player import Player
 from netsim.run import Run
 from netsim.transport.clock import Loop
 from netsim.transport.framing import for_receiver
@@ -56,6 +58,8 @@ class Runtime:
         Whether to keep the event log.
     scheduled : sequence of (float, callable)
         What to call at which time (s).
+    blas_threads : int or None
+        How many threads BLAS may use meanwhile; None: as many as it does.
     """
 
     def __init__(
@@ -68,21 +72,28 @@ class Runtime:
         sample: float | None,
         keep_trace: bool,
         scheduled: Sequence[Action],
+        blas_threads: int | None,
     ) -> None:
         if loop.time():
             raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
         self.result = result
         self.agents = result.agents
         self.until = until
-        self.scheduled = list(scheduled)
+        self.blas_threads = blas_threads
         self.started = False
+        self.closed = False
         self.loop = loop
         self.timers: list[asyncio.TimerHandle] = []
         self.ended: asyncio.Future[None] = loop.create_future()
         self.error: NetsimError | None = None
-        self.parts: Parts = build(settings, self.agents, loop, keep_trace=keep_trace, on_round_end=self._round_ended)
+        self.parts: Parts = build(
+            settings, self.agents, loop, keep_trace=keep_trace, on_round_end=self._round_ended, on_death=self._died
+        )
         self.sampler = None if sample is None else Sampler(loop, self.parts.rounds, sample, self._write_row, self._fail)
-        self.tasks = AgentTasks(loop, self.parts.contexts, self._fail, self._finish)
+        self.contexts = self.parts.contexts
+        self.tasks = AgentTasks(loop, self.contexts, self._fail, self._finish)
+        self.player = Player(settings.faults, settings.graph, self)
+        self.scheduled = [*self.player.actions, *scheduled]
         self.samples: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
         self.sampled = 0
         # Actions are not their agents': what they make belongs to whoever runs the network.
@@ -95,7 +106,7 @@ class Runtime:
 
     async def run(self) -> Run:
         """Run all agents; return the result."""
-        with unhurried_collector(), self._watched():
+        with unhurried_collector(), limited_blas(self.blas_threads), self._watched():
             try:
                 self._start()
                 await self.ended
@@ -133,6 +144,27 @@ class Runtime:
         inbox.settle_now()
         inbox.up = up
 
+    def halt(self, agent: Hashable) -> None:
+        """Stop an agent's code where it is; what it has not read is lost."""
+        self.parts.inboxes[agent].forget()
+        if self.parts.medium:
+            self.parts.medium.flush(agent)
+        self.tasks.halt(agent)
+
+    def give_up(self, agent: Hashable) -> None:
+        """Count an agent as finished."""
+        self.tasks.give_up(agent)
+
+    def restart(self, agent: Hashable) -> None:
+        """Begin an agent's code anew, or late, unless it had finished."""
+        left = self.tasks.running(agent)
+        if left is not None:
+            self._fail(stubborn(agent, left, self.contexts[agent]))
+        if left is not None or self.tasks.is_finished(agent):
+            return
+        self.contexts[agent].begins_anew()
+        self.tasks.start(agent, self._coroutine_of(agent, self.agents[agent]))
+
     # --- beginning and end --------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -154,6 +186,8 @@ class Runtime:
         self.loop.instants.on_standstill.append(self._standstill)
         if self.sampler:
             self.sampler.start()
+        if self.parts.medium:
+            self.parts.medium.start()
         # What is planned for the beginning comes before the agents; an action may plan more.
         for time, action in self.scheduled:
             if time <= self.loop.time():
@@ -168,7 +202,8 @@ class Runtime:
                 self.loop.call_at(self.parts.rounds.snap(self.until), self.loop.instants.at_instant_end, self._end)
             )
         for name, agent in self.agents.items() if not self.ended.done() else ():
-            self.tasks.start(name, self._coroutine_of(name, agent))
+            if not self.player.is_down(name):
+                self.tasks.start(name, self._coroutine_of(name, agent))
 
     def _coroutine_of(self, name: Hashable, agent: Agent) -> Coroutine[Any, Any, None]:
         try:
@@ -186,7 +221,11 @@ class Runtime:
             timer.cancel()
         if self.sampler:
             self.sampler.stop()
-        self.parts.rounds.stop()
+        for shared in (self.parts.shared, *self.parts.own.values()):
+            shared.rounds.stop()
+        if self.parts.medium:
+            self.parts.medium.stop()
+            self.result.air = self.parts.medium.book
         for inbox in self.parts.inboxes.values():
             inbox.stop()
         self._settle(math.nextafter(self.loop.time(), math.inf))
@@ -195,7 +234,9 @@ class Runtime:
         for inbox in self.parts.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.time()
-        self.parts.shared.over = self.tasks.over = True
+        for shared in (self.parts.shared, *self.parts.own.values()):
+            shared.over = True
+        self.tasks.over = self.closed = True
 
     async def _stop(self) -> None:
         """Leave nothing behind on the loop."""
@@ -295,6 +336,10 @@ class Runtime:
 
         return answer
 
+    def _died(self, name: Hashable) -> None:
+        """A node's battery is empty: its agent goes no further, and the others go on."""
+        self.player.down(name, for_good=True)
+
     def _act(self, time: float, action: Callable[[], None]) -> None:
         try:
             action()
@@ -326,3 +371,5 @@ class Runtime:
     def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.parts.inboxes.values():
             yield from inbox.arrivals.under_way()
+        if self.parts.medium:
+            yield from self.parts.medium.under_way()

@@ -77,7 +77,9 @@ class AgentTasks:
         self._contexts = contexts
         self._fail = fail
         self._finish = finish
-        self._unfinished = len(contexts)
+        # Agents that are to finish, and those whose nodes are down: that their code ends is no error.
+        self._unfinished = set(contexts)
+        self._halted: set[Hashable] = set()
         # Agents that ended at this instant.
         self._gone: list[Hashable] = []
         # Background tasks that raised, and nobody has asked for their exception yet.
@@ -91,10 +93,37 @@ class AgentTasks:
 
     def start(self, name: Hashable, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run an agent."""
+        self._halted.discard(name)
         context = copy_context()
         context.run(OWNER.set, self.members[name])
         main = self._loop.create_task(coroutine, context=context)
         self.mains[main] = self.background.pop(main)
+
+    def halt(self, name: Hashable) -> None:
+        """Stop an agent's code where it is, as a failure of its node does; it may start again."""
+        self._halted.add(name)
+        for task, owner in [*self.mains.items(), *self.background.items()]:
+            if owner == name and not task.done():
+                cancel(task)
+
+    def give_up(self, name: Hashable) -> None:
+        """Take note that an agent will not start again."""
+        self._finished(name)
+
+    def is_finished(self, name: Hashable) -> bool:
+        """Return whether an agent's code came to its end."""
+        return name not in self._unfinished
+
+    def running(self, name: Hashable) -> asyncio.Task[Any] | None:
+        """Return a task of an agent that is not done, the one that runs it first; None if all are."""
+        tasks = (*self.mains.items(), *self.background.items())
+        return next((task for task, owner in tasks if owner == name and not task.done() and _is_own(task)), None)
+
+    def _finished(self, name: Hashable) -> None:
+        if name in self._unfinished:
+            self._unfinished.discard(name)
+            if not self._unfinished:
+                self._finish()
 
     def adopt(self, task: Task[Any], member: Member) -> None:
         """Hold a task of an agent until it is done."""
@@ -126,7 +155,7 @@ class AgentTasks:
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
         """Take note that an agent raised."""
-        if not (self.over and is_goodbye(error)):
+        if not (self._may_end(name) and is_goodbye(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
@@ -135,7 +164,7 @@ class AgentTasks:
             return
         name = self.background.pop(task)
         if not task.cancelled() and _is_unasked(task):
-            if self.over and is_goodbye(_exception_of(task)):
+            if self._may_end(name) and is_goodbye(_exception_of(task)):
                 task.exception()
                 return
             self._raised[task] = self.members[name], when(self._contexts[name])
@@ -143,21 +172,27 @@ class AgentTasks:
                 self._looks = True
                 self._loop.instants.at_instant_end(self._look)
 
+    def _may_end(self, name: Hashable) -> bool:
+        return self.over or name in self._halted
+
     def _agent_done(self, task: asyncio.Task[Any]) -> None:
         name = self.mains[task]
-        self._unfinished -= 1
+        if name in self._halted and not self.over:
+            del self.mains[task]
+            if not task.cancelled() and (error := task.exception()):
+                self.failed(name, error)
+            return
         if not self._gone:
             self._loop.instants.at_instant_end(self._abandon)
         self._gone.append(name)
         if task.cancelled():
-            if not self.over:
+            if not self._may_end(name):
                 self._fail(cancelled_error(name, task, self._contexts[name]))
                 return
         elif error := task.exception():
             self.failed(name, error)
             return
-        if self._unfinished == 0:
-            self._finish()
+        self._finished(name)
 
     def _abandon(self) -> None:
         """Keep no more frames for agents that have ended, if the others go on without them."""
@@ -193,8 +228,13 @@ def owner_of(context: Mapping[str, Any]) -> Any:
 
 def cancel(task: asyncio.Task[Any]) -> None:
     """Cancel a task, unless all it does is to close an async generator."""
-    if inspect.iscoroutine(task.get_coro()):
+    if _is_own(task):
         task.cancel()
+
+
+def _is_own(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task does more than to close an async generator."""
+    return inspect.iscoroutine(task.get_coro())
 
 
 def abandon(task: asyncio.Task[Any]) -> None:

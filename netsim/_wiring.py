@@ -1,6 +1,6 @@
 """Building a run: each agent's inbox, outbox and context, the links between them, the ledger and the rounds."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,21 @@ from netsim import draws
 from netsim.agent import Agent, attach
 from netsim.core import Tally
 from netsim.count.ledger import Ledger
+from netsim.faults import ClockSkew, Faults
 from netsim.link import Link
+from netsim.radio.energy import Account
+from netsim.radio.medium import Medium
+from netsim.radio.settings import Radio
 from netsim.transport.air import Air
 from netsim.transport.clock import Loop
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
-from netsim.transport.outbox import Outbox, Wiring
+from netsim.transport.offered import Taker
+from netsim.transport.outbox import Outbox
+from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.rounds import RoundClock
 from netsim.transport.shared import Shared
+from netsim.transport.wiring import Wiring
 
 __all__ = ["Parts", "Settings", "build"]
 
@@ -31,22 +38,31 @@ class Settings:
     link: Link
     links: Mapping[tuple[Any, Any], Link]
     round_period: float
-    medium: str
+    medium: str | Radio
     collisions: bool
     inbox_limit: int | None
     seed: int
+    faults: Faults
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What one run of a network is made of; agents' parts by their names."""
+    """What one run of a network is made of; agents' parts by their names.
+
+    Attributes
+    ----------
+    shared : Shared
+        What agents share whose clocks are right; ``own`` are those of the others.
+    """
 
     shared: Shared
+    own: dict[Hashable, Shared]
     ledger: Ledger
     rounds: RoundClock
     inboxes: dict[Hashable, Inbox]
     outboxes: dict[Hashable, Outbox]
     contexts: dict[Hashable, Context]
+    medium: Medium | None
 
 
 def build(
@@ -56,6 +72,7 @@ def build(
     *,
     keep_trace: bool,
     on_round_end: Callable[[int], None],
+    on_death: Callable[[Hashable], None],
 ) -> Parts:
     """Build the links and give each agent its context; raises AgentError if an agent hides one of Agent's names."""
     graph, names = settings.graph, list(agents)
@@ -68,14 +85,18 @@ def build(
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
     tally = Tally(name_keys, keys, keep_trace)
-    ledger = Ledger(names, senders, receivers, name_keys, tally)
+    ledger = Ledger(names, senders, receivers, name_keys, tally, isinstance(settings.medium, Radio))
     rounds = RoundClock(loop, settings.round_period, on_round_end)
     shared = Shared(loop, tally, rounds)
-    inboxes: dict[Hashable, Inbox] = {name: Inbox(shared, settings.inbox_limit) for name in names}
+    own = _clocks_of_their_own(settings, shared)
+    inboxes: dict[Hashable, Inbox] = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
     outboxes: dict[Hashable, Outbox] = {}
     contexts: dict[Hashable, Context] = {}
     air = Air() if settings.collisions else None
-    radio = settings.link if settings.medium == "radio" else None
+    radio = None if settings.medium == "wires" else settings.link
+    medium = None
+    if isinstance(settings.medium, Radio):
+        medium = Medium(settings.medium, shared, settings.seed, names, log=keep_trace, on_death=on_death)
     # Blocks of draws are large where that is cheap, small where there are very many links.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
@@ -92,7 +113,55 @@ def build(
             radio=radio,
             air=air,
         )
-        outboxes[name] = Outbox(shared, i, name, wiring, names)
-        contexts[name] = Context(shared, name, neighbors[name], inboxes[name], outboxes[name], settings.seed)
-        attach(agents[name], contexts[name])
-    return Parts(shared, ledger, rounds, inboxes, outboxes, contexts)
+        mine = own.get(name, shared)
+        station = None if medium is None else medium.station(name, wiring, inboxes[name])
+        outbox = outboxes[name] = _outbox(settings, wiring, mine, i, name, names, station)
+        if own:
+            outbox.be_careful()
+        context = contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
+        context.reliability = settings.link.reliability_model
+        if station is not None:
+            station.down, station.watching, station.bursts = outbox.down, outbox.watching, outbox.bursts
+            context.energy = None if station.meter is None else Account(station.meter, loop.time)
+        attach(agents[name], context)
+    for name, outbox in outboxes.items():
+        # Once all who send to it are there.
+        if isinstance(outbox, ReliableOutbox):
+            inboxes[name].number_with(outbox.heard)
+    if medium is not None:
+        medium.connect(graph)
+    return Parts(shared, own, ledger, rounds, inboxes, outboxes, contexts, medium)
+
+
+def _clocks_of_their_own(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
+    """Return what agents share with the others whose rounds go by a clock of their own."""
+    return {
+        fault.agent: Shared(
+            shared.loop,
+            shared.tally,
+            RoundClock(
+                shared.loop, settings.round_period * (1 + fault.drift), lambda number: None, fault.offset, shared.rounds
+            ),
+        )
+        for fault in settings.faults
+        if isinstance(fault, ClockSkew)
+    }
+
+
+def _outbox(
+    settings: Settings,
+    wiring: Wiring,
+    shared: Shared,
+    number: int,
+    name: Hashable,
+    names: Sequence[Hashable],
+    station: Taker | None,
+) -> Outbox:
+    """Return an agent's outbox, one that numbers its frames where the links are to be reliable so."""
+    reliability = settings.link.reliability_model
+    if not reliability.numbers:
+        return Outbox(shared, number, name, wiring, names, station)
+    after = [reliability.resend_after(link.latency_model, settings.round_period) for link in wiring.links]
+    outbox = ReliableOutbox(shared, number, name, wiring, names, station)
+    outbox.set_up(reliability, max(after, default=settings.round_period))
+    return outbox

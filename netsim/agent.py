@@ -9,6 +9,8 @@ import numpy as np
 from netsim import check, draws
 from netsim.core import Frame
 from netsim.errors import AgentError
+from netsim.reliability import Reliability
+from netsim.transport.account import Account
 from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
@@ -97,6 +99,25 @@ class Agent:
         """The sending side, behind `broadcast` and `send`."""
         return self._netsim.outbox
 
+    @property
+    def energy(self) -> Account:
+        """What its radio has spent, and what its battery still holds: ``used``, ``left``, ``last_frame`` in joules.
+
+        Raises
+        ------
+        AgentError
+            If the medium is no `netsim.Radio` with an ``energy``.
+        """
+        account = self._netsim.energy
+        if account is None:
+            raise AgentError(f"agent {self.name!r} has no energy: the medium must be a netsim.Radio(energy=...)")
+        return account
+
+    @property
+    def reliability(self) -> Reliability:
+        """What its links do about frames that do not arrive."""
+        return self._netsim.reliability
+
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
         """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields each number, from 1, as it opens.
 
@@ -129,6 +150,8 @@ class Agent:
             If the payload cannot travel.
         """
         context = self._netsim
+        if context.delay:
+            await asyncio.sleep(context.delay)
         try:
             return context.outbox.broadcast(kind, payload, context.round, raw_data)
         except AgentError:
@@ -145,11 +168,41 @@ class Agent:
         """
         context = self._netsim
         self._must_be_neighbor(to)
+        if context.delay:
+            await asyncio.sleep(context.delay)
         try:
             return context.outbox.send(to, kind, payload, context.round, raw_data)
         except AgentError:
             await asyncio.sleep(0)  # as in broadcast
             raise
+
+    async def deliver(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
+        """Send a message to one neighbour, wait until it was acknowledged or given up, and return which of the two.
+
+        That is for a `netsim.Radio` with ``acks``. False means that no acknowledgement came in all its repetitions:
+        the message itself may have arrived. To go on meanwhile, make a task of it, or use `send`, which waits for
+        nothing.
+
+        Raises
+        ------
+        AgentError
+            If ``to`` is not a neighbour, or the medium acknowledges nothing.
+        """
+        context = self._netsim
+        self._must_be_neighbor(to)
+        if not context.outbox.acknowledges:
+            raise AgentError(
+                f"agent {self.name!r} cannot know what is delivered: the medium must be a netsim.Radio(acks=True)"
+            )
+        if context.delay:
+            await asyncio.sleep(context.delay)
+        outcome: asyncio.Future[bool] = asyncio.Future(loop=context.shared.loop)
+        try:
+            context.outbox.send(to, kind, payload, context.round, raw_data, outcome=outcome)
+        except AgentError:
+            await asyncio.sleep(0)  # as in broadcast
+            raise
+        return await outcome
 
     async def request(
         self, to: Hashable, kind: str, payload: Any, timeout: float | None = None, *, raw_data: bool = False
@@ -167,6 +220,8 @@ class Agent:
         self._must_be_neighbor(to)
         if timeout is not None:
             timeout = check.number("timeout", timeout, low=0)
+        if context.delay:
+            await asyncio.sleep(context.delay)
         context.requests += 1
         number = context.requests
         try:
@@ -182,6 +237,8 @@ class Agent:
             raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
         self._must_be_neighbor(frame.sender)
         context = self._netsim
+        if context.delay:
+            await asyncio.sleep(context.delay)
         try:
             return context.outbox.send(
                 frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True

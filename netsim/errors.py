@@ -1,8 +1,25 @@
 """The errors that netsim raises. Every message is one line that can be shown to a person as it stands."""
 
+from collections.abc import Iterator
+from typing import Any
+
 
 class NetsimError(Exception):
-    """Base of every error that netsim raises on purpose."""
+    """Base of every error that netsim raises on purpose.
+
+    Attributes
+    ----------
+    run : Run or None
+        Of an error that ended `Network.run`: what the run had come to, its books closed. It stays in the process: a
+        copy, or what another process gets, has none.
+    """
+
+    run: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Agents may hold what cannot be sent.
+        kept = {name: value for name, value in vars(self).items() if name != "run"}
+        return (type(self), self.args, kept) if kept else (type(self), self.args)
 
 
 class BadInput(NetsimError, ValueError):  # noqa: N818  names that say what happened
@@ -25,6 +42,17 @@ class Stalled(NetsimError):  # noqa: N818
     """Time cannot go on, as when every task waits for what can never come. The message names who waits for what."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interrupt that came between two steps of a run's loop: its books can be closed."""
+
+
 def one_line(error: BaseException) -> str:
     """Return an error's message without line breaks."""
     return " ".join(str(error).split())
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, what it came of, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -7,10 +7,13 @@ from typing import Any
 from netsim import check
 from netsim import latency as latencies
 from netsim import loss as losses
+from netsim import reliability as reliabilities
 from netsim.budget import Budget
 from netsim.errors import BadInput
 from netsim.latency import Latency
 from netsim.loss import Bernoulli, Loss
+from netsim.rate import Rate
+from netsim.reliability import Reliability
 
 # What crosses a link is counted in integers of 64 bits.
 _MOST_HEADER_BITS = 2**31 - 1
@@ -26,8 +29,9 @@ class Link:
         Seconds under way, or a model of `netsim.latency`.
     loss : float or Loss
         Probability of an independent loss of each fragment, or a model of `netsim.loss`.
-    rate : float, optional
-        Bits per second; frames are sent one at a time, the others wait. None: sending takes no time.
+    rate : float or Rate, optional
+        Bits per second, or a model of `netsim.rate`; frames are sent one at a time, the others wait. None: sending
+        takes no time.
     queue : int, optional
         Frames held at most by the sender's side, the one being sent included; more are dropped. None: no limit.
     queue_bits : int, optional
@@ -47,6 +51,9 @@ class Link:
         sender any more.
     fifo : bool
         A frame never overtakes an earlier one of the same link.
+    reliability : str or Reliability
+        What is done about frames that do not arrive: "none", "ack", "nack" or "keyframe" (`netsim.Reliability`). The
+        same on every link of a network.
 
     Raises
     ------
@@ -56,7 +63,7 @@ class Link:
 
     latency: float | Latency = 0.0
     loss: float | Loss = 0.0
-    rate: float | None = None
+    rate: float | Rate | None = None
     queue: int | None = None
     queue_bits: int | None = None
     budget: float | Budget | None = None
@@ -66,11 +73,12 @@ class Link:
     corrupt: float = 0.0
     crc: bool = True
     fifo: bool = False
+    reliability: str | Reliability = "none"
 
     def __post_init__(self) -> None:
         self._set("latency", latencies.of(self.latency))
         self._set("loss", losses.of(self.loss))
-        if self.rate is not None:
+        if self.rate is not None and not isinstance(self.rate, Rate):
             self._set("rate", check.positive("rate", self.rate))
         for name in ("queue", "queue_bits", "mtu"):
             if getattr(self, name) is not None:
@@ -86,6 +94,7 @@ class Link:
             raise check.refuse("header_bits", self.header_bits, f"at most {_MOST_HEADER_BITS}")
         for name in ("duplicate", "corrupt"):
             self._set(name, check.probability(name, getattr(self, name)))
+        self._set("reliability", reliabilities.of(self.reliability))
         for name in ("crc", "fifo"):
             self._set(name, check.flag(name, getattr(self, name)))
 
@@ -114,6 +123,12 @@ class Link:
         """The loss as a model."""
         assert not isinstance(self.loss, float | int)
         return self.loss
+
+    @property
+    def reliability_model(self) -> Reliability:
+        """The reliability as an object."""
+        assert isinstance(self.reliability, Reliability)
+        return self.reliability
 
     @property
     def budget_model(self) -> Budget:

@@ -12,10 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from netsim import check
 from netsim.errors import BadInput
+from netsim.typing import Vector
 
-__all__ = ["Loss", "bernoulli", "gilbert_elliott", "of", "trace"]
+__all__ = ["Clocked", "Loss", "bernoulli", "gilbert_elliott", "of", "trace", "varying"]
 
 Decide = Callable[[float], bool]
+
+# In seconds: what comes so little before a stretch of time is within it.
+_INSTANT = 1e-9
 
 
 @runtime_checkable
@@ -99,6 +103,47 @@ class Trace:
         return lost
 
 
+class Clocked:
+    """A link's decision that depends on the time: whoever asks it sets `time` first.
+
+    Attributes
+    ----------
+    time : float
+        When the frame left, in seconds.
+    """
+
+    __slots__ = ("_losses", "_starts", "time")
+
+    def __init__(self, starts: Vector, losses: Vector) -> None:
+        # The last start is where it begins again.
+        self._starts, self._losses = starts, losses
+        self.time = 0.0
+
+    def __call__(self, u: float) -> bool:
+        """Return whether u is below the probability of the time."""
+        within = self.time % float(self._starts[-1])
+        place = int(np.searchsorted(self._starts, within + _INSTANT, side="right")) - 1
+        # A time that is the end but for a rounding error is the beginning.
+        return bool(u < self._losses[place % len(self._losses)])
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """A probability of loss for each of a row of times, and from the start again after the last."""
+
+    starts: Vector
+    losses: Vector
+
+    @property
+    def mean(self) -> float:
+        """The mean over the time."""
+        return float(np.diff(self.starts) @ self.losses / self.starts[-1])
+
+    def on_link(self, u: float) -> Clocked:
+        """Return the decision that looks at the clock."""
+        return Clocked(self.starts, self.losses)
+
+
 def bernoulli(probability: float) -> Loss:
     """Lose each frame independently with this ``probability``."""
     return Bernoulli(check.probability("loss", probability))
@@ -139,6 +184,28 @@ def trace(lost: ArrayLike) -> Loss:
     if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
         raise check.refuse("lost", lost, "a sequence of at least one 0 (arrived) or 1 (lost)")
     return Trace(tuple(bool(v) for v in values))
+
+
+def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
+    """Lose frames with a probability that depends on when they are sent.
+
+    With probabilities of 0 and 1 that is a replay: what was heard is heard, and nothing else, however often is sent.
+
+    Parameters
+    ----------
+    losses : array, shape (n,)
+        Probability of an independent loss in each of n stretches of time; after the last the first comes again.
+    seconds : float or array of shape (n,)
+        How long each lasts.
+    """
+    values = check.finite_array("losses", losses).flatten()
+    if not len(values) or values.min() < 0 or values.max() > 1:
+        raise check.refuse("losses", losses, "at least one probability, all in [0, 1]")
+    lengths = check.finite_array("seconds", seconds).flatten()
+    if len(lengths) not in (1, len(values)) or lengths.min() <= 0:
+        raise check.refuse("seconds", seconds, f"one length > 0, or one for each of the {len(values)} losses")
+    starts = np.concatenate([[0.0], np.cumsum(np.broadcast_to(lengths, len(values)))])
+    return Varying(starts, values)
 
 
 def of(value: "float | Loss") -> Loss:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -14,13 +14,15 @@ from netsim._runtime import Runtime
 from netsim._sampler import MOST_ROWS
 from netsim._wiring import Settings
 from netsim.agent import Agent
-from netsim.errors import BadInput, NetsimError
+from netsim.errors import BadInput, Interrupted, NetsimError
+from netsim.faults import Fault, Faults
 from netsim.link import Link
+from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected
 from netsim.transport.clock import ClockName, Loop, new_loop
 
-Medium = Literal["wires", "radio"]
+Medium = Literal["wires", "radio"] | Radio
 Agents = Mapping[Any, Agent]
 
 SHORTEST_ROUND = 1e-9
@@ -43,16 +45,19 @@ class Network:
         Settings for single links: {(sender, receiver): Link}, for that direction only.
     round_period : float
         Length of a round in seconds.
-    medium : {"wires", "radio"}
+    medium : {"wires", "radio"} or Radio
         On wires every link has a sender's side of its own, and a broadcast is a link message on each. On a radio an
         agent has one transmitter (rate, queue, budget, MTU and header of ``link``), and a broadcast is one transmission
-        that all neighbours hear; ``links`` then may change latency, loss and what follows only.
+        that all neighbours hear; ``links`` then may change latency, loss and what follows only. A `Radio` is a medium
+        that all share besides: who may speak when, carrier sense, collisions, acknowledgements, energy.
     collisions : bool
-        Radio with a rate only: transmissions that overlap in time at a receiver destroy each other there.
+        "radio" with a rate only: transmissions that overlap in time at a receiver destroy each other there.
     inbox_limit : int, optional
         Frames that an inbox holds at most; more are dropped.
     seed : int
         Everything random derives from it.
+    faults : iterable of Fault, optional
+        What goes wrong at set times of every run: see `netsim.faults`.
 
     Raises
     ------
@@ -71,6 +76,7 @@ class Network:
         collisions: bool = False,
         inbox_limit: int | None = None,
         seed: int = 0,
+        faults: Iterable[Fault] = (),
     ) -> None:
         check_connected(graph)
         for node in graph:
@@ -80,17 +86,24 @@ class Network:
         if not isinstance(self.link, Link):
             raise check.refuse("link", link, "a netsim.Link")
         self.round_period = check.finite("round_period", round_period, low=SHORTEST_ROUND)
-        check.one_of("medium", medium, ("wires", "radio"))
+        if not isinstance(medium, Radio):
+            check.one_of("medium", medium, ("wires", "radio"))
         self.medium: Medium = medium
         self.links = dict(links or {})
         for ends, override in self.links.items():
             self._check_override(ends, override)
+        for each in (self.link, *self.links.values()):
+            each.reliability_model.resend_after(each.latency_model, self.round_period)
         collisions = check.flag("collisions", collisions)
         if collisions and (medium != "radio" or self.link.rate is None):
             raise BadInput("collisions = True: must go with medium='radio' and a rate, or a transmission takes no time")
         self.collisions = collisions
+        if isinstance(medium, Radio):
+            medium.check_network(graph, self.link, self.links)
         self.inbox_limit = None if inbox_limit is None else check.integer("inbox_limit", inbox_limit, low=1)
         self.seed = check.integer("seed", seed, low=0)
+        self.faults = faults if isinstance(faults, Faults) else Faults(faults)
+        self.faults.must_fit(graph)
         self._running: Runtime | None = None
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
@@ -99,7 +112,9 @@ class Network:
             raise check.refuse("links", ends, "keyed by (sender, receiver) pairs that are edges of the graph")
         if not isinstance(link, Link):
             raise check.refuse(f"links[{ends}]", link, "a netsim.Link")
-        for name in ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits") if self.medium == "radio" else ():
+        if link.reliability != self.link.reliability:
+            raise check.refuse(f"links[{ends}].reliability", link.reliability_model.way, "as on all links")
+        for name in ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits") if self.medium != "wires" else ():
             if getattr(link, name) != getattr(self.link, name):
                 raise check.refuse(
                     f"links[{ends}].{name}", getattr(link, name), f"{getattr(self.link, name)} as on the whole radio"
@@ -117,6 +132,7 @@ class Network:
             self.collisions,
             self.inbox_limit,
             self.seed,
+            self.faults,
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:
@@ -167,6 +183,7 @@ class Network:
         progress: Progress | None = None,
         clock: ClockName = "virtual",
         speed: float = 1.0,
+        blas_threads: int | None = 1,
     ) -> Run:
         """Run every agent to its end and return what happened. Works inside a running event loop (a notebook), too.
 
@@ -191,6 +208,10 @@ class Network:
             Called with the number of each round that ended.
         clock : {"virtual", "wall"}
             Simulated time jumps from event to event, or passes ``speed`` times as fast as real time.
+        blas_threads : int, optional
+            How many threads numpy's and scipy's matrix products may use meanwhile, in the whole process; afterwards
+            they have what they had. Agents' matrices are small, and more threads mostly wait for each other. None: as
+            many as they have. Another number may give other last digits. Of runs that overlap the fewest threads hold.
 
         Raises
         ------
@@ -201,11 +222,17 @@ class Network:
             If an agent raises: the message names it, its round and its line; the cause is its exception.
         Stalled
             If every task waits for what can never come.
+
+        Notes
+        -----
+        An error that ends a run that had begun carries what it had come to, as ``error.run``: rows, ledger and trace up
+        to then, which add up as those of a whole run do. So does the KeyboardInterrupt of a Ctrl-C, as long as it is
+        the first.
         """
-        job = self._job(agents, probes, until, sample, trace, progress)
+        job = self._job(agents, probes, until, sample, trace, progress, blas_threads)
         if asyncio._get_running_loop() is None:
             return job.simulate(clock, speed)
-        return _in_thread(lambda: job.simulate(clock, speed), job.interrupt)
+        return _in_thread(job, lambda: job.simulate(clock, speed))
 
     async def run_async(
         self,
@@ -216,13 +243,14 @@ class Network:
         sample: float | None = None,
         trace: bool = False,
         progress: Progress | None = None,
+        blas_threads: int | None = 1,
     ) -> Run:
         """Run as `run` does, from a coroutine.
 
         On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
-        job = self._job(agents, probes, until, sample, trace, progress)
+        job = self._job(agents, probes, until, sample, trace, progress, blas_threads)
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
             return await job.run(loop)
@@ -240,6 +268,7 @@ class Network:
         sample: float | None,
         trace: bool,
         progress: Progress | None,
+        blas_threads: int | None,
     ) -> "_Job":
         _check_agents(self.graph, agents)
         for probe in probes:
@@ -248,7 +277,9 @@ class Network:
         until = None if until is None else check.finite("until", until, above=0)
         sample = None if sample is None else self._check_sample(sample, until)
         result = Run({node: agents[node] for node in self.graph}, probes, progress)
-        return _Job(self, result, until, sample, check.flag("trace", trace))
+        if blas_threads is not None:
+            blas_threads = check.integer("blas_threads", blas_threads, low=1)
+        return _Job(self, result, until, sample, check.flag("trace", trace), blas_threads)
 
     def _check_sample(self, sample: float, until: float | None) -> float:
         sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))
@@ -265,12 +296,21 @@ class Network:
 class _Job:
     """A run that was asked for and checked, and that another thread may interrupt, before it begins, too."""
 
-    def __init__(self, network: Network, result: Run, until: float | None, sample: float | None, trace: bool) -> None:
+    def __init__(
+        self,
+        network: Network,
+        result: Run,
+        until: float | None,
+        sample: float | None,
+        trace: bool,
+        blas_threads: int | None,
+    ) -> None:
         self._network = network
         self._result = result
         self._until = until
         self._sample = sample
         self._trace = trace
+        self._blas_threads = blas_threads
         self._runtime: Runtime | None = None
         self._interrupted = False
 
@@ -287,19 +327,37 @@ class _Job:
             sample=self._sample,
             keep_trace=self._trace,
             scheduled=network._scheduled,
+            blas_threads=self._blas_threads,
         )
         try:
             if self._interrupted:
                 raise asyncio.CancelledError
             return await self._runtime.run()
+        except BaseException as error:
+            self.hand_over(error)
+            raise
         finally:
             network._running = None
 
     def simulate(self, clock: ClockName = "virtual", speed: float = 1.0) -> Run:
         """Run on a loop of its own."""
         loop = new_loop(clock, speed)
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(self.run(loop))
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                try:
+                    return runner.run(self.run(loop))
+                except KeyboardInterrupt as error:
+                    self.hand_over(error)
+                    raise
+        except Interrupted as error:
+            # Only the runner's end closed the books.
+            self.hand_over(error)
+            raise
+
+    def hand_over(self, error: BaseException) -> None:
+        """Put the run so far onto the error that ended it, if its books could be closed."""
+        if self._runtime is not None and self._runtime.closed:
+            error.run = self._result  # type: ignore[attr-defined]
 
     def interrupt(self) -> None:
         """End the run, from another thread."""
@@ -327,7 +385,7 @@ def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:
             raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
 
 
-def _in_thread(simulate: Callable[[], Run], interrupt: Callable[[], None]) -> Run:
+def _in_thread(job: _Job, simulate: Callable[[], Run]) -> Run:
     """Run where no event loop is running; an interrupt of this thread interrupts the run."""
     outcome: Future[Run] = Future()
     over = threading.Event()
@@ -343,9 +401,10 @@ def _in_thread(simulate: Callable[[], Run], interrupt: Callable[[], None]) -> Ru
     try:
         threading.Thread(target=work).start()
         over.wait()
-    except BaseException:
-        interrupt()
+    except BaseException as error:
+        job.interrupt()
         # Not join(): after an interrupt that returns too early.
         over.wait()
+        job.hand_over(error)
         raise
     return outcome.result()

@@ -167,7 +167,9 @@ def bands(
     table = interval(frame, y, [by, x])
     for number, (name, part) in enumerate(table.groupby(by, sort=False)):
         rows = part.sort_values(x)
-        panel.plot(rows[x], rows["mean"], ("o-", "s--", "^-.", "D:")[number % 4], label=str(name), markersize=4)
+        # Of a curve over the rounds, not each of its points.
+        style: Any = {"markersize": 4, "markevery": max(1, len(rows) // 15)}
+        panel.plot(rows[x], rows["mean"], ("o-", "s--", "^-.", "D:")[number % 4], label=str(name), **style)
         panel.fill_between(rows[x], rows["low"], rows["high"], alpha=0.2, linewidth=0)
     if log and (table["low"] > 0).all():
         panel.set_yscale("log")

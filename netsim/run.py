@@ -10,9 +10,10 @@ import numpy as np
 from netsim import check
 from netsim.agent import Agent
 from netsim.count.ledger import Ledger
-from netsim.count.records import TOTALS
+from netsim.count.records import TOTALS, totals_of
 from netsim.count.trace import Trace
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.radio.book import AirBook
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,12 +36,15 @@ class Run:
         Counts by agent, link, kind of message and cause.
     ended_at : float
         Simulated time at the end, in seconds.
+    air : AirBook or None
+        On a `netsim.Radio`, what was counted there.
     """
 
     def __init__(self, agents: dict[Any, Agent], probes: Sequence[Probe], progress: Progress | None) -> None:
         self.agents = agents
         self.ledger: Ledger
         self.ended_at = 0.0
+        self.air: AirBook | None = None
         self._probes = list(probes)
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []
@@ -51,7 +55,7 @@ class Run:
         measured: dict[str, float] = {}
         for probe in self._probes:
             columns = self._measure(probe, number)
-            clash = columns.keys() & {*_TAKEN, *measured}
+            clash = columns.keys() & {*_TAKEN, *self.ledger.causes, *measured}
             if clash:
                 raise BadInput(f"probe column {min(clash)!r}: must not be a column that is there already")
             measured |= columns
@@ -93,7 +97,7 @@ class Run:
         """
         import pandas as pd
 
-        table = pd.DataFrame(self._rows, columns=["round", "time_s", *TOTALS])
+        table = pd.DataFrame(self._rows, columns=["round", "time_s", *totals_of(self.ledger.causes)])
         return pd.concat([table, pd.DataFrame(self._measured, index=table.index)], axis=1)
 
     @property
@@ -108,6 +112,44 @@ class Run:
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
         return trace
+
+    @property
+    def airtime(self) -> "pd.DataFrame":
+        """A row for each node of a `netsim.Radio`: agent, and what `netsim.radio.book.Counts` holds.
+
+        Raises
+        ------
+        BadInput
+            If the medium was none.
+        """
+        return self._air_book().airtime()
+
+    @property
+    def energy(self) -> "pd.DataFrame":
+        """What each node spent, as `netsim.radio.book.AirBook.energy` has it; raises BadInput if that was not kept."""
+        book = self._air_book()
+        if not any(book.spent):
+            raise BadInput("energy = None: must be given to netsim.Radio for what nodes spend to be kept")
+        return book.energy()
+
+    @property
+    def on_air(self) -> "pd.DataFrame":
+        """Every frame's start and end on the air, as `netsim.radio.book.AirBook.table` has it.
+
+        Raises
+        ------
+        BadInput
+            If the medium was no `netsim.Radio`, or the trace was not kept.
+        """
+        book = self._air_book()
+        if book.log is None:
+            raise BadInput("trace = False: must be True in Network.run for what was on the air to be kept")
+        return book.table(list(self.ledger.tally.kinds), self.ledger.receivers.tolist())
+
+    def _air_book(self) -> AirBook:
+        if self.air is None:
+            raise BadInput("medium: must be a netsim.Radio for what is on the air to be counted")
+        return self.air
 
     def __getstate__(self) -> dict[str, Any]:
         # What was measured is kept; what measured it was for the run only, and may be anything.
@@ -124,7 +166,7 @@ class Run:
         vars(self).update(state, ledger=pickle.loads(state["ledger"]), _probes=[], _progress=None)
 
     def __repr__(self) -> str:
-        totals = dict(zip(TOTALS, self.ledger.totals(), strict=True))
+        totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
         return (
             f"<Run of {len(self.agents)} agents, {len(self._rows)} rounds, {self.ended_at:g} s: "
             f"{totals['transmissions']} transmissions, "

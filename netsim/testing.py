@@ -22,7 +22,6 @@ import networkx as nx
 from netsim import check, topology
 from netsim.agent import Agent
 from netsim.core import Frame
-from netsim.count.records import CAUSES
 from netsim.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
@@ -247,8 +246,8 @@ def counts(run: Run, **of: Any) -> dict[str, int]:
     for column, value in of.items():
         check.one_of("count by", column, ("sender", "receiver", "kind"))
         table = table[table[column] == value]
-    found = table[["offered", "duplicated", *CAUSES, "in_flight"]].sum()
-    if found["offered"] + found["duplicated"] != found[[*CAUSES, "in_flight"]].sum():
+    found = table[["offered", "duplicated", *run.ledger.causes, "in_flight"]].sum()
+    if found["offered"] + found["duplicated"] != found[[*run.ledger.causes, "in_flight"]].sum():
         raise AssertionError(f"link messages are missing or too many: {found.to_dict()}")
     return {str(name): int(number) for name, number in found.items() if number and name != "offered"}
 

@@ -100,6 +100,8 @@ def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int
 def from_file(file: str | Path) -> "nx.Graph[str]":
     """Read a graph: GraphML or GML by its ending, else one edge a line (two names; further columns are ignored).
 
+    Nodes with numbers ``x`` and ``y`` get ``pos`` = (x, y).
+
     Raises
     ------
     BadInput
@@ -119,6 +121,10 @@ def from_file(file: str | Path) -> "nx.Graph[str]":
         check_connected(graph)
     except BadInput as error:
         raise BadInput(f"topology = {str(file)!r}: {error}") from None
+    for _, data in graph.nodes(data=True):
+        place = (data.get("x"), data.get("y"))
+        if all(isinstance(each, int | float) for each in place):
+            data["pos"] = place
     return graph
 
 

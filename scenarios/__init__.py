@@ -16,6 +16,10 @@ SHELF = Shelf(
             "netsim.scenarios.coke:coke",
             "Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).",
         ),
+        "convergecast": Listed(
+            "netsim.scenarios.convergecast.study:convergecast",
+            "Motes sample and report to a sink over a tree: what arrives, how late, and what it costs.",
+        ),
         "deep": Listed(
             "netsim.scenarios.deep.study:deep",
             "Deep kernel learning: RF-KL, DKL, DKL-MLP against a DNN (P. Xu's dissertation, ch. 5).",
@@ -32,6 +36,18 @@ SHELF = Shelf(
             "netsim.scenarios.frontier.study:frontier",
             "Error against bits: every method with every coder and every censor, and the Pareto front.",
         ),
+        "intel_lab": Listed(
+            "netsim.scenarios.intel_lab.study:intel_lab",
+            "DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.",
+        ),
+        "lifetime": Listed(
+            "netsim.scenarios.lifetime.study:lifetime",
+            "Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.",
+        ),
+        "mtu": Listed(
+            "netsim.scenarios.mtu.study:mtu",
+            "Bits an element against frames: why three bits fit one IEEE 802.15.4 frame and 64 do not.",
+        ),
         "omkl": Listed(
             "netsim.scenarios.omkl.study:omkl",
             "Online multi-kernel learning by gossip, on a path, a ring, all links (Ortega and Jafarkhani 2023).",
@@ -39,6 +55,14 @@ SHELF = Shelf(
         "online": Listed(
             "netsim.scenarios.online:online",
             "Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).",
+        ),
+        "packet_loss": Listed(
+            "netsim.scenarios.packet_loss.study:packet_loss",
+            "What lost frames do to each family of algorithms, what each remedy makes of it, and what it costs.",
+        ),
+        "papers": Listed(
+            "netsim.scenarios.papers.study:papers",
+            "What the papers report, ours beside theirs: every table and figure that the data at hand allow.",
         ),
         "polk": Listed(
             "netsim.scenarios.polk.study:polk",
@@ -51,6 +75,10 @@ SHELF = Shelf(
         "projections": Listed(
             "netsim.scenarios.projections.study:projections",
             "Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).",
+        ),
+        "ulb_library": Listed(
+            "netsim.scenarios.ulb_library.study:ulb_library",
+            "Nineteen motes learn a library's temperature over the packets that were really heard, minute by minute.",
         ),
     },
     columns=("train_mse", "test_mse", "consensus_error", "dual_residual"),

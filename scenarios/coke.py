@@ -11,9 +11,9 @@ from netsim.agents import COKE, CTA, DKLA
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
-from netsim.scenarios.tasks.diagnosis import diverged, losses_of_duals, silent
+from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.labels import measure
-from netsim.scenarios.tasks.method import Method, check_joined, methods_in
+from netsim.scenarios.tasks.method import Method, check_joined, methods_in, remedied
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel, Compared, Rows, Setting, chosen_names
 from netsim.studies import Study
@@ -27,15 +27,20 @@ _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 
 @dataclass(frozen=True, kw_only=True)
 class CokeSteps(BatchSteps):
-    """Step sizes of the batch methods, COKE's censor, and its bits.
+    """Step sizes of the batch methods, COKE's censor, and its bits; what CTA makes of a neighbour that it did not hear.
 
     Parameters
     ----------
     bits : int
-        Also run COKE with its changes quantized to so many bits an element (1-16), range per message.
+        Also run COKE with its changes quantized to so many bits an element (1-16), range per message; with 8 it is
+        called "COKE 8-bit", and --algorithms may name it.
+    unheard : str
+        Of a neighbour that CTA did not hear in a round its last state counts ("kept"), or it is left out and the other
+        weights grow ("dropped").
     """
 
     bits: int | None = None
+    unheard: str = "kept"
 
 
 def coke(
@@ -76,7 +81,7 @@ def coke(
     steps, setting = steps.resolved(data), setting.resolved(data)
     # Everything that can refuse an argument comes before the long work.
     check.integer("rounds", rounds, low=1)
-    methods = _methods(compared, steps)
+    methods = remedied(study, _methods(compared, steps), compared.remedy)
     samples = draw_samples(data, setting, rows, seed)
     graph = setting.graph(seed)
     network = channel.network(graph, seed)
@@ -93,14 +98,18 @@ def _methods(compared: Compared, steps: CokeSteps) -> list[Method]:
     """Return what is compared: the study's own, COKE with a coder, the user's."""
     sizes, censor = steps.checked(), steps.censor()
     rho, eta = {"rho": sizes["rho"]}, {"eta": sizes["eta"]}
+    check.one_of("unheard", steps.unheard, ("kept", "dropped"))
     known = {
-        "CTA": Method("CTA", CTA, eta),
+        "CTA": Method("CTA", CTA, eta, unheard=steps.unheard),
         "DKLA": Method("DKLA", DKLA, rho),
         "COKE": Method("COKE", COKE, rho, censor),
     }
-    found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
     if steps.bits is not None:
-        found.append(Method(f"COKE {steps.bits}-bit", COKE, rho, censor, Uniform(steps.bits)))
+        coded = Method(f"COKE {steps.bits}-bit", COKE, rho, censor, Uniform(steps.bits))
+        known[coded.name] = coded
+    found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
+    if steps.bits is not None and coded not in found:
+        found.append(coded)
     return found + methods_in(compared.method, sizes | {"censor": censor}, [each.name for each in found])
 
 
@@ -145,9 +154,9 @@ def _notes(
     kinds = {method.name: method.kind for method in methods}
     for name, run in study.runs.items():
         steps = "--eta" if issubclass(kinds[name], CTA) else ""
-        yield from filter(
-            None, (silent(name, run), diverged(name, run, "train_mse", steps), losses_of_duals(name, run))
-        )
+        quiet = silent(name, run)
+        said = [quiet] if quiet else [diverged(name, run, "train_mse", steps), unheard(name, run)]
+        yield from filter(None, said)
 
 
 def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":

@@ -17,7 +17,7 @@ from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of
 from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_unit, split_rows
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import Method, remedied
 from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, Tracking, methods, own_methods, wanted
 from netsim.scenarios.tasks.settings import Channel, Compared, Setting
@@ -155,6 +155,7 @@ def dynamic(
     censor = steps.censor()
     known = methods(censor, steps.coder())
     run = [steps.of(each) for each in wanted(compared.algorithms, known)] + own_methods(compared, steps, censor, known)
+    run = remedied(study, run, compared.remedy)
     by_bits = [steps.of(each) for each in _compared(compared.compare_bits, known["QC-DDKL"])]
     if data not in _MOVING:
         check_rows(data, check.integer("agents", setting.agents, low=1))

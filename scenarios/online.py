@@ -14,6 +14,7 @@ from netsim.scenarios.data.tables import Table, split_rows
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.method import remedied
 from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes, recent_error
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, methods, own_methods, wanted
 from netsim.scenarios.tasks.settings import Channel, Compared
@@ -97,6 +98,7 @@ def online(
     censor = steps.censor()
     run = wanted(compared.algorithms, methods(censor, steps.coder()))
     run = [steps.of(each) for each in run] + own_methods(compared, steps, censor, compared.algorithms.split(","))
+    run = remedied(study, run, compared.remedy)
     count = check.integer("agents", setting.agents, low=1)
     table = stream.load(data, count, seed)
     network = channel.network(setting.graph(seed), seed)

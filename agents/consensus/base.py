@@ -13,6 +13,7 @@ import numpy as np
 import netsim
 from netsim import check
 from netsim.agents.consensus.censor import Always, Censor
+from netsim.agents.consensus.duals import Accumulated, Duals, Said
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
@@ -82,24 +83,55 @@ class SharingAgent(Cited, netsim.Agent):
             raise check.refuse("coder", self.coder, "a netsim.coders.Coder")
         if not callable(getattr(self.censor, "speaks", None)):
             raise check.refuse("censor", self.censor, "a Censor, with a method speaks")
+        self._forget()
+
+    def _forget(self) -> None:
+        """Set what it learned to what it was before the first round."""
         size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
         self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))
 
+    def restart(self) -> None:
+        """Lose the state, as in a crash: the model, and all that is known of the neighbours, are as at the beginning.
+
+        To be called at any time of a run, by whoever lets things go wrong. The agent takes part in the rounds that are
+        left as one that has just been switched on, whether `run` goes on or is begun anew; samples, step sizes and the
+        number of the last round stay. A subclass with a state of its own has a `restart` that forgets it, too, and
+        calls this one.
+        """
+        self._forget()
+        vars(self).pop("sharing", None)
+
     async def run(self) -> None:
         """Take part in the rounds."""
-        self.sharing = Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
-        self.start()
+        if self.now == 0.0:
+            # Every run of a network begins at 0 s; what begins later, having kept its state, goes on.
+            vars(self).pop("sharing", None)
+        self._prepare()
         changes = bool(schedules_of(self))
         async for k in self.rounds(self.count):
             if changes:
                 advance(self, k)
+            if "sharing" not in vars(self):
+                self._prepare()
             theta = self.local_step()
             if getattr(theta, "shape", None) != self.theta.shape:
                 raise self._refused(theta)
             self.theta = theta
-            await self.sharing.share(self.theta, k)
-            self.after_sharing()
+            sharing = self.sharing
+            await sharing.share(self.theta, k)
+            if vars(self).get("sharing") is sharing:
+                self.after_sharing()
+
+    def _prepare(self) -> None:
+        """Begin to share, unless it did already."""
+        if "sharing" not in vars(self):
+            self.sharing = self.new_sharing()
+            self.start()
+
+    def new_sharing(self) -> Sharing:
+        """Return its end of the sharing, as at the beginning."""
+        return Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
 
     def start(self) -> None:
         """Prepare for the first round, the neighbours being known."""
@@ -128,6 +160,13 @@ def check_weights(weights: Any, names: Iterable[Hashable]) -> None:
         check.finite(f"weights[{name!r}]", weight)
 
 
+def check_unheard(unheard: str, censor: Censor) -> None:
+    """Raise BadInput for an unknown way to count those not heard, or one that a censor makes wrong."""
+    check.one_of("unheard", unheard, ("kept", "dropped"))
+    if unheard == "dropped" and not isinstance(censor, Always):
+        raise BadInput("unheard = 'dropped': must go without a censor, for who is silent has not changed")
+
+
 @dataclass(eq=False, repr=False)
 class Dual(SharingAgent):
     """Base of the ADMM methods: after each round γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
@@ -136,6 +175,9 @@ class Dual(SharingAgent):
     ----------
     rho : float or schedule
         Penalty ρ > 0.
+    duals : Duals, optional
+        How the duals are kept: `Accumulated`, as above, or so that they survive lost frames (`RunningSums`,
+        `CodedSums`, `EdgeDuals`).
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
 
@@ -147,10 +189,25 @@ class Dual(SharingAgent):
 
     _: KW_ONLY
     rho: Scheduled = Scheduled(above=0.0)
+    duals: Duals = Accumulated()
     dual: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.duals, Duals):
+            raise check.refuse("duals", self.duals, "one of Accumulated, RunningSums, CodedSums and EdgeDuals")
+        self.duals.check(self._said, is_scheduled="rho" in schedules_of(self))
+
+    @property
+    def _said(self) -> Said:
+        return Said(self.censor, self.coder, self.coded_start)
+
+    def new_sharing(self) -> Sharing:
+        """Return its end of the sharing, as its way to keep the duals has it."""
+        return self.duals.sharing(self, self.theta.shape, self._said, lambda: self.rho)
+
+    def _forget(self) -> None:
+        super()._forget()
         self.dual = np.zeros(self.theta.shape)
         # Σ_n θ̂_i and Σ_n θ̂_n over the neighbours n.
         self._own_sum: Array = np.zeros(self.theta.shape)
@@ -168,7 +225,7 @@ class Dual(SharingAgent):
     def after_sharing(self) -> None:
         """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
         self._add_up()
-        self.dual = add_scaled_difference(self.dual, self.rho, self._own_sum, self._others_sum)
+        self.dual = self.sharing.next_dual(self.dual, self.rho, self._own_sum, self._others_sum)
 
     def _add_up(self) -> None:
         self._own_sum = self.degree * self.sharing.own
@@ -187,8 +244,10 @@ class Dual(SharingAgent):
 class Diffusion(SharingAgent):
     """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
-    A neighbour whose frames were all lost is left out and the other weights grow to sum to 1. One that the censor may
-    have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that can be done).
+    A neighbour that is not believed is left out and the other weights grow to sum to 1, for a zero in its place would
+    draw every model to zero. Believed is who was ever heard, or, with ``unheard="dropped"``, who was heard in this
+    round. One that the censor may have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that
+    can be done).
 
     Parameters
     ----------
@@ -196,6 +255,9 @@ class Diffusion(SharingAgent):
         Step size η > 0.
     weights : mapping
         w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
+    unheard : {"kept", "dropped"}
+        Of a neighbour not heard in this round its last θ̂_n counts, or nothing. The latter only without a censor, for
+        who is silent has not changed.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -203,10 +265,16 @@ class Diffusion(SharingAgent):
     _: KW_ONLY
     eta: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
+    unheard: str = "kept"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_unheard(self.unheard, self.censor)
 
     def start(self) -> None:
         """Check the weights; a subclass that has a `start` of its own calls this one."""
         check_weights(self.weights, [self.name, *self.neighbors])
+        self.sharing.only_present = self.unheard == "dropped"
 
     def combined(self) -> Array:
         """Return ψ_i, which is θ_i as long as nobody is known who has a weight."""

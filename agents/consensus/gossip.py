@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import SharingAgent, check_weights
+from netsim.agents.consensus.base import SharingAgent, check_unheard, check_weights
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
 from netsim.typing import Array
@@ -23,6 +23,8 @@ class Gossip(SharingAgent):
         Step γ > 0 of the gossip.
     weights : mapping
         w_in of each neighbour, by name: a row of a symmetric, doubly stochastic matrix.
+    unheard : {"kept", "dropped"}
+        As in `Diffusion`: of a neighbour not heard in this round its last θ̂_n counts, or nothing.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -31,10 +33,16 @@ class Gossip(SharingAgent):
     _: KW_ONLY
     gamma: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
+    unheard: str = "kept"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_unheard(self.unheard, self.censor)
 
     def start(self) -> None:
         """Check the weights; a subclass that has a `start` of its own calls this one."""
         check_weights(self.weights, self.neighbors)
+        self.sharing.only_present = self.unheard == "dropped"
 
     def pull(self) -> Array:
         """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose θ̂_n is known, in the shape of θ."""

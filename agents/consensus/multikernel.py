@@ -90,8 +90,8 @@ class GossipOMKL(Gossip):
     model: Array = field(init=False)
     kernel_weights: KernelWeights = field(init=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _forget(self) -> None:
+        super()._forget()
         self.model = self.theta
         self.kernel_weights = KernelWeights(self.cost.kernels)
 

@@ -18,9 +18,13 @@ import numpy as np
 import netsim
 from netsim import Copies
 from netsim.agents.consensus.censor import Always, Censor, may_silence
+from netsim.agents.consensus.repairs import Repairs
 from netsim.coders import Coder, Encoded, Exact
-from netsim.core import add_weighted_rows
+from netsim.core import add_scaled_difference, add_weighted_rows
 from netsim.typing import Vector
+
+KEY = "key"
+"""The kind of message that holds a state whole where others hold coded changes."""
 
 
 class Sharing:
@@ -50,6 +54,8 @@ class Sharing:
         The copies of θ̂_n by neighbour; at first as ``own``. Changed in place.
     spoken : int
         How often the agent broadcast, without broadcasts that no link took.
+    only_present : bool
+        Whether only neighbours that were heard in the last round are believed; False at first.
     """
 
     def __init__(
@@ -72,12 +78,18 @@ class Sharing:
         self.own = self._start
         self.copies = Copies(agent.neighbors, self.own.shape, self._start)
         self.spoken = 0
+        self.only_present = False
         # Whether a neighbour may have been silent in every round so far.
         self._silence = may_silence(self._censor, 1)
         self._adds = not coder.whole
+        self._present: set[Hashable] = set()
         # The weights of all neighbours and what they come to, once all were heard.
         self._weights: tuple[Vector, float] | None = None
         self._kind = "change" if self._adds else "state"
+        reliability = agent.reliability
+        self._key_every = reliability.every if reliability.way == "keyframe" else 0
+        # What is asked for comes in a later round.
+        self._repairs = Repairs(self.copies, self._start) if reliability.way == "nack" else None
 
     async def share(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
@@ -85,16 +97,31 @@ class Sharing:
         ``state`` must not be changed in place afterwards.
         """
         change = state - self.own
-        if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
-            coded, known = self._code(state, change)
-            links = await self._agent.broadcast(self._kind, coded)
+        is_key = self._is_key(round_number)
+        if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng) or is_key:
+            whole = is_key and self._adds
+            coded, known = (state, state) if whole else self._code(state, change)
+            links = await self._agent.broadcast(KEY if whole else self._kind, coded)
             # Without neighbours there is no link that could refuse it. If no link takes it, nobody knows of it.
             if links or not len(self.copies):
                 # A copy, for the coder may have given the state itself, which its method may go on to change.
                 self.own = known.copy() if known is state else known
                 self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
-        self.copies.take_in(await self._agent.collect(), add=self._adds)
+        heard = await self._agent.collect()
+        if self.only_present:
+            self._present = {frame.sender for frame in heard}
+        if self._repairs is not None:
+            self._repairs.take_in(heard, round_number, add=self._adds)
+        elif self._key_every and self._adds:
+            self.copies.take_in(heard.of(self._kind), add=True)
+            self.copies.take_in(heard.of(KEY))
+        else:
+            self.copies.take_in(heard, add=self._adds)
+
+    def _is_key(self, round_number: int) -> bool:
+        """Return whether in this round everybody sends its state whole."""
+        return bool(self._key_every) and round_number % self._key_every == 0
 
     def _code(self, state: Vector, change: Vector) -> tuple[Encoded, Vector]:
         """Return what is sent, and the θ̂_i that whoever hears it then knows."""
@@ -106,7 +133,7 @@ class Sharing:
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a neighbour was ever heard."""
-        return self.copies.heard(neighbor)
+        return self.copies.heard(neighbor) if self._repairs is None else self._repairs.heard(neighbor)
 
     def known(self, neighbor: Hashable) -> bool:
         """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
@@ -116,6 +143,8 @@ class Sharing:
         to have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
         receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
         """
+        if self.only_present:
+            return neighbor in self._present
         return self._silence or self.heard(neighbor)
 
     def add_known(self, start: Vector, total: float, weights: Mapping[Any, float]) -> tuple[Vector, float]:
@@ -132,7 +161,7 @@ class Sharing:
         # Not by sum(), which rounds in another way from Python 3.12 on.
         for weight in row.tolist():
             total += weight
-        if all(self.heard(name) for name in names):
+        if not self.only_present and all(self.heard(name) for name in names):
             # Who was heard once is always known.
             self._weights = row, total
         return add_weighted_rows(start, row, self.copies.table[believed]), total
@@ -140,3 +169,12 @@ class Sharing:
     def sum_of_copies(self) -> Vector:
         """Return Σ_n θ̂_n as known here."""
         return self.copies.sum()
+
+    def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
+        """Return the dual γ_i of an ADMM method after a round: γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+
+        ``own`` is Σ_n θ̂_i, ``others`` Σ_n θ̂_n over the neighbours n. For one that keeps its duals in another way see
+        `netsim.agents.consensus.duals`.
+        """
+        result = add_scaled_difference(dual, rho, own, others)
+        return result if self._repairs is None else result - rho * self._repairs.owed()

@@ -10,6 +10,7 @@ from netsim.coders.floats import Exact, Float, Floats
 from netsim.coders.qsgd import QSGD, NormLevels
 from netsim.coders.quantized import MOST_BITS, Quantized
 from netsim.coders.registry import enter, register
+from netsim.coders.residues import Residues
 from netsim.coders.shapes import check_shape, pack_shape, unpack_elements, unpack_shape
 from netsim.coders.sign import Sign, Signs
 from netsim.coders.sparse import RandomK, Sparse, TopK
@@ -31,6 +32,7 @@ __all__ = [
     "NormLevels",
     "Quantized",
     "RandomK",
+    "Residues",
     "Sign",
     "Signs",
     "Sparse",
@@ -52,3 +54,4 @@ enter(6, Floats)
 enter(7, Sparse)
 enter(8, Signs)
 enter(9, Trits)
+enter(10, Residues)

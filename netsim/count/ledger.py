@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.count.records import CAUSES, as_column
+from netsim.count.records import ALL_CAUSES, CAUSES, as_column
 from netsim.count.tally import Tally, trace_hash
 from netsim.count.trace import Trace
 from netsim.draws import Keys
@@ -33,6 +33,13 @@ class Ledger:
         Keys of the agents' names.
     tally : Tally
         Where the network counts.
+    on_radio : bool
+        Whether frames may also end in the ways of a `netsim.Radio`.
+
+    Attributes
+    ----------
+    causes : tuple of str
+        How a link message can end here, in the order of ``exits``.
     """
 
     def __init__(
@@ -42,19 +49,21 @@ class Ledger:
         receivers: Counts,
         agent_keys: Keys,
         tally: Tally,
+        on_radio: bool = False,
     ) -> None:
         self.agents = agents
         self.senders = senders
         self.receivers = receivers
         self.tally = tally
+        self.causes = ALL_CAUSES if on_radio else CAUSES
         self._agent_keys = agent_keys
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = lambda: ()
         """Yields the key and the kind of each link message that is under way: the network puts it here."""
 
     @property
     def exits(self) -> list[int]:
-        """How many link messages have ended so far, by the number of the cause (`netsim.count.records`)."""
-        return list(self.tally.exits)
+        """How many link messages have ended so far, by cause (`causes`)."""
+        return list(self.tally.exits[: len(self.causes)])
 
     @property
     def transmissions(self) -> int:
@@ -92,13 +101,13 @@ class Ledger:
         return self.tally.saturated
 
     def totals(self) -> tuple[int, ...]:
-        """Return the running totals, in the order of `netsim.count.records.TOTALS`."""
+        """Return the running totals, in the order of `netsim.count.records.totals_of` the causes."""
         tally = self.tally
         return (
             tally.transmissions,
             tally.link_messages,
             tally.duplicated,
-            *tally.exits,
+            *self.exits,
             tally.payload_bits,
             tally.raw_data_bits,
             tally.wire_bits,
@@ -159,7 +168,8 @@ class Ledger:
 
         names = ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated")
         counts = {name: self.tally.by_sender(name) for name in names}
-        kind, agent = np.nonzero(counts["transmissions"])
+        # A shared medium also carries what is no transmission: acknowledgements.
+        kind, agent = np.nonzero(counts["transmissions"] + counts["wire_bits"])
         columns: dict[str, Any] = {
             "agent": as_column(self.agents)[agent].tolist(),
             "kind": as_column(self.tally.kinds)[kind].tolist(),
@@ -169,7 +179,7 @@ class Ledger:
     def _by_link(self) -> dict[str, Counts]:
         """Return all columns of the table, shape (kinds, links) each."""
         tally = self.tally
-        counts = {name: tally.by_link(name) for name in ("offered", "duplicated", *CAUSES)}
+        counts = {name: tally.by_link(name) for name in ("offered", "duplicated", *self.causes)}
         counts["offered"] = counts["offered"] + tally.to_all("offered")[:, self.senders]
         under_way = np.zeros_like(counts["offered"])
         for key, kind in self.in_flight():

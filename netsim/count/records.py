@@ -13,16 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ACCESS_FAILED",
+    "ALL_CAUSES",
+    "ASLEEP",
     "CAUSES",
     "COLLIDED",
     "CORRUPTED",
     "DELIVERED",
     "EXIT",
+    "HALF_DUPLEX",
     "INBOX_FULL",
     "LATE",
     "LINK_DOWN",
     "LOST",
     "QUEUE_FULL",
+    "RADIO_CAUSES",
     "RECEIVER_DOWN",
     "REFUSED",
     "SENT",
@@ -30,6 +35,7 @@ __all__ = [
     "TO_ALL",
     "Transmission",
     "key_shift",
+    "totals_of",
 ]
 
 CAUSES = (
@@ -47,17 +53,22 @@ CAUSES = (
 """How a frame on a link can end. `DELIVERED` … are their numbers."""
 DELIVERED, LATE, LOST, COLLIDED, CORRUPTED, REFUSED, QUEUE_FULL, LINK_DOWN, RECEIVER_DOWN, INBOX_FULL = range(10)
 
-TOTALS = (
-    "transmissions",
-    "link_messages",
-    "duplicated",
-    *CAUSES,
-    "payload_bits",
-    "raw_data_bits",
-    "wire_bits",
-    "saturated",
-)
-"""The columns of a round's row; what each means is in docs/counting.md."""
+RADIO_CAUSES = ("access_failed", "half_duplex", "asleep")
+"""How else it can end on a medium that is a `netsim.Radio`; on any other there are no such columns."""
+ACCESS_FAILED, HALF_DUPLEX, ASLEEP = range(10, 13)
+
+ALL_CAUSES = CAUSES + RADIO_CAUSES
+"""Both, by number."""
+
+
+def totals_of(causes: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of a round's row where frames can end so; what each means is in docs/counting.md."""
+    before, after = ("transmissions", "link_messages", "duplicated"), ("payload_bits", "raw_data_bits", "wire_bits")
+    return (*before, *causes, *after, "saturated")
+
+
+TOTALS = totals_of(CAUSES)
+"""The columns of a round's row."""
 
 TO_ALL = -1
 """In place of a link: all links of the sender."""

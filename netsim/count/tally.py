@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import draws
-from netsim.count.records import CAUSES, DELIVERED, EXIT, SENT, TO_ALL, Transmission, key_shift
+from netsim.count.records import ALL_CAUSES, DELIVERED, EXIT, SENT, TO_ALL, Transmission, key_shift
 from netsim.draws import Keys
 
 __all__ = ["Tally", "mix_exits", "mix_sent", "sums_of", "trace_hash"]
@@ -54,7 +54,7 @@ class Tally:
     def __init__(self, agent_keys: Keys, link_keys: Keys, keep: bool) -> None:
         self.shift = key_shift(len(link_keys))
         self.kinds: dict[str, int] = {}
-        self.exits = [0] * len(CAUSES)
+        self.exits = [0] * len(ALL_CAUSES)
         self.transmissions = self.link_messages = self.duplicated = 0
         self.payload_bits = self.raw_data_bits = self.wire_bits = self.saturated = 0
         self._agent_keys = agent_keys
@@ -98,6 +98,11 @@ class Tally:
     def link_bits(self, link: int, kind: int, bits: int) -> None:
         """Count the bits that crossed one link."""
         self._table("wire_bits", len(self._link_keys))[kind, link] += bits
+
+    def aired(self, sender: int, kind: int, bits: int) -> None:
+        """Count bits that a shared medium carried for a sender, some time after `sent`."""
+        self.wire_bits += bits
+        self._table("sender wire_bits", len(self._agent_keys))[kind, sender] += bits
 
     def duplicate(self, link: int, kind: int) -> None:
         """Count a second copy."""
@@ -218,7 +223,7 @@ class Tally:
         links = len(self._link_keys)
         slots = kind * links + (key >> self.shift)
         for number in np.unique(cause).tolist():
-            table = self._table(CAUSES[number], links).reshape(-1)
+            table = self._table(ALL_CAUSES[number], links).reshape(-1)
             np.add.at(table, slots[cause == number], 1)
 
     def _keep(self, stream: str, records: NDArray[np.void]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import draws
-from netsim.count.records import CAUSES, EXIT, SENT, TO_ALL, as_column, key_shift
+from netsim.count.records import ALL_CAUSES, EXIT, SENT, TO_ALL, as_column, key_shift
 from netsim.count.tally import mix_exits, mix_sent, trace_hash
 from netsim.draws import Keys
 from netsim.errors import BadInput, one_line
@@ -90,7 +90,7 @@ class Trace:
 
         sent, exits = self._sent, self._exits
         names = as_column([*self.agents, None])
-        kinds, causes = as_column([*self.kinds, ""]), as_column(CAUSES)
+        kinds, causes = as_column([*self.kinds, ""]), as_column(ALL_CAUSES)
         # A broadcast has no receiver: the name behind the last.
         receivers = np.append(self._receivers, len(self.agents))
         link = exits["key"] >> self._shift

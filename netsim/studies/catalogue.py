@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import re
+import shlex
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from netsim import check
-from netsim.errors import BadInput, one_line
+from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
 from netsim.studies.terminal import Reporter
 
@@ -23,7 +24,7 @@ GROUP = "netsim.studies"
 """The entry points of this group name the shelves: packages put their studies there (netsim's own, too)."""
 
 # What every run of a scenario is given besides its parameters.
-_TAKEN = ("out", "trace", "help", "reporter")
+_TAKEN = ("out", "trace", "figures", "tables", "help", "reporter")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Scenario:
     groups: tuple[tuple[str, type], ...] = ()
     module: types.ModuleType | None = None
     """What its file defines, if it is none of netsim's own."""
+    sha256: str = ""
+    """Of its file, if it has one."""
 
     def execute(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
         """Run it and return the study; raises BadInput for an unknown parameter."""
@@ -88,16 +91,23 @@ class Scenario:
         for name in parameters:
             check.one_of("parameter", name, known)
         columns = tuple(column for shelf in _shelves() for column in shelf.columns)
-        return Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
+        study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
+        if self.sha256:
+            study.origin["file_sha256"] = self.sha256
+        return study
 
     def play(self, study: Study) -> None:
-        """Run it into a study that `prepare` made."""
+        """Run it into a study that `prepare` made; if it raises, the study is marked partial."""
         arguments = dict(study.settings)
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round otherwise on another machine.
         with threadpool_limits(limits=1), script.known(self.module):
-            self.function(study, **arguments)
+            try:
+                self.function(study, **arguments)
+            except BaseException as error:
+                study.cut_short(error, why(self, error))
+                raise
 
 
 @cache
@@ -133,19 +143,31 @@ def find(name: str) -> Scenario:
         return _describe(name, getattr(importlib.import_module(place), function))
     module = script.new_module(name)
     with script.known(module):
-        script.execute("scenario", name, module)
+        sha256 = script.execute("scenario", name, module)
         found = [each for each in script.defined(module).values() if _is_scenario(each)]
         if len(found) != 1:
             raise BadInput(
                 f"scenario = {name!r}: must define one function whose first parameter is `study`; it has {len(found)}"
             )
-        return dataclasses.replace(_describe(name, found[0]), module=module)
+        return dataclasses.replace(_describe(name, found[0]), module=module, sha256=sha256)
 
 
 def raised(scenario: Scenario, error: BaseException) -> str:
     """Return one line that says what a scenario's own code raised, and where."""
     where = script.where(error, scenario.function.__code__.co_filename)
     return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
+
+
+def why(scenario: Scenario, error: BaseException) -> str:
+    """Return in one line why a scenario did not come to its end."""
+    if interrupted(error):
+        return "interrupted"
+    return " ".join(str(error).split()) if isinstance(error, NetsimError) else raised(scenario, error)
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Return whether an error comes of a Ctrl-C that a library, say while it was being imported, made into its own."""
+    return any(isinstance(each, KeyboardInterrupt) for each in chain(error))
 
 
 def _is_scenario(member: object) -> bool:
@@ -237,3 +259,11 @@ def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
             f"scenario = {name!r}: must give its parameter {key!r} the type int, float, str or bool, or one | None"
         )
     return hint, optional
+
+
+def flag(name: str, value: Any) -> str:
+    """Return a parameter and its value as they are given on the command line."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    return f"--{option} {shlex.quote(str(value))}"

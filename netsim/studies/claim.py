@@ -129,6 +129,24 @@ def claim_next(name: str) -> Claim:
     raise AssertionError("numbers do not end")
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder that stays: whether nobody else has; the lock is given back at the end, or if the process dies.
+
+    Raises
+    ------
+    BadInput
+        If it cannot be written.
+    """
+    with _refusals(folder):
+        descriptor = _take(folder / LOCK, _PATIENCE_S)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            _give_back(folder / LOCK, descriptor)
+
+
 def _claim(folder: str | Path, patience: float, new: bool = False) -> Claim | Path | None:
     """Return the claim, or the lock that another run holds, or None if the folder must be ``new`` and no longer is."""
     with _refusals(folder):

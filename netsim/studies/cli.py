@@ -1,25 +1,38 @@
-"""The command line: netsim list, run, show."""
+"""The command line: netsim list, run, sweep, show, verify."""
 
+import asyncio
 import io
 import shlex
 import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from netsim import check
-from netsim.errors import NetsimError
+from netsim.errors import Interrupted, NetsimError, chain
 from netsim.studies import Study, catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
 from netsim.studies.claim import Claim, claim, claim_next
-from netsim.studies.folder import Unsaved, load, rescued
+from netsim.studies.folder import Unsaved, load, told_partial
+from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter, forget, text
 
 _INTERRUPTED = "interrupted; no run folder was written"
+# Whether a SIGTERM ended the run.
+_terminated = False
+
+_FORMATS = (
+    ("--figures", "png", "Formats of the figures: png, svg, pdf, or several with commas between."),
+    ("--tables", "csv", "Format of the tables: csv, or parquet (smaller; takes pip install 'netsim[arrow]')."),
+)
 
 
 class _Scenarios(click.Group):
@@ -50,30 +63,45 @@ def _command(scenario: Scenario) -> click.Command:
         click.Option(["--out"], type=str, help="The run folder, new or empty. Default: the next free runs/NAME-n.")
     )
     options.append(click.Option(["--trace"], is_flag=True, help="Keep the event log, too (trace-ALGORITHM.npz)."))
+    options += [
+        click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in _FORMATS
+    ]
 
-    def call(out: str | None, trace: bool, **parameters: Any) -> None:
-        _execute(scenario, out, trace, parameters)
+    def call(out: str | None, trace: bool, figures: str, tables: str, **parameters: Any) -> None:
+        _execute(scenario, _Asked(out, trace, Formats.chosen(figures, tables)), parameters)
 
     # The short help would be cut at the first full stop, that of an initial, say.
     title = scenario.function.__doc__ and scenario.title
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 
-def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class _Asked:
+    """What every run is asked besides its parameters."""
+
+    out: str | None
+    trace: bool
+    formats: Formats
+
+
+def _execute(scenario: Scenario, asked: _Asked, parameters: dict[str, Any]) -> None:
     reporter = Reporter()
     place: Claim | None = None
     heeded = signal.getsignal(signal.SIGINT)
     try:
         # Before the run: what cannot be written should be known before the work, not after it.
-        with claim_next(Path(scenario.name).stem) if out is None else claim(out) as place:
-            study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
-            _play(scenario, study)
+        with claim_next(Path(scenario.name).stem) if asked.out is None else claim(asked.out) as place, _terminable():
+            study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
+            study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
+            study.formats = asked.formats
+            _play(scenario, study, place)
             study.save(place)
             # All is done: Ctrl-C is too late, and would only leave the lock behind.
             with suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except KeyboardInterrupt:
-        if place is None or not place.published:
+        if place is None or not place.published or study.partial:
             raise
     with suppress(ValueError):
         signal.signal(signal.SIGINT, heeded)
@@ -81,14 +109,63 @@ def _execute(scenario: Scenario, out: str | None, trace: bool, parameters: dict[
     reporter.line(f"\n{place.shown}: {files}")
 
 
-def _play(scenario: Scenario, study: Study) -> None:
-    """Play a study; if it fails, say in one line where, and keep the runs that were finished."""
+def _play(scenario: Scenario, study: Study, place: Claim) -> None:
+    """Play a study; if it does not come to its end, say why in one line, and save what there is, marked partial."""
     try:
         scenario.play(study)
-    except (Exception, SystemExit) as error:
-        message = str(error) if isinstance(error, NetsimError) else catalogue.raised(scenario, error)
-        failed = NetsimError(message) if not study.runs or _interrupted(error) else None
-        raise failed or NetsimError(str(rescued(study, message, "the finished runs"))) from error
+    except BaseException as error:
+        # Whatever ends it; what there is, and then the error, goes on its way below.
+        stopped = error
+    else:
+        return
+    if study.partial and _terminated:
+        study.partial["why"] = "terminated"
+    message = str(study.partial["why"]) if study.partial else catalogue.why(scenario, stopped)
+    if not study.is_empty:
+        try:
+            study.save(place)
+            message = f"{message}; what there is so far is in {place.shown}, marked partial"
+        except Unsaved as error:
+            message = f"{message}; what there is so far: {error}"
+    elif catalogue.interrupted(stopped):
+        message = _INTERRUPTED
+    if catalogue.interrupted(stopped):
+        raise KeyboardInterrupt(message) from stopped
+    raise NetsimError(message) from stopped
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does; the exit status tells which."""
+    global _terminated
+    _terminated = False
+    if threading.current_thread() is not threading.main_thread():
+        # Nobody sends it signals.
+        yield
+        return
+    heeded = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, heeded)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    global _terminated
+    _terminated = True
+    interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
+    if callable(interrupt):
+        # During a run asyncio's, which ends it between two steps.
+        interrupt(signal.SIGINT, frame)
+    elif loop is not None:
+        # A job in the background ignores Ctrl-C, and then asyncio sees to nothing.
+        loop.call_soon_threadsafe(_end_between_steps)
+    else:
+        raise Interrupted
+
+
+def _end_between_steps() -> None:
+    raise Interrupted
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,12 +197,24 @@ def run() -> None:
 @click.argument("scenario")
 @click.option("--out", type=str, required=True, help="The folder of the sweep: new, or that of one to go on with.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
+@click.option("--dask", type=str, help="The address of a Dask scheduler whose workers run the points instead.")
 @click.option("--timeout", type=float, help="Seconds that a point may take.")
 @click.option("--memory", type=int, help="Megabytes that a point may take.")
 @click.option("--retry", is_flag=True, help="Run points that failed before once more.")
+@click.option(
+    "--tables", type=str, default="csv", show_default=True, help="The format of the points' tables: csv or parquet."
+)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def sweep_them(
-    scenario: str, flags: tuple[str, ...], out: str, jobs: int, timeout: float | None, memory: int | None, retry: bool
+    scenario: str,
+    flags: tuple[str, ...],
+    out: str,
+    jobs: int,
+    dask: str | None,
+    timeout: float | None,
+    memory: int | None,
+    retry: bool,
+    tables: str,
 ) -> None:
     """Run a scenario at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
 
@@ -137,9 +226,21 @@ def sweep_them(
     found = catalogue.find(scenario)
     reporter = Reporter()
     given = _listed(found, flags)
-    result = sweep(
-        scenario, out=out, jobs=jobs, timeout=timeout, memory=memory, retry=retry, reporter=reporter, **given
-    )
+    try:
+        result = sweep(
+            scenario,
+            out=out,
+            jobs=jobs,
+            dask=dask,
+            timeout=timeout,
+            memory=memory,
+            retry=retry,
+            tables=tables,
+            reporter=reporter,
+            **given,
+        )
+    except KeyboardInterrupt:
+        _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
     count = len(result.grid.points())
     reporter.line(f"{out}: {count - len(result.failed)} of {count} points, {len(result.failed)} failed; points.csv")
 
@@ -168,11 +269,13 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
 @click.argument("folder")
 def show(folder: str) -> None:
     """Show what a run folder holds."""
-    found = load(folder)
+    found = load(folder, partial=True)
     settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
     reporter = Reporter()
+    if summary["partial"]:
+        reporter.line(told_partial(found))
     given = {key: value for key, value in settings["parameters"].items() if value is not None}
-    flags = " ".join(_flag(key, value) for key, value in given.items())
+    flags = " ".join(catalogue.flag(key, value) for key, value in given.items())
     reporter.line(f"netsim run {shlex.quote(settings['scenario'])} {flags}".rstrip())
     last = rounds.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
     reporter.table("Last round", last.loc[:, (last != 0).any()])
@@ -187,11 +290,51 @@ def show(folder: str) -> None:
     reporter.line(f"netsim {settings.get('netsim', 'of unknown version')}, core: {settings.get('core', 'python')}")
 
 
-def _flag(name: str, value: Any) -> str:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} {shlex.quote(str(value))}"
+@app.command("verify")
+@click.argument("folder")
+@click.pass_context
+def verify_it(ctx: click.Context, folder: str) -> None:
+    """Repeat a run folder, or each point of a sweep, and say whether the same comes out.
+
+    Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
+    """
+    from netsim.studies.sweep.sweep import read_points
+    from netsim.studies.verify import verify
+
+    reporter = Reporter()
+    places = [Path(folder)]
+    if (places[0] / "sweep.json").is_file():
+        places = [place for _, _, place in read_points(places[0])]
+        if not places:
+            raise check.refuse("folder", folder, "a sweep with a point that is done")
+    same = True
+    for place in places:
+        verdict = verify(place)
+        same = same and bool(verdict)
+        where = {"identical": "", "differs": "; it begins in "}.get(verdict.state, "; the largest difference is in ")
+        reporter.line(f"{place}: {verdict.state}{where}{verdict.where}")
+        if verdict.others:
+            reporter.line(f"  also in {', '.join(verdict.others)}")
+        for each in verdict.elsewhere:
+            reporter.line(f"  {each}")
+    ctx.exit(0 if same else 1)
+
+
+@app.command("compare")
+@click.argument("folders", nargs=-1, required=True)
+@click.option("--metric", "metrics", multiple=True, help="A column of rounds.csv; may be given several times.")
+@click.option("--out", type=str, help="Draw the first metric into this file: .png, .svg or .pdf.")
+@click.option("--against", default="round", show_default=True, help="What to draw it against: a setting, or round.")
+def compare_them(folders: tuple[str, ...], metrics: tuple[str, ...], out: str | None, against: str) -> None:
+    """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
+    from netsim.studies import compare
+
+    found = compare.table(folders, metrics)
+    reporter = Reporter()
+    reporter.table("Last values", found)
+    if out is not None:
+        compare.draw(folders, metrics[0] if metrics else str(found.columns[-1]), out, against)
+        reporter.line(out)
 
 
 def main() -> None:
@@ -201,29 +344,25 @@ def main() -> None:
             # A name that the terminal's encoding does not have is no reason to lose a run.
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(standalone_mode=False, prog_name="netsim")
+        status = app(standalone_mode=False, prog_name="netsim")
+        if status:
+            sys.exit(status)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except KeyboardInterrupt:
-        _stop(_INTERRUPTED, 130)
+        _stop(_INTERRUPTED, 143 if _terminated else 130)
     except BrokenPipeError:
         # Whoever read the output has gone, as with `netsim list | head`.
         forget(sys.stdout)
     except Exception as error:
-        if isinstance(error, click.Abort) or _interrupted(error):
-            _stop(_INTERRUPTED, 130)
+        if isinstance(error, click.Abort) or catalogue.interrupted(error):
+            told = [str(each) for each in chain(error) if isinstance(each, KeyboardInterrupt)]
+            _stop(next(filter(None, told), _INTERRUPTED), 143 if _terminated else 130)
         if isinstance(error, click.ClickException):
             _stop(error.format_message(), 2)
         if not isinstance(error, NetsimError):
             raise
         _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Return whether an error comes of a Ctrl-C that a library, say while it was being imported, made into its own."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _stop(message: str, status: int) -> NoReturn:

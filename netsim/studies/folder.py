@@ -1,11 +1,11 @@
 """Run folders: their files written, and read again."""
 
+import itertools
 import json
 import math
 import numbers
 import re
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -16,15 +16,16 @@ import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.run import Run
-from netsim.studies._about import about
+from netsim.studies._about import about, environment
 from netsim.studies.claim import Claim, claim
+from netsim.studies.formats import Formats, find_table, read_table, write_figure, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
-"""What every run folder holds."""
+"""What every run folder holds; tables may be Parquet instead."""
 
 
 class Unsaved(NetsimError):  # noqa: N818  names that say what happened
@@ -39,6 +40,10 @@ class Outcome(Protocol):
     runs: dict[str, Run]
     tables: "dict[str, pd.DataFrame]"
     figures: "dict[str, Figure]"
+    texts: dict[str, str]
+    origin: dict[str, Any]
+    partial: dict[str, Any] | None
+    formats: Formats
 
     @property
     def keeps_trace(self) -> bool:
@@ -118,14 +123,18 @@ def write(study: Outcome, folder: Path) -> dict[str, str]:
             (folder / name).unlink(missing_ok=True)
 
     put("settings.json", lambda path: _write_json(path, _settings(study)))
-    put("rounds.csv", lambda path: _write_csv(path, study.rounds))
-    put("ledger.csv", lambda path: _write_csv(path, study.ledger))
+    kind = study.formats.tables
+    put(f"rounds.{kind}", lambda path: write_table(path, study.rounds))
+    put(f"ledger.{kind}", lambda path: write_table(path, study.ledger))
     for name, run in study.runs.items() if study.keeps_trace else ():
         put(f"trace-{_as_file_name(name)}.npz", run.trace.save)
     for name, table in study.tables.items():
-        put(f"{name}.csv", partial(_write_csv, table=table))
-    for name, figure in study.figures.items():
-        put(f"{name}.png", partial(figure.savefig, dpi=150))
+        put(f"{name}.{kind}", partial(write_table, table=table))
+    for (name, figure), ending in itertools.product(study.figures.items(), study.formats.figures):
+        put(f"{name}.{ending}", partial(write_figure, figure=figure))
+
+    for name, content in study.texts.items():
+        put(f"{name}.md", partial(_write_text, content=content))
 
     def summary(path: Path) -> None:
         # The sizes let a reader notice a file that was cut short later on.
@@ -160,16 +169,16 @@ def _settings(study: Outcome) -> dict[str, Any]:
         name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else plain(value)
         for name, value in study.settings.items()
     }
-    return {"scenario": study.scenario, "parameters": parameters, **about()}
+    marked = {"scenario": study.scenario, "partial": study.partial is not None, "parameters": parameters}
+    return marked | about() | environment() | study.origin
 
 
 def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(plain(content), indent=2) + "\n", encoding="utf-8")
 
 
-def _write_csv(path: Path, table: "pd.DataFrame") -> None:
-    # Names of agents may be any text, also what UTF-8 has no bytes for.
-    table.to_csv(path, index=False, errors="backslashreplace")
+def _write_text(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _as_file_name(algorithm: str) -> str:
@@ -195,28 +204,63 @@ def _and(failed: Mapping[str, str]) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def load(folder: str | Path) -> dict[str, Any]:
+def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
     """Return a run folder's settings, summary and rounds (a DataFrame), after checking that it is whole.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    partial : bool
+        Whether one that is marked partial will do.
 
     Raises
     ------
     BadInput
-        If it is no run folder, or a file is missing, cut short, unreadable, or holds what no run writes.
+        If it is no run folder, is partial, or a file is missing, cut short, unreadable, or holds what no run writes.
     """
     path = Path(folder)
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
-        return _read(path)
+        found = _read(path)
     except BadInput as error:
         raise BadInput(f"{wanted}; {str(error)[:300]}") from None
     except Exception as error:
         # A damaged file can make json and pandas raise many things; what they mean here is one.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
+    if not partial and found["summary"]["partial"]:
+        raise BadInput(f"run folder = {str(folder)!r}: must be whole; {told_partial(found)}")
+    return found
 
 
-def _read(path: Path) -> dict[str, Any]:
-    missing = [name for name in FILES if not (path / name).is_file()]
+def told_partial(found: dict[str, Any]) -> str:
+    """Return in one line how far a partial folder, as `load` returns it, came and why not further."""
+    marked, rounds = found["summary"]["partial"], found["rounds"]
+    rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []
+    last = f"round {rows[-1]:g}" if rows else "any round"
+    where = "" if marked["cut"] is None else f", {marked['cut']} {'after' if rows else 'before'} {last}"
+    return " ".join(f"it is partial{where}: {marked['why']}".split())
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return a run folder's settings, and its tables of rounds and of links in whatever format they are."""
+    tables = {name: find_table(path, name) for name in ("rounds", "ledger")}
+    return [path / "settings.json", *(there or path / f"{name}.csv" for name, there in tables.items())]
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether a run folder is complete: its summary is one, and every file that it names has the size it had."""
+    try:
+        return _read_summary(folder).get("partial") is None
+    except Exception:
+        return False
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    """Return a run folder's summary, whose files are there as it says."""
+    files = _files_of(path)
+    missing = [each.name for each in (*files, path / "summary.json") if not each.is_file()]
     if missing:
         raise BadInput("there is no such folder" if not path.is_dir() else f"it has no {missing[0]}")
     summary = _read_json(path / "summary.json")
@@ -227,18 +271,41 @@ def _read(path: Path) -> dict[str, Any]:
     summary.setdefault("failed", {})
     _must_have(summary, "summary.json", failed=dict)
     _all(summary["failed"], "summary.json", "failed", str)
-    for name in FILES[:-1]:
-        if name not in summary["bytes"]:
-            raise BadInput(f"summary.json must have the size of {name}")
+    for each in files:
+        if each.name not in summary["bytes"]:
+            raise BadInput(f"summary.json must have the size of {each.name}")
     for name, size in summary["bytes"].items():
         there = (path / name).stat().st_size if (path / name).is_file() else 0
         if there != size:
             raise BadInput(f"{name} has {there} bytes of {size}: it was cut short or changed")
-    settings = _read_json(path / "settings.json")
+    return summary
+
+
+def _read(path: Path) -> dict[str, Any]:
+    summary = _read_summary(path)
+    files = _files_of(path)
+    settings = _read_json(files[0])
     _must_have(
-        {"netsim": "", "core": ""} | settings, "settings.json", scenario=str, parameters=dict, netsim=str, core=str
+        {"netsim": "", "core": "", "partial": False} | settings,
+        "settings.json",
+        scenario=str,
+        parameters=dict,
+        netsim=str,
+        core=str,
+        partial=bool,
     )
-    return {"settings": settings, "summary": summary, "rounds": _read_rounds(path / "rounds.csv")}
+    summary["partial"] = _partial(summary, settings)
+    return {"settings": settings, "summary": summary, "rounds": _read_rounds(files[1])}
+
+
+def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how a folder is marked partial; either file may do so."""
+    marked = summary.get("partial")
+    if marked is None:
+        return {"why": "settings.json says so", "cut": None} if settings.get("partial") else None
+    _must_have(summary, "summary.json", partial=dict)
+    _must_have(marked | {"cut": marked.get("cut") or ""}, "summary.json: partial", why=str, cut=str)
+    return {"why": marked["why"], "cut": marked.get("cut")}
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -265,16 +332,12 @@ def _all(values: Mapping[Any, Any], file: str, key: str, kind: Any) -> None:
 def _read_rounds(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
-    with warnings.catch_warnings():
-        # What pandas warns of here, such as a row with too many fields, no run writes.
-        warnings.simplefilter("error")
-        # An algorithm may be called NA, or 1.
-        rounds = pd.read_csv(path, index_col=False, converters={"algorithm": str}, encoding="utf-8")
+    rounds = read_table(path, text=["algorithm"])
     if "algorithm" not in rounds.columns:
-        raise BadInput("rounds.csv must have a column 'algorithm'")
+        raise BadInput(f"{path.name} must have a column 'algorithm'")
     for name in rounds.columns:
         if name != "algorithm" and not pd.api.types.is_numeric_dtype(rounds[name]) and not rounds[name].isna().all():
-            raise BadInput(f"rounds.csv: column {name!r} must hold numbers")
+            raise BadInput(f"{path.name}: column {name!r} must hold numbers")
     return rounds
 
 

@@ -1,5 +1,6 @@
 """Python files of the user's: executed as modules, found by name while that matters, forgotten after."""
 
+import hashlib
 import os
 import sys
 import traceback
@@ -64,19 +65,21 @@ def known(module: types.ModuleType | None) -> Iterator[None]:
             sys.modules[module.__name__] = before
 
 
-def execute(parameter: str, file: str, module: types.ModuleType) -> None:
-    """Execute a file as a module."""
+def execute(parameter: str, file: str, module: types.ModuleType) -> str:
+    """Execute a file as a module; return the SHA-256 of what was executed."""
     path = Path(file)
     if not path.is_file():
         raise check.refuse(parameter, file, "an existing Python file")
     module.__file__ = os.path.abspath(path)
     try:
-        exec(compile(path.read_bytes(), module.__file__, "exec"), vars(module))
+        text = path.read_bytes()
+        exec(compile(text, module.__file__, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         line = where(error, module.__file__)
         raise BadInput(
             f"{parameter} = {file!r}: must be a Python file that runs; {type(error).__name__}{line}: {message(error)}"
         ) from error
+    return hashlib.sha256(text).hexdigest()
 
 
 def message(error: BaseException) -> str:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import check
+from netsim.errors import chain
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
 from netsim.studies.claim import Claim, claim
 from netsim.studies.folder import check_algorithm, check_file_name, plain
 from netsim.studies.folder import save as write_folder
+from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:
@@ -59,6 +61,11 @@ class Study:
         The measures of a reference with all data in one place, by name.
     runs : dict
         Each `Run` by the name of its algorithm.
+    origin : dict
+        What else settings.json says of how it came about: ``command``, the command line; ``file_sha256`` of its file.
+    partial : dict or None
+        Of a study that did not come to its end: ``why``, in one line, and ``cut``, the algorithm whose run was cut
+        short, or None if that was between runs.
     """
 
     def __init__(
@@ -77,6 +84,11 @@ class Study:
         self.notes: list[str] = []
         self.tables: dict[str, pd.DataFrame] = {}
         self.figures: dict[str, Figure] = {}
+        self.texts: dict[str, str] = {}
+        self.origin: dict[str, Any] = {}
+        self.partial: dict[str, Any] | None = None
+        self.formats = Formats()
+        self._failed: tuple[str, BaseException] | None = None
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
         self._reporter = reporter or Reporter(quiet=True)
@@ -102,7 +114,11 @@ class Study:
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
         with self._reporter.progress(algorithm, rounds, "round ") as progress:
-            run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
+            try:
+                run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
+            except BaseException as error:
+                self._failed = algorithm, error
+                raise
         self.runs[algorithm] = run
         return run
 
@@ -122,17 +138,42 @@ class Study:
         self.settings |= more
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
-        """Show a table, and keep it as ``<name>.csv``."""
+        """Show a table, and keep it as ``<name>.csv`` (or ``.parquet``)."""
         check_file_name("table", name)
         _must_be(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
         self.tables[name] = frame
         self._reporter.table(title, frame)
 
     def figure(self, name: str, figure: "Figure") -> None:
-        """Keep a figure as ``<name>.png``."""
+        """Keep a figure as ``<name>.png``, or in the formats that were asked for."""
         check_file_name("figure", name)
         _must_be(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
         self.figures[name] = figure
+
+    def text(self, name: str, text: str) -> None:
+        """Keep a text, in Markdown, as ``<name>.md``."""
+        check_file_name("text", name)
+        self.texts[name] = str(text)
+
+    @property
+    def reporter(self) -> Reporter:
+        """Where progress, tables and notes go: for a study that runs others."""
+        return self._reporter
+
+    def cut_short(self, error: BaseException, why: str) -> None:
+        """Mark it partial: an error ended it. The run that it ended, if that had begun, is kept as far as it came."""
+        cut = None
+        if self._failed is not None and self._failed[1] in chain(error):
+            algorithm, ended = self._failed
+            if (run := getattr(ended, "run", None)) is not None:
+                self.runs[algorithm] = run
+                cut = algorithm
+        self.partial = {"why": why, "cut": cut}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run has come to anything: no row, nothing sent."""
+        return not any(len(run.rounds) or run.ledger.totals()[0] for run in self.runs.values())
 
     # --- what was measured --------------------------------------------------------------------------------------------
 
@@ -170,7 +211,7 @@ class Study:
                 {} if rows.empty else {key: _last(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
             )
             algorithms[name] = last | {"trace_hash": run.trace_hash}
-        return {
+        return ({"partial": self.partial} if self.partial else {}) | {
             "scenario": self.scenario,
             "algorithms": algorithms,
             "centralised": {str(name): _last(value) for name, value in self.centralised.items()},
@@ -185,7 +226,7 @@ class Study:
         """Whether the event logs of its runs are kept."""
         return self._trace
 
-    def save(self, folder: str | Path | Claim) -> Path:
+    def save(self, folder: str | Path | Claim, *, figures: str | None = None, tables: str | None = None) -> Path:
         """Write the run folder, which must be new or empty, and return it.
 
         A new folder appears by one rename, once it is whole; one that exists is filled file by file, summary.json last.
@@ -194,14 +235,20 @@ class Study:
         ----------
         folder : str, Path or Claim
             Where to; a `Claim` was made before the run, and stays the caller's to close.
+        figures : str, optional
+            In which formats: "png" (the default), "svg", "pdf", or several with commas between.
+        tables : str, optional
+            "csv" (the default) or "parquet" (takes ``pip install 'netsim[arrow]'``).
 
         Raises
         ------
         BadInput
-            If the folder holds something, or cannot be written.
+            If a format is none of these, the folder holds something, or cannot be written.
         Unsaved
             If writing fails half-way or a file cannot be made: the message says what was kept, and where.
         """
+        if figures is not None or tables is not None:
+            self.formats = Formats.chosen(figures, tables)
         if isinstance(folder, Claim):
             return write_folder(self, folder)
         with claim(folder) as place:

@@ -4,6 +4,7 @@ import math
 import numbers
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # From here on a whole float is no count any more but, most likely, a measure that diverged.
 _LARGE = 1e15
+_SELDOM_S = 60.0
 
 
 class Reporter:
@@ -79,12 +81,89 @@ class Reporter:
                     bar.stop()
 
     @contextmanager
+    def tally(self, label: str, total: int) -> Iterator[Callable[[int, int], None]]:
+        """Yield a function to call with how many of ``total`` are done and how many have failed.
+
+        On a terminal one line is kept true; elsewhere there is a line for each quarter, and each minute.
+        """
+        told = Tally(total)
+        if self.quiet or sys.stderr is None:
+            yield lambda done, failed: None
+        elif not sys.stderr.isatty():
+
+            def plain(done: int, failed: int) -> None:
+                line = told.line(done, failed)
+                if not self.quiet and told.is_due(done + failed):
+                    with self._output(sys.stderr):
+                        print(f"{label}: {line}", file=sys.stderr, flush=True)
+
+            yield plain
+        else:
+            from rich.console import Console
+            from rich.markup import escape
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (TextColumn("{task.description:>12}"), BarColumn(), TextColumn("{task.fields[line]}"))
+            # What goes to a file must not come out above the line instead.
+            both = sys.stdout is not None and sys.stdout.isatty()
+            bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=both)
+            with self._output(sys.stderr):
+                bar.start()
+            try:
+                task = bar.add_task(escape(label), total=total, line="")
+                yield lambda done, failed: bar.update(task, completed=done + failed, line=told.line(done, failed))
+            finally:
+                with self._output(sys.stderr):
+                    bar.stop()
+
+    @contextmanager
     def _output(self, stream: TextIO) -> Iterator[None]:
         try:
             yield
         except OSError:
             self.quiet = True
             forget(stream)
+
+
+class Tally:
+    """What is said of so many things that end one by one: how many are done, have failed, are left, and how long yet.
+
+    Parameters
+    ----------
+    total : int
+    clock : callable
+        Returns seconds.
+    """
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._clock = total, clock
+        self._start: tuple[float, int] | None = None
+        self._said: tuple[float, int] | None = None
+
+    def line(self, done: int, failed: int) -> str:
+        """Return the line; the time left is told by those that ended since the first call."""
+        ended = done + failed
+        self._start = self._start or (self._clock(), ended)
+        since, before = self._start
+        left = self._total - ended
+        text = f"{done:,} done, {failed:,} failed, {left:,} left"
+        if not left or ended == before:
+            return text
+        return f"{text}, {_duration((self._clock() - since) / (ended - before) * left)} to go"
+
+    def is_due(self, ended: int) -> bool:
+        """Return whether a line is due where each stays: at each quarter, each minute, and at the end."""
+        now, quarter = self._clock(), 4 * ended // max(self._total, 1)
+        if self._said is not None and quarter == self._said[1] and now - self._said[0] < _SELDOM_S:
+            return False
+        first, self._said = self._said is None, (now, quarter)
+        return not first or ended == self._total
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def forget(stream: TextIO) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from netsim.reliability import Reliability
+from netsim.transport.account import Account
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
@@ -19,12 +21,17 @@ class Context:
     """What the network gives one agent for one run."""
 
     __slots__ = (
+        "_first_round",
+        "_passed",
         "collected",
+        "delay",
+        "energy",
         "inbox",
         "left",
         "name",
         "neighbors",
         "outbox",
+        "reliability",
         "requests",
         "rng",
         "round",
@@ -41,24 +48,49 @@ class Context:
         self.inbox = inbox
         self.outbox = outbox
         self.seed = seed
+        # What its radio spends, where that is kept.
+        self.energy: Account | None = None
         self.rng: np.random.Generator | None = None
+        self.reliability = Reliability()
         self.round = 0
         # The last round that it left, and when.
         self.left = (0, 0.0)
         self.collected = 0
         self.requests = 0
+        # Seconds that a straggler needs before each message.
+        self.delay = 0.0
+        self._first_round = 0
+        # Rounds that had passed when it began again, and that it leaves out; None: to be found out.
+        self._passed: int | None = 0
+
+    def begins_anew(self) -> None:
+        """Take note that the agent's code begins anew, or late."""
+        self._passed = None
+
+    def opened(self, number: int) -> None:
+        """Take note that it takes part in a round."""
+        self.round = number
+        self._first_round = self._first_round or number
+
+    def without_passed(self, count: int) -> int:
+        """Return how many of so many rounds are left to an agent that began anew; all of them, usually."""
+        if self._passed is None:
+            self._passed = self.shared.rounds.next_number() - max(self._first_round, 1)
+        passed = min(self._passed, count)
+        self._passed -= passed
+        return count - passed
 
 
 class Rounds:
     """What `Agent.rounds` returns: iterate over it with ``async for``."""
 
-    __slots__ = ("_context", "_inside", "_keep_late", "_left")
+    __slots__ = ("_context", "_inside", "_keep_late", "_left", "_started")
 
     def __init__(self, context: Context, count: int, keep_late: bool) -> None:
         self._context = context
         self._left = count
         self._keep_late = keep_late
-        self._inside = False
+        self._inside = self._started = False
 
     def __aiter__(self) -> "Rounds":
         return self
@@ -66,13 +98,17 @@ class Rounds:
     async def __anext__(self) -> int:
         context = self._context
         rounds = context.shared.rounds
+        if not self._started:
+            self._started = True
+            self._left = context.without_passed(self._left)
         if self._left == 0:
             if context.round > rounds.closed:
                 await rounds.closing()
             self._leave()
             raise StopAsyncIteration
         self._left -= 1
-        number = context.round = await rounds.opening()
+        number = await rounds.opening()
+        context.opened(number)
         context.inbox.be_strict(0 if self._keep_late else math.inf)
         self._inside = True
         return number

@@ -3,6 +3,7 @@
 agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from netsim.core import Frame
 from netsim.errors import WireError
 from netsim.transport.wire import decode, is_mutable
 
-__all__ = ["decode_frame", "for_receiver", "new_frame"]
+__all__ = ["damaged", "decode_frame", "for_receiver", "new_frame"]
 
 
 def new_frame(
@@ -43,6 +44,22 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Fram
                 case [int(request), bool(is_reply)]:
                     return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply)
     raise WireError(f"{len(data)} bytes are no frame")
+
+
+def damaged(frame: Frame, place: float, names: Sequence[Hashable]) -> Frame | None:
+    """Return what a receiver without CRC makes of a frame with one bit flipped; None if it notices.
+
+    ``place`` says where the bit is, as a share of the frame's length.
+    """
+    bit = math.floor(place * 8 * len(frame.data))
+    data = bytearray(frame.data)
+    data[bit // 8] ^= 1 << bit % 8
+    try:
+        received = decode_frame(bytes(data), frame.sent_at, names)
+    except WireError:
+        return None
+    # The link tells from whom a frame comes: another sender's name in it is noticed.
+    return received if received.sender == frame.sender else None
 
 
 def for_receiver(frame: Frame) -> Frame:

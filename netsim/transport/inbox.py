@@ -14,6 +14,7 @@ from typing import Any
 
 from netsim.core import Arrivals, Frame
 from netsim.count.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.reliability import ACK, NACK
 from netsim.transport.arrivals import Entry
 from netsim.transport.framing import for_receiver
 from netsim.transport.shared import Shared
@@ -34,6 +35,7 @@ class Inbox:
         "_blocked",
         "_limit",
         "_loop",
+        "_on_numbered",
         "_on_request",
         "_ready",
         "_shared",
@@ -59,6 +61,7 @@ class Inbox:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._on_request: Callable[[Frame], None] | None = None
+        self._on_numbered: Callable[[Frame], Frame | None] | None = None
         self._strict_until: float = 0
         self._watched = self._abandoned = False
         self.arrivals = Arrivals(shared.tally)
@@ -143,6 +146,10 @@ class Inbox:
             self.settle(self._shared.rounds.before(self._loop.time()))
             self._strict_until = until
 
+    def forget(self) -> None:
+        """Keep nothing of what was not read: its agent has failed."""
+        self._ready = ()
+
     def abandon(self) -> None:
         """The agent has ended: what comes reaches it as before, but is kept for nobody, and so finds room."""
         self.settle_now()
@@ -171,14 +178,25 @@ class Inbox:
 
     def _is_readable(self, entry: Entry) -> bool:
         frame = entry[3]
-        answered = self._abandoned or frame.is_reply or (frame.request is not None and self._on_request is not None)
+        is_control = self._on_numbered is not None and (frame.request or 0) < 0 and frame.kind in (ACK, NACK)
+        answered = (
+            is_control
+            or self._abandoned
+            or frame.is_reply
+            or (frame.request is not None and self._on_request is not None)
+        )
         return not answered and self._refusal(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
         """Put a frame where it belongs, and count it."""
         time, key, kind, frame = entry
         cause = self._refusal(entry)
-        if cause is not None:
+        if cause is None and self._on_numbered is not None and frame.request is not None and frame.request < 0:
+            if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
+                cause = INBOX_FULL  # and it is not acknowledged
+            elif (said := self._on_numbered(frame)) is not None and not self._abandoned:
+                self._put(time, key, for_receiver(said))
+        elif cause is not None:
             self.collided.discard(key)
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
@@ -220,9 +238,17 @@ class Inbox:
         self._on_request = on_request
         self._want_to_be_told()
 
+    def number_with(self, on_numbered: Callable[[Frame], Frame | None]) -> None:
+        """Hand each numbered frame to ``on_numbered`` at the instant when it arrives; what that returns is to be read.
+
+        Numbered is a frame whose number of a request is negative (`netsim.transport.reliable`).
+        """
+        self._on_numbered = on_numbered
+        self._want_to_be_told()
+
     def stop(self) -> None:
         """Wake nobody any more and answer nothing: the run is over."""
-        self._on_request = None
+        self._on_request = self._on_numbered = None
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -232,7 +258,7 @@ class Inbox:
 
     def watch(self) -> None:
         """Set the alarm to the next arrival, if somebody is to be told of it."""
-        if not (self._blocked or self.replies or self._on_request is not None):
+        if not (self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None):
             if self._abandoned and len(self.arrivals) > _HEAP:
                 self.settle_now()
             return

@@ -34,21 +34,21 @@ _FIRST = -(2**62)
 
 
 class Onlooker(Protocol):
-    """Who wants to look at certain times, but not to make time pass.
+    """Who wants to look at certain times, but not to make time pass."""
 
-    Attributes
-    ----------
-    time : float
-        When to look next, in seconds; it must be later after each look.
-    until : float
-        The end (s) of what counts as that time: `look` is called when all that is due by then has happened.
-    """
+    @property
+    def time(self) -> float:
+        """When to look next, in seconds; it must be later after each look."""
+        ...
 
-    time: float
-    until: float
+    @property
+    def until(self) -> float:
+        """The end (s) of what counts as that time: `look` is called when all that is due by then has happened."""
+        ...
 
     def look(self) -> None:
         """Look."""
+        ...
 
 
 class InstantSelector(selectors.BaseSelector):

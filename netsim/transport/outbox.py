@@ -3,95 +3,34 @@
 agent → outbox → link → inbox → agent: you are at the outbox.
 """
 
+import asyncio
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from netsim import check
+from netsim import check, draws
 from netsim.core import Frame, Spreader
 from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
-from netsim.draws import Keys
-from netsim.errors import AgentError, RunOver, WireError
-from netsim.link import Link
-from netsim.transport.air import Air
+from netsim.errors import AgentError, RunOver
+from netsim.transport.bursts import Bursts
 from netsim.transport.fan import Fan
-from netsim.transport.framing import decode_frame, new_frame
+from netsim.transport.framing import damaged, new_frame
 from netsim.transport.inbox import Inbox
+from netsim.transport.offered import Offered, Taker
 from netsim.transport.path import Copies, Path
-from netsim.transport.port import Port
+from netsim.transport.port import Departure, Port
 from netsim.transport.shared import Shared
 from netsim.transport.spreader import weighed
+from netsim.transport.wiring import Wiring
 
-__all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
+__all__ = ["SENDS_AT_ONCE", "Outbox"]
 
 SENDS_AT_ONCE = 100_000
 """How often an agent may send at one instant of simulated time. One that sends more never waits for anything."""
 
 _CAUSE_OF_PORT = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _TAKEN = 0
-
-
-@dataclass(frozen=True)
-class Wiring:
-    """Where one agent's frames go: its outgoing links in order.
-
-    Attributes
-    ----------
-    receivers : sequence of int
-        The neighbours' numbers.
-    first : int
-        Number of the first of its links; the others follow.
-    keys : uint64 array, shape (links,)
-        The links' keys.
-    block : int
-        Broadcasts whose outcomes are drawn at a time.
-    seed : int
-        The network's.
-    radio : Link or None
-        On a radio, the settings of the agent's one transmitter.
-    air : Air or None
-        On a radio where transmissions collide, who is heard where.
-    """
-
-    links: Sequence[Link]
-    neighbors: Sequence[Hashable]
-    inboxes: Sequence[Inbox]
-    receivers: Sequence[int]
-    first: int
-    keys: Keys
-    block: int
-    seed: int
-    radio: Link | None
-    air: Air | None
-
-
-@dataclass(frozen=True)
-class Departure:
-    """How a frame got through the port of one link, or of an agent's radio.
-
-    Attributes
-    ----------
-    cause : int
-        Why it did not; 0 if it did.
-    start, end : float
-        When sending starts and ends, in seconds.
-    ends : sequence of float
-        When each fragment has left.
-    bits : int
-        What is sent, headers included.
-    """
-
-    cause: int
-    start: float
-    ends: Sequence[float]
-    bits: int
-
-    @property
-    def end(self) -> float:
-        """When the last bit has left, in seconds."""
-        return self.ends[-1] if self.ends else self.start
 
 
 class Outbox:
@@ -105,11 +44,17 @@ class Outbox:
         The agent's name.
     agents : sequence
         All agents' names, by number.
+    station : Taker, optional
+        On a `netsim.Radio`, the agent's side of it.
 
     Attributes
     ----------
     places : dict
         The place of each neighbour among the links.
+    bursts : Bursts
+        Bursts of jitter on the links.
+    down : set of int
+        The places of the links that are cut.
     watching : dict
         Inboxes that want to be told when something is on its way to them, by place.
     """
@@ -117,7 +62,6 @@ class Outbox:
     __slots__ = (
         "_agents",
         "_at_once",
-        "_down",
         "_header_bits",
         "_instant",
         "_kinds",
@@ -126,24 +70,38 @@ class Outbox:
         "_paths",
         "_plain",
         "_ports",
+        "_quick",
         "_shared",
         "_spreader",
+        "_station",
         "_transmissions",
         "_wiring",
+        "bursts",
+        "down",
         "places",
         "watching",
     )
 
-    def __init__(self, shared: Shared, number: int, name: Hashable, wiring: Wiring, agents: Sequence[Hashable]) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        number: int,
+        name: Hashable,
+        wiring: Wiring,
+        agents: Sequence[Hashable],
+        station: Taker | None = None,
+    ) -> None:
         self._shared = shared
         self._number = number
         self._name = name
         self._wiring = wiring
+        self._station = station
         self._agents = agents
         self._kinds: dict[str, int] = {}
         self._transmissions = 0
         self._at_once, self._instant = 0, -1.0
-        self._down: set[int] = set()
+        self.down: set[int] = set()
+        self.bursts = Bursts()
         self._paths: dict[int, Path] = {}
         self._ports = _ports(wiring, shared.rounds.period)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
@@ -163,10 +121,12 @@ class Outbox:
         self._plain = (
             not self._ports
             and wiring.air is None
+            and station is None
             and len(headers) <= 1
             and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
             and bool(wiring.links)
         )
+        self._quick = self._plain
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
         self.watching: dict[int, Inbox] = {}
         for place, inbox in enumerate(wiring.inboxes):
@@ -187,7 +147,7 @@ class Outbox:
         slot = self._kinds.get(kind)
         if slot is None:
             slot = self._kind(kind)
-        if self._plain and not self._down:
+        if self._quick:
             number = self._transmissions
             taken = self._spreader.broadcast(now, number, slot, kind, round_number, payload, raw_data, deadline)
             self._transmissions = number + 1
@@ -207,8 +167,12 @@ class Outbox:
         raw_data: bool,
         request: int | None = None,
         is_reply: bool = False,
+        outcome: asyncio.Future[bool] | None = None,
     ) -> bool:
-        """Send to one neighbour; return whether the link took the frame."""
+        """Send to one neighbour; return whether the link took the frame.
+
+        On a `netsim.Radio` whether it was acknowledged is put into ``outcome``, if that is given.
+        """
         wiring, shared, place = self._wiring, self._shared, self.places[to]
         now = shared.loop.time()
         self._check(kind, now)
@@ -219,16 +183,19 @@ class Outbox:
             slot = self._kind(kind)
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
+        if self._station is not None:
+            return self._hand_over(self._station, now, slot, frame, place, payload, raw_data, outcome) > 0
         number = self._transmissions
         self._transmissions += 1
         sent = self._leave(now, place, len(data))
         if sent.cause:
             shared.tally.ended(now, self._key(place, number), slot, sent.cause)
         else:
-            self._arrive(now, place, number, slot, frame, self._path(place).carry(sent.ends), sent)
+            copies = self.bursts.delayed(place, self._path(place).carry(sent.ends))
+            self._arrive(now, place, number, slot, frame, copies, sent)
             for other in range(len(wiring.links)) if wiring.air is not None else ():
                 # On a radio the others hear it, too, though it is not for them.
-                if other != place and other not in self._down:
+                if other != place and other not in self.down:
                     self._hear(now, other, sent)
         each = 0 if wiring.radio is not None else sent.bits
         link = wiring.first + place
@@ -241,9 +208,35 @@ class Outbox:
             self.watching[place].watch()
         return taken
 
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the link layer acknowledges what is sent to one neighbour."""
+        return self._station is not None and self._station.acknowledges
+
     def set_link(self, to: Hashable, up: bool) -> None:
         """Cut the link to a neighbour, or mend it."""
-        (self._down.discard if up else self._down.add)(self.places[to])
+        (self.down.discard if up else self.down.add)(self.places[to])
+        self._choose_way()
+
+    def be_careful(self) -> None:
+        """Send each frame on its own: its receivers' rounds may close at other times than this agent's."""
+        self._plain = False
+        self._choose_way()
+
+    def disturb(self, place: int, number: int, most: float) -> None:
+        """Let a burst of jitter (up to ``most`` seconds) begin on a link, the fault of this number in the script."""
+        wiring = self._wiring
+        key = draws.stream_keys(wiring.seed, wiring.keys[place : place + 1], f"jitter {number}")
+        self.bursts.begin(place, number, most, draws.Stream(int(key[0])), wiring.links[place].fifo)
+        self._choose_way()
+
+    def calm(self, place: int, number: int) -> None:
+        """Let a burst of jitter end."""
+        self.bursts.end(place, number)
+        self._choose_way()
+
+    def _choose_way(self) -> None:
+        self._quick = self._plain and not (self.down or self.bursts.matter)
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
@@ -272,22 +265,33 @@ class Outbox:
 
     # --- stages of one frame on one link ------------------------------------------------------------------------------
 
-    def _offer_all(self, now: float, slot: int, kind: str, round_number: int, payload: Any, raw_data: bool) -> int:
-        """Offer a broadcast to each link; return how many took it."""
+    def _offer_all(
+        self,
+        now: float,
+        slot: int,
+        kind: str,
+        round_number: int,
+        payload: Any,
+        raw_data: bool,
+        sequence: int | None = None,
+    ) -> int:
+        """Offer a broadcast, which may be numbered, to each link; return how many took it."""
         wiring, tally = self._wiring, self._shared.tally
         if not wiring.links:
             return 0
-        data = self._shared.encoder.encode(kind, self._number, round_number, payload)
-        frame = new_frame(kind, self._name, round_number, now, data, payload)
+        data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence)
+        frame = new_frame(kind, self._name, round_number, now, data, payload, sequence)
+        if self._station is not None:
+            return self._hand_over(self._station, now, slot, frame, None, payload, raw_data, None)
         number = self._transmissions
         self._transmissions += 1
         delays = self._spreader.delays()
         on_radio = wiring.radio is not None
         taken = wire = 0
         # Where nobody can hear it, a radio does not send.
-        once = self._leave(now, None, len(data)) if on_radio and len(self._down) < len(wiring.links) else None
+        once = self._leave(now, None, len(data)) if on_radio and len(self.down) < len(wiring.links) else None
         for place, link in enumerate(wiring.links):
-            down = place in self._down
+            down = place in self.down
             sent = once if once is not None and not down else self._leave(now, place, len(data))
             if sent.cause:
                 tally.ended(now, self._key(place, number), slot, sent.cause)
@@ -297,7 +301,7 @@ class Outbox:
                 copies = [(sent.ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
             else:
                 copies = self._path(place).carry(sent.ends)
-            self._arrive(now, place, number, slot, frame, copies, sent)
+            self._arrive(now, place, number, slot, frame, self.bursts.delayed(place, copies), sent)
             if on_radio:
                 wire = sent.bits
             else:
@@ -309,9 +313,42 @@ class Outbox:
         tally.sent(record, len(wiring.links))
         return taken
 
+    def _hand_over(
+        self,
+        station: Taker,
+        now: float,
+        slot: int,
+        frame: Frame,
+        place: int | None,
+        payload: Any,
+        raw_data: bool,
+        outcome: asyncio.Future[bool] | None,
+    ) -> int:
+        """Give a frame to the agent's side of a shared medium, for one neighbour or all; return how many links took it.
+
+        What it costs on the air, the medium counts as it comes.
+        """
+        wiring, tally = self._wiring, self._shared.tally
+        number = self._transmissions
+        self._transmissions += 1
+        places = range(len(wiring.links)) if place is None else (place,)
+        up = [each for each in places if each not in self.down]
+        cause = station.take(Offered(number, slot, frame, up, place is not None, outcome), now) if up else LINK_DOWN
+        for each in places:
+            if each in self.down or cause:
+                tally.ended(now, self._key(each, number), slot, LINK_DOWN if each in self.down else cause)
+        if cause and outcome is not None:
+            outcome.set_result(False)
+        taken = 0 if cause else len(up)
+        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
+        me, link = self._number, TO_ALL if place is None else wiring.first + place
+        record = Transmission(now, number, slot, me, link, int(taken > 0), bits, raw, 0, clipped, 0, crc32(frame.data))
+        tally.sent(record, len(places))
+        return taken
+
     def _leave(self, now: float, place: int | None, size: int) -> Departure:
         """Pass the port of a link; without a place, that of the agent's radio."""
-        if place in self._down:
+        if place in self.down:
             return Departure(LINK_DOWN, now, (), 0)
         port = self._ports.get(place or 0)
         if port is None:
@@ -359,15 +396,7 @@ class Outbox:
         """Return what a receiver makes of a frame with one bit flipped; None if it notices."""
         if self._wiring.links[place].crc:
             return None
-        bit = math.floor(self._path(place).damage_place() * 8 * len(frame.data))
-        data = bytearray(frame.data)
-        data[bit // 8] ^= 1 << bit % 8
-        try:
-            received = decode_frame(bytes(data), frame.sent_at, self._agents)
-        except WireError:
-            return None
-        # The link tells from whom a frame comes: another sender's name in it is noticed.
-        return received if received.sender == self._name else None
+        return damaged(frame, self._path(place).damage_place(), self._agents)
 
     def _path(self, place: int) -> Path:
         path = self._paths.get(place)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from netsim.draws import Keys, Stream, stream_keys, uniforms
 from netsim.latency import Latency
 from netsim.link import Link
+from netsim.loss import Clocked
 
 __all__ = ["Copies", "Path"]
 
@@ -46,7 +47,7 @@ class Path:
         Put before the name of each of its random streams, to keep them apart from the link's other draws.
     """
 
-    __slots__ = ("_corrupts", "_delays", "_duplicates", "_last", "_link", "_losses", "_lost")
+    __slots__ = ("_clocked", "_corrupts", "_delays", "_duplicates", "_last", "_link", "_losses", "_lost")
 
     def __init__(self, link: Link, key: Keys, seed: int, purpose: str = "") -> None:
         def stream(name: str) -> Stream:
@@ -56,6 +57,8 @@ class Path:
         self._losses = stream("loss") if link.loss_model.mean else None
         state = stream("loss state").uniform() if self._losses is not None else 0.0
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
+        # A decision that depends on the time is told it.
+        self._clocked = self._lost if isinstance(self._lost, Clocked) else None
         self._delays = _Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
         self._corrupts = stream("corrupt") if link.corrupt else None
@@ -66,6 +69,8 @@ class Path:
         lost = False
         arrival = 0.0
         for end in ends:
+            if self._clocked is not None:
+                self._clocked.time = end
             lost = (self._losses is not None and self._lost(self._losses.uniform())) or lost
             arrival = max(arrival, end + self._delays.next())
         if lost:
@@ -73,7 +78,18 @@ class Path:
         arrivals = [arrival]
         if self._duplicates is not None and self._duplicates.uniform() < self._link.duplicate:
             arrivals.append(ends[-1] + self._delays.next())
-        return [(self._in_order(time), self._damages()) for time in arrivals]
+        return [self.arrive(time) for time in arrivals]
+
+    def cross(self, end: float) -> tuple[float, bool]:
+        """Return when one fragment that left at ``end`` (s) arrives, or would, and whether it is lost."""
+        if self._clocked is not None:
+            self._clocked.time = end
+        lost = self._losses is not None and self._lost(self._losses.uniform())
+        return end + self._delays.next(), lost
+
+    def arrive(self, time: float) -> tuple[float, bool]:
+        """Return when what reaches the receiver at ``time`` (s) is handed over, and whether it is corrupted."""
+        return self._in_order(time), self._damages()
 
     def damage_place(self) -> float:
         """Return where in a corrupted frame the flipped bit is, as a share of its length."""

@@ -6,17 +6,19 @@ are known the moment the frame is offered, and no timer is needed.
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from netsim.budget import Budget
 from netsim.check import ROUNDING
 from netsim.link import Link
+from netsim.rate import Rate
 
 # Times are rounded, and timers may run this much early (seconds).
 _EARLY = 1e-9
 
 
-def _early(now: float) -> float:
+def early(now: float) -> float:
     """Return by how much (s) sums of times may miss the present; far from 0 they are rounded more coarsely."""
     return max(_EARLY, 4 * math.ulp(now))
 
@@ -44,7 +46,7 @@ def _bucket(budget: Budget) -> Release:
         start = max(now, then)
         held = min(size, tokens + (start - then) * budget.bits)
         wait = max(0.0, (bits - held) / budget.bits)
-        if bits > most or start + wait == math.inf or (budget.over == "refuse" and wait > _early(now)):
+        if bits > most or start + wait == math.inf or (budget.over == "refuse" and wait > early(now)):
             return math.inf
         if budget.over == "refuse":
             wait = 0.0
@@ -78,6 +80,33 @@ def _per_round(budget: Budget, period: float) -> Release:
     return release
 
 
+@dataclass(frozen=True)
+class Departure:
+    """How a frame got through the port of one link, or of an agent's radio.
+
+    Attributes
+    ----------
+    cause : int
+        Why it did not; 0 if it did.
+    start, end : float
+        When sending starts and ends, in seconds.
+    ends : sequence of float
+        When each fragment has left.
+    bits : int
+        What is sent, headers included.
+    """
+
+    cause: int
+    start: float
+    ends: Sequence[float]
+    bits: int
+
+    @property
+    def end(self) -> float:
+        """When the last bit has left, in seconds."""
+        return self.ends[-1] if self.ends else self.start
+
+
 class Port:
     """One sender's queue and transmitter: of a link on wires, of an agent on a radio.
 
@@ -87,30 +116,37 @@ class Port:
         Its rate, queue, MTU, header and budget.
     round_period : float
         Length of a round in seconds.
+
+    Attributes
+    ----------
+    release : callable or None
+        The budget, where there is one.
     """
 
     __slots__ = (
         "_busy_until",
         "_held",
         "_held_bits",
+        "_leave",
         "_mtu",
         "_queue",
         "_queue_bits",
         "_rate",
-        "_release",
         "header_bits",
+        "release",
     )
 
     def __init__(self, link: Link, round_period: float) -> None:
-        self._rate = link.rate
+        self._leave = link.rate.on_port() if isinstance(link.rate, Rate) else None
+        self._rate = None if isinstance(link.rate, Rate) else link.rate
         self._queue = math.inf if link.queue is None else link.queue
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
-        self._release: Release | None = None
+        self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
-            self._release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
+            self.release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
         self._busy_until = 0.0
         self._held: deque[tuple[float, int]] = deque()
         self._held_bits = 0
@@ -127,20 +163,23 @@ class Port:
         """Take a frame: return why not ("" if taken), and when (s) sending starts and each fragment has left."""
         bits = sum(fragments)
         held = self._held
-        present = now + _early(now)
+        present = now + early(now)
         while held and held[0][0] <= present:
             self._held_bits -= held.popleft()[1]
         if len(held) >= self._queue or self._held_bits + bits > self._queue_bits:
             return "queue_full", now, []
         start = now
-        if self._release is not None:
-            start = self._release(now, bits)
+        if self.release is not None:
+            start = self.release(now, bits)
             if start == math.inf:
                 return "refused", now, []
         start = end = max(start, self._busy_until)
         ends = []
         for part in fragments:
-            end += part / self._rate if self._rate is not None else 0.0
+            if self._leave is not None:
+                end = self._leave(end, part)
+            else:
+                end += part / self._rate if self._rate is not None else 0.0
             ends.append(end)
         self._busy_until = end
         held.append((end, bits))

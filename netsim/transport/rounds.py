@@ -27,6 +27,10 @@ class RoundClock:
         Length of a round in seconds.
     on_round_end : callable
         Called with the number of each round that ended.
+    offset : float
+        Seconds by which its rounds come late; negative: early, and the first one is shorter.
+    reference : RoundClock, optional
+        The network's own, which goes on as long as somebody takes part in rounds of this one.
 
     Attributes
     ----------
@@ -41,9 +45,12 @@ class RoundClock:
     __slots__ = (
         "_closing",
         "_ended",
+        "_followers",
         "_loop",
+        "_offset",
         "_on_round_end",
         "_opening",
+        "_reference",
         "_timer",
         "closed",
         "open_deadline",
@@ -51,9 +58,21 @@ class RoundClock:
         "period",
     )
 
-    def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        period: float,
+        on_round_end: Callable[[int], None],
+        offset: float = 0.0,
+        reference: "RoundClock | None" = None,
+    ) -> None:
         self._loop = loop
         self._on_round_end = on_round_end
+        self._offset = offset
+        self._reference = reference
+        self._followers: list[RoundClock] = []
+        if reference is not None:
+            reference._followers.append(self)
         self._opening = Gate(loop)
         self._closing = Gate(loop)
         self.open_round = 0
@@ -67,7 +86,7 @@ class RoundClock:
 
     def close_time(self, round_number: int) -> float:
         """Return when a round closes, in seconds."""
-        return round_number * self.period
+        return self._offset + round_number * self.period
 
     def deadline(self, round_number: int) -> float:
         """Return the time (s) before which a frame of a round must arrive; round 0, outside rounds, never closes."""
@@ -87,7 +106,7 @@ class RoundClock:
 
         ``widths`` is how many times as wide as a boundary is what counts as rounding.
         """
-        boundary = self.close_time(round(time / self.period))
+        boundary = self.close_time(round((time - self._offset) / self.period))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def end_of(self, time: float) -> float:
@@ -96,16 +115,34 @@ class RoundClock:
 
     def before(self, now: float) -> float:
         """Return the end (s) of what surely came before this instant: the deadline, if a round closes now."""
-        number = round(now / self.period)
+        number = round((now - self._offset) / self.period)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> Awaitable[int]:
         """Return what gives the number of the next round when that opens."""
-        if self._timer is None:
-            now = self._loop.time()
-            boundary = self.close_time(math.ceil((now - self._slack(now)) / self.period))
-            self._timer = self._loop.call_at(boundary, self._loop.instants.at_instant_end, self._open)
+        self._go()
         return self._opening.wait()
+
+    def next_number(self) -> int:
+        """Return the number of the round that opens next."""
+        # Within a boundary, which is a few roundings wide, it may be open already.
+        return max(self._passed(math.ceil), self.open_round) + 1
+
+    def _go(self) -> None:
+        """Open the next round when it is time, if none is open or to be opened."""
+        if self._timer is None:
+            boundary = max(self.close_time(self._passed(math.ceil)), 0.0)
+            self._timer = self._loop.call_at(boundary, self._loop.instants.at_instant_end, self._open)
+        if self._reference is not None:
+            self._reference._go()
+
+    def _passed(self, rounded: Callable[[float], int]) -> int:
+        """Return how many rounds have closed by now; rounded up, how many will have when the next one opens."""
+        now = self._loop.time()
+        slack = -self._slack(now) if rounded is math.ceil else self._slack(now)
+        number = rounded((now + slack - self._offset) / self.period)
+        # By a clock that is early the first round has begun before the run.
+        return 0 if now <= 0 else max(number, 0)
 
     def closing(self) -> Awaitable[int]:
         """Return what is done when the open round closes."""
@@ -131,12 +168,11 @@ class RoundClock:
         if self._ended:
             self._on_round_end(self._ended)
             self._ended = 0
-        if not len(self._opening):
+        if not len(self._opening) and not any(clock._timer is not None for clock in self._followers):
             self._timer = None
             return
         # Rounds that passed while nobody took part are skipped.
-        now = self._loop.time()
-        self.closed = max(self.closed, math.floor((now + self._slack(now)) / self.period))
+        self.closed = max(self.closed, self._passed(math.floor))
         self.open_round = number = self.closed + 1
         end = self.close_time(number)
         self.open_deadline = end - self._slack(end)

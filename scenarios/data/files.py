@@ -1,16 +1,14 @@
 """Finding the data sets: by their name in the folder that the environment variable NETSIM_DATA names, or by a path."""
 
-import difflib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from netsim import datafiles
+from netsim.datafiles import folders, missing, nearest
 from netsim.errors import BadInput
 
 SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
 """The files that hold a table, by how their names end."""
-
-_FOLDER = "NETSIM_DATA"
 
 _SOURCES = {
     "adult": "UCI id 2",
@@ -60,7 +58,7 @@ def find_table(data: str) -> Path:
         return Path(data)
     wanted = (suffix,) if suffix else SUFFIXES
     name = data.removesuffix(suffix)
-    found = [each / f"{name}{end}" for each in _folders(bool(suffix)) for end in wanted]
+    found = [each / f"{name}{end}" for each in folders(bool(suffix)) for end in wanted]
     found = [each for each in found if each.exists()]
     if len(found) > 1 and not (suffix and found[0].samefile(found[1])):
         how = "its path" if suffix else "the name with its suffix"
@@ -85,35 +83,13 @@ def check_data(data: str, known: Sequence[str]) -> None:
 
 def find(name: str, suffix: str) -> Path:
     """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput that says what to do."""
-    for folder in _folders(False):
-        if (folder / f"{name}{suffix}").exists():
-            return folder / f"{name}{suffix}"
-    raise _missing(name, (suffix,))
+    return datafiles.find(name, suffix, _SOURCES.get(name, ""))
 
 
-def _missing(name: str, suffixes: Sequence[str], otherwise: str = "") -> BadInput:
-    """Return the error for a data set that is not there: what to put where, and what is there."""
-    source = f"public source: {_SOURCES[name]}" if name in _SOURCES else ""
-    first = ".npz" if name in _ARRAYS and ".npz" in suffixes else suffixes[0]
-    others = [each for each in suffixes if each != first]
-    more = "; ".join(filter(None, (f"or {', '.join(others)}" if others else "", source)))
-    wanted = f"a folder that holds {name}{first}" + (f" ({more})" if more else "")
-    value = os.environ.get(_FOLDER)
-    if not value:
-        return BadInput(f"{_FOLDER} is not set: must be {wanted}{otherwise}")
-    folder = Path(value)
-    if not folder.is_dir():
-        return BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
-    there = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
-    held = f"it holds {', '.join(there)}" if there else "it holds no such file"
-    near = "" if source else nearest(name, there)
-    return BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}{otherwise}")
-
-
-def _folders(here: bool) -> list[Path]:
-    """Return where a name is looked for: NETSIM_DATA; and, if it is a file's name, where the user stands."""
-    value = os.environ.get(_FOLDER)
-    return ([Path(value)] if value else []) + ([Path()] if here else [])
+def _missing(name: str, suffixes: Sequence[str], otherwise: str) -> BadInput:
+    first = [".npz"] if name in _ARRAYS and ".npz" in suffixes else []
+    ordered = [*first, *(each for each in suffixes if each not in first)]
+    return missing(name, ordered, _SOURCES.get(name, ""), otherwise)
 
 
 def _has_folder(data: str) -> bool:
@@ -122,9 +98,3 @@ def _has_folder(data: str) -> bool:
 
 def _suffix(data: str) -> str:
     return next((each for each in SUFFIXES if data.endswith(each) and data != each), "")
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a hint at the name that was probably meant; empty if none is near."""
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,10 +1,18 @@
 """What may be said of a run that went wrong: the true cause where it can be told, nothing more."""
 
 from netsim import AgentError, BadInput, Run
-from netsim.count.records import CAUSES, DELIVERED
+from netsim.agents import Accumulated
+from netsim.count.records import CAUSES, DELIVERED, REFUSED
 
 _FEW = 1e-3  # share of the frames
 _ROUNDING = 1e-9  # of a sum of duals
+
+_ON_RADIO = {
+    "access_failed": "Access failed: their senders found the channel busy each time that they listened, and gave up.",
+    "half_duplex": "Half duplex: their receivers were sending at the time.",
+    "asleep": "Asleep: their receivers' radios were off as they began.",
+}
+"""What causes mean that frames have on a `netsim.Radio` only."""
 
 
 def outgrown(error: AgentError) -> bool:
@@ -17,7 +25,7 @@ def missed(run: Run) -> str:
 
     Empty if all did.
     """
-    counts = dict(zip(CAUSES, run.ledger.exits, strict=True))
+    counts = _exits(run)
     counts["under way at the end"] = run.ledger.link_messages + run.ledger.duplicated - sum(counts.values())
     counts.pop(CAUSES[DELIVERED])
     causes = [f"{cause.replace('_', ' ')} {count:,}" for cause, count in counts.items() if count]
@@ -27,15 +35,36 @@ def missed(run: Run) -> str:
     return f"{total:,} of {run.ledger.link_messages:,} frames did not arrive in time ({', '.join(causes)})"
 
 
-def losses_of_duals(name: str, run: Run) -> str | None:
-    """Return what an ADMM method's missed frames did to its duals, or None."""
-    if "dual_residual" not in run.rounds or not missed(run):
+def on_radio(run: Run) -> str:
+    """Return what befell frames on a `netsim.Radio` in sentences, with a space before each; empty if nothing did."""
+    counts = _exits(run)
+    return "".join(f" {said}" for cause, said in _ON_RADIO.items() if counts.get(cause))
+
+
+def _exits(run: Run) -> dict[str, int]:
+    """Return how many frames ended by each cause."""
+    return dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
+
+
+def unheard(name: str, run: Run) -> str | None:
+    """Return how many frames a method missed, and what that did to an ADMM method's duals; None if it missed none."""
+    frames = missed(run)
+    if not frames:
         return None
-    residual = run.rounds["dual_residual"].iloc[-1]
-    if residual <= _ROUNDING:
+    said, causes = f"{name} missed frames: {frames}", on_radio(run)
+    residual = run.rounds["dual_residual"].iloc[-1] if "dual_residual" in run.rounds else 0.0
+    if not residual > _ROUNDING:
         # A broadcast that was refused is known to be so, and changes no dual.
-        return None
-    return f"{name} missed frames: its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved."
+        return f"{said}.{causes}"
+    if _makes_good(run):
+        return f"{said}. Its duals sum to {residual:.3g} for now: what is heard next makes good what was lost.{causes}"
+    return f"{said}. Its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
+
+
+def _makes_good(run: Run) -> bool:
+    """Return whether a run's duals are set right by frames to come: by a remedy, or because frames are sent again."""
+    remedy = any(not isinstance(getattr(agent, "duals", Accumulated()), Accumulated) for agent in run.agents.values())
+    return remedy or not {"ack", "nack"}.isdisjoint(run.ledger.table(["kind"])["kind"])
 
 
 def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
@@ -56,7 +85,12 @@ def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
     said = f"{name} diverged"
     frames = missed(run)
     if frames:
-        return f"{said}: {frames}; or its step size is too large ({steps})." if steps else f"{said}: {frames}."
+        causes = on_radio(run)
+        return (
+            f"{said}: {frames}; or its step size is too large ({steps}).{causes}"
+            if steps
+            else f"{said}: {frames}.{causes}"
+        )
     return f"{said}: try a smaller step size ({steps})." if steps else f"{said}."
 
 
@@ -67,7 +101,7 @@ def silent(name: str, run: Run) -> str | None:
     """
     ledger = run.ledger
     offered = ledger.link_messages
-    refused = dict(zip(CAUSES, ledger.exits, strict=True))["refused"]
+    refused = _exits(run)[CAUSES[REFUSED]]
     if len(run.agents) < 2:
         return None
     if not offered:

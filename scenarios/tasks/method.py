@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,12 +11,12 @@ import networkx as nx
 
 import netsim
 from netsim import Run, check, topology
-from netsim.agents import Always, Censor
+from netsim.agents import Accumulated, Always, Censor, CodedSums, Duals, EdgeDuals, RunningSums
 from netsim.agents.schedule import Scheduled, Step
 from netsim.coders import Coder, Exact
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.settings import names_in
-from netsim.studies import script
+from netsim.studies import Study, script
 
 
 class Task(Protocol):
@@ -56,6 +56,10 @@ class Method:
         Says in how many bits; default: float64.
     labels : mapping
         What tables say of it.
+    duals : Duals, optional
+        How an ADMM method keeps its duals; default: as published.
+    unheard : {"kept", "dropped"}
+        What counts of a neighbour that an averaging method did not hear in a round; default: its last state.
     """
 
     name: str
@@ -64,13 +68,15 @@ class Method:
     censor: Censor = field(default_factory=Always)
     coder: Coder = Exact()
     labels: Mapping[str, str] = field(default_factory=dict)
+    duals: Duals = Accumulated()
+    unheard: str = "kept"
 
     def agents(self, task: Task, rounds: int) -> dict[int, Any]:
-        """Return new agents, one a node; weights, censor and coder go to a class that takes them."""
+        """Return new agents, one a node; what it takes of weights, censor, coder, duals, unheard is given."""
         taken = inspect.signature(self.kind).parameters
         agents = {}
         for node in task.nodes:
-            said = {"censor": self.censor, "coder": self.coder.fresh()}
+            said = {"censor": self.censor, "coder": self.coder.fresh(), "duals": self.duals, "unheard": self.unheard}
             given: dict[str, Any] = {name: value for name, value in said.items() if name in taken}
             if "weights" in taken:
                 given["weights"] = task.weights(node)
@@ -80,6 +86,35 @@ class Method:
     def with_steps(self, **steps: Step) -> "Method":
         """Return the method with other step sizes."""
         return dataclasses.replace(self, steps=steps)
+
+
+REMEDIES: Mapping[str, Duals] = {
+    "none": Accumulated(),
+    "running-sums": RunningSums(),
+    "coded-sums": CodedSums(),
+    "edge-duals": EdgeDuals(),
+}
+"""Ways to keep the duals, by the names that parameters have for them."""
+
+
+def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Method]:
+    """Return the methods, those that can with their duals kept so; the study notes which cannot.
+
+    Raises
+    ------
+    BadInput
+        For an unknown remedy, or one that no method can have.
+    """
+    duals = REMEDIES[check.one_of("remedy", remedy, REMEDIES)]
+    if remedy == "none":
+        return list(methods)
+    able = [each for each in methods if "duals" in inspect.signature(each.kind).parameters and each.coder.whole]
+    if not able:
+        raise BadInput(f"remedy = {remedy!r}: must go with an ADMM method that sends states, such as DKLA")
+    others = [each.name for each in methods if each not in able]
+    if others:
+        study.note(f"As published, without {remedy}: {', '.join(others)} (only ADMM methods that send states have it).")
+    return [dataclasses.replace(each, duals=duals) if each in able else each for each in methods]
 
 
 # --- classes from files -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from netsim import BadInput, Link, Network, check, loss, topology
 from netsim.agents.consensus.base import Dual, SharingAgent
+from netsim.agents.consensus.edges import EdgeDuals
 from netsim.agents.measures.metrics import consensus_error
 from netsim.network import Medium
 from netsim.scenarios.data.choice import Columns
@@ -38,6 +39,9 @@ class Channel:
         On a radio with a rate, transmissions that overlap at a receiver are lost there.
     round_period : float
         Length of a round in seconds.
+    reliability : str
+        What links do about frames that do not arrive: "none"; "ack" and "nack" send them again; "keyframe": whole
+        states now and then.
     """
 
     loss: float = 0.0
@@ -48,6 +52,7 @@ class Channel:
     medium: str = "radio"
     collisions: bool = False
     round_period: float = 1.0
+    reliability: str = "none"
 
     @property
     def is_ideal(self) -> bool:
@@ -60,7 +65,9 @@ class Channel:
         told = {"loss": self.loss, "latency": self.latency, "rate": self.rate, "budget": self.budget}
         units = {"latency": " s", "rate": " bit/s", "budget": " bits a round"}
         parts = [f"{name} {value:g}{units.get(name, '')}" for name, value in told.items() if value]
-        return "".join(f", {part}" for part in [*parts, *["collisions"] * self.collisions])
+        parts += ["collisions"] * self.collisions
+        parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
+        return "".join(f", {part}" for part in parts)
 
     def network(self, graph: "nx.Graph[Any]", seed: int) -> Network:
         """Return a network of such links."""
@@ -70,7 +77,7 @@ class Channel:
             if self.burst == 1
             else loss.gilbert_elliott(self.loss, self.burst, names=("loss", "burst"))
         )
-        link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget)
+        link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
         medium: Medium = "radio" if self.medium == "radio" else "wires"
         return Network(
             graph, link, round_period=self.round_period, medium=medium, collisions=self.collisions, seed=seed
@@ -244,10 +251,14 @@ class Compared:
         Which of the study's own to run, with commas between.
     method : str
         Also run the class that a Python file defines; several files with commas between.
+    remedy : str
+        How ADMM methods that send states keep their duals: "none" (as published), "running-sums", "coded-sums",
+        "edge-duals".
     """
 
     algorithms: str = ""
     method: str | None = None
+    remedy: str = "none"
 
 
 def residuals(agents: Mapping[Any, Any], ideal: bool) -> dict[str, float]:
@@ -265,7 +276,12 @@ def residuals(agents: Mapping[Any, Any], ideal: bool) -> dict[str, float]:
     duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]
     if duals:
         columns["dual_residual"] = float(np.abs(np.sum(duals, axis=0)).max())
-    sharing = {name: agent.sharing for name, agent in agents.items() if isinstance(agent, SharingAgent)}
+    sharing = {
+        name: agent.sharing
+        for name, agent in agents.items()
+        # With edge duals no agent has a copy of another's state.
+        if isinstance(agent, SharingAgent) and not (isinstance(agent, Dual) and isinstance(agent.duals, EdgeDuals))
+    }
     if not ideal and sharing:
         apart = (
             float(np.linalg.norm(copy - sharing[name].own))

@@ -9,12 +9,11 @@ from unittest import mock
 
 import pandas as pd
 
-from netsim import Link, Network, Run
-from netsim.count.records import CAUSES, TOTALS
+from netsim import Link, Network, Radio, Run
+from netsim.count.records import totals_of
 from tests.fuzzers.agents import Noting
 
 NEVER_SENT = ["refused", "queue_full", "link_down"]
-ENDS = [*CAUSES, "in_flight"]
 TINY = 1e-9
 Row = dict[str, Any]
 
@@ -39,7 +38,9 @@ class Played:
         self.links = rows_of(self.run.ledger.table())
         self.senders = rows_of(self.run.ledger.senders_table())
         self.rounds = rows_of(self.run.rounds)
-        self.totals = dict(zip(TOTALS, self.run.ledger.totals(), strict=True))
+        self.causes = self.run.ledger.causes
+        self.ends = [*self.causes, "in_flight"]
+        self.totals = dict(zip(totals_of(self.causes), self.run.ledger.totals(), strict=True))
         self.trace = rows_of(self.run.trace.table()) if self.has_trace else []
         self.sent = [row for row in self.trace if row["event"] == "sent"]
         self.ended = [row for row in self.trace if row["event"] != "sent"]
@@ -63,7 +64,10 @@ def looking_at_each_row() -> Iterator[None]:
         assert len(run.trace_hash) == len(run.ledger.trace_hash)
         run.ledger.table()
         add_row(run, *row)
-        assert run.ledger.table(["kind"])["offered"].sum() == run.ledger.totals()[TOTALS.index("link_messages")]
+        assert (
+            run.ledger.table(["kind"])["offered"].sum()
+            == run.ledger.totals()[totals_of(run.ledger.causes).index("link_messages")]
+        )
         assert run.trace_hash == run.ledger.trace_hash
 
     with mock.patch.object(Run, "add_row", look):
@@ -96,8 +100,8 @@ def check_same(one: Played, other: Played) -> None:
 def frames_are_conserved(played: Played) -> None:
     """Law 3, for every link and kind."""
     for row in played.links:
-        assert all(row[name] >= 0 for name in ("offered", "duplicated", *ENDS, "wire_bits")), row
-        assert row["offered"] + row["duplicated"] == sum(row[end] for end in ENDS), row
+        assert all(row[name] >= 0 for name in ("offered", "duplicated", *played.ends, "wire_bits")), row
+        assert row["offered"] + row["duplicated"] == sum(row[end] for end in played.ends), row
 
 
 def totals_are_sums(played: Played) -> None:
@@ -105,16 +109,18 @@ def totals_are_sums(played: Played) -> None:
     totals, ledger = played.totals, played.run.ledger
     sums: Counter[str] = Counter()
     for row in played.links:
-        for name in ("offered", "duplicated", *ENDS, "wire_bits"):
+        for name in ("offered", "duplicated", *played.ends, "wire_bits"):
             sums[name] += row[name]
-    assert {name: totals[name] for name in (*CAUSES, "duplicated")} == {n: sums[n] for n in (*CAUSES, "duplicated")}
+    assert {name: totals[name] for name in (*played.causes, "duplicated")} == {
+        n: sums[n] for n in (*played.causes, "duplicated")
+    }
     assert totals["link_messages"] == sums["offered"]
     for name in ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated"):
         assert totals[name] == sum(row[name] for row in played.senders), name
-    assert sums["wire_bits"] == (0 if played.network.medium == "radio" else totals["wire_bits"])
+    assert sums["wire_bits"] == (0 if played.network.medium != "wires" else totals["wire_bits"])
     for by in (["kind"], "receiver", []):
         table = ledger.table(by)
-        assert table[["offered", *ENDS]].sum().tolist() == [sums[name] for name in ("offered", *ENDS)], by
+        assert table[["offered", *played.ends]].sum().tolist() == [sums[name] for name in ("offered", *played.ends)], by
 
 
 def trace_tells_the_same(played: Played) -> None:
@@ -123,13 +129,17 @@ def trace_tells_the_same(played: Played) -> None:
     assert times == sorted(times)
     assert played.run.trace.hash == played.run.trace_hash
     found = Counter((row["sender"], row["receiver"], row["kind"], row["event"]) for row in played.ended)
-    assert found == {(r["sender"], r["receiver"], r["kind"], c): r[c] for r in played.links for c in CAUSES if r[c]}
+    assert found == {
+        (r["sender"], r["receiver"], r["kind"], c): r[c] for r in played.links for c in played.causes if r[c]
+    }
     bits: Counter[Any] = Counter()
     for row in played.sent:
         for name in ("payload_bits", "wire_bits"):
             bits[row["sender"], row["kind"], name] += row[name]
+    # A shared medium counts what is on the air as it comes.
+    names = ["payload_bits", "wire_bits"][: 1 if isinstance(played.network.medium, Radio) else 2]
     for row in played.senders:
-        for name in ("payload_bits", "wire_bits"):
+        for name in names:
             assert bits[row["agent"], row["kind"], name] == row[name], row
 
 
@@ -139,9 +149,9 @@ def rounds_close_on_time(played: Played) -> None:
     for row, following in zip(played.rounds, [*played.rounds[1:], played.totals], strict=False):
         assert row["time_s"] == row["round"] * period
         assert "round" not in following or following["round"] > row["round"]
-        assert all(row[name] <= following[name] for name in TOTALS), (row, following)
+        assert all(row[name] <= following[name] for name in totals_of(played.causes)), (row, following)
         before = Counter(e["event"] for e in played.trace if e["time_s"] < row["time_s"] * (1 - TINY))
         until = Counter(e["event"] for e in played.trace if e["time_s"] <= row["time_s"] * (1 + TINY))
-        assert all(before[cause] <= row[cause] for cause in CAUSES), (row, before)
+        assert all(before[cause] <= row[cause] for cause in played.causes), (row, before)
         # How a frame ends may be known, and counted, before it would have arrived; that it arrived is not.
         assert all(row[cause] <= until[cause] for cause in ("delivered", "late")), (row, until)

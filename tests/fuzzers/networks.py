@@ -218,9 +218,11 @@ def some_habits(rng: Rng, period: float) -> Habits:
 class Case:
     """A network, its agents and when to stop, all from one seed."""
 
+    network_of: Callable[[Rng], Network] = staticmethod(a_network)
+
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.network = a_network(rng)
+        self.network = self.network_of(rng)
         period = self.network.round_period
         self.habits = {node: some_habits(rng, period) for node in self.network.graph}
         self.until = pick(rng, None, None, None, 2 * period, 3.3 * period, lambda r: float(6 * period * r.random()))

@@ -22,6 +22,7 @@ from netsim.coders import (
     Float,
     Floats,
     RandomK,
+    Residues,
     Sign,
     Sparse,
     Ternary,
@@ -198,6 +199,10 @@ def any_coded(rng: Rng) -> Coded:
     if way < 0.15:
         data = rng.randbytes(rng.randint(0, 20))
         return Moody((len(data),), data)
+    if way < 0.2:
+        widths = [rng.randint(1, 48), *(rng.randint(0, 48) for _ in range(rng.randint(0, 2)))]
+        parts = [draws.integers(-(2**50), 2**50, vector.size) for _ in widths]
+        return Residues.of(parts, widths, whole=rng.random() < 0.3)
     coder = any_coder(rng, vector.ndim == 2 and rng.random() < 0.4)
     if way < 0.5:
         part = rng.choice((Exact(), Float(32), any_coder(rng, False)))

@@ -184,8 +184,10 @@ def test_an_agent_that_raises_is_named_with_its_round_and_line(tmp_path: Path) -
     done = call("run", "mine.py", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     line = done.stderr.splitlines()[-1]
-    assert line == "netsim: agent 0 raised ZeroDivisionError in round 3 (mine.py, line 5): division by zero"
-    assert not (tmp_path / "out").exists()
+    why = "agent 0 raised ZeroDivisionError in round 3 (mine.py, line 5): division by zero"
+    assert line == f"netsim: {why}; what there is so far is in out, marked partial"
+    with pytest.raises(BadInput, match="must be whole; it is partial, mine after round 2: agent 0 raised"):
+        folders.load(tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", [*folders.FILES, "mse.png"])
@@ -296,20 +298,23 @@ def mine(study, *, agents: int = 2, fail: str = "") -> None:
             "probe",
             "netsim: probe text = 'text': must be a function that returns a number or a mapping of numbers, after",
         ),
-        ("report", "netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 20): division by zero; the fin"),
-        ("exit", "netsim: scenario 'mine.py' raised SystemExit (mine.py, line 22): no message; the finished runs are"),
+        (
+            "report",
+            "netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 20): division by zero; what the",
+        ),
+        ("exit", "netsim: scenario 'mine.py' raised SystemExit (mine.py, line 22): no message; what there is so far "),
     ],
 )
 def test_finished_runs_are_kept_when_what_follows_fails(fail: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
-    (tmp_path / "temporary").mkdir()
-    done = call("run", "mine.py", "--fail", fail, cwd=tmp_path, TMPDIR=str(tmp_path / "temporary"))
+    done = call("run", "mine.py", "--fail", fail, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(line)
-    (kept,) = (tmp_path / "temporary").iterdir()
-    assert done.stderr.endswith(f"; the finished runs are in {kept}\n")
-    assert list(folders.load(kept)["summary"]["algorithms"]) == ["first"]
-    assert not (tmp_path / "runs").exists()
+    assert done.stderr.endswith("; what there is so far is in runs/mine-1, marked partial\n")
+    found = folders.load(tmp_path / "runs" / "mine-1", partial=True)
+    rows = found["rounds"].groupby("algorithm", sort=False).size().to_dict()
+    assert rows == {"first": 3}, "a probe that returns no number wrote no row"
+    assert list(found["summary"]["algorithms"]) == (["first", "second"] if fail == "probe" else ["first"])
 
 
 def test_a_scenario_that_raises_before_anything_was_run_leaves_nothing(tmp_path: Path) -> None:
@@ -371,7 +376,11 @@ def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Pat
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
         return
     assert process.returncode == 130
-    assert [line for line in stderr.splitlines() if line and "round" not in line] == [
-        "netsim: interrupted; no run folder was written"
-    ]
-    assert list(tmp_path.iterdir()) == []
+    (line,) = [line for line in stderr.splitlines() if line and ": round" not in line]
+    if line == "netsim: interrupted; no run folder was written":
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert line == "netsim: interrupted; what there is so far is in out, marked partial"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(BadInput, match="must be whole; it is partial"):
+        folders.load(tmp_path / "out")

@@ -270,6 +270,7 @@ def test_coders_are_at_the_public_edge() -> None:
         "Sparse": 7,
         "Signs": 8,
         "Trits": 9,
+        "Residues": 10,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from netsim import BadInput
+from netsim import BadInput, results
 from netsim.studies.catalogue import Parameter, find
 from netsim.studies.sweep import sweep
 from netsim.studies.sweep.grid import grid, values_of
@@ -239,3 +239,16 @@ def test_a_folder_with_something_else_is_refused(study: str, tmp_path: Path) -> 
         sweep(study, out=tmp_path / "out", seed=range(2), loss=0.2)
     with pytest.raises(BadInput, match=r"it holds a sweep of .* over seed"):
         sweep(study, out=tmp_path / "out", loss=[0.1, 0.2], seed=0)
+
+
+def test_points_may_have_their_tables_in_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    small: dict[str, Any] = {"agents": 5, "radius": 0.9}
+    plain = sweep("averaging", out=tmp_path / "csv", seed=[0, 1], **small)
+    packed = sweep("averaging", out=tmp_path / "parquet", seed=[0, 1], tables="parquet", **small)
+    assert sorted(path.name for path in (packed.folder / "points" / "seed=0").glob("rounds.*")) == ["rounds.parquet"]
+    pd.testing.assert_frame_equal(results.load(plain.folder, rounds=True), results.load(packed.folder, rounds=True))
+    assert plain.table.equals(packed.table)
+    with pytest.raises(BadInput, match="tables = 'xls'"):
+        sweep("averaging", out=tmp_path / "xls", tables="xls", **small)
+    assert not (tmp_path / "xls").exists()

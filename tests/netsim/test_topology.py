@@ -228,3 +228,15 @@ def test_weights_are_in_the_order_of_the_nodes() -> None:
     graph = nx.Graph([("hub", "a"), ("hub", "b"), ("hub", "c")])
     assert topology.metropolis_weights(graph)[0].tolist() == [0.25] * 4
     assert topology.max_degree_weights(nx.path_graph(["a", "hub", "b"]))[1].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_a_file_may_give_positions(tmp_path: Path) -> None:
+    graph = nx.path_graph(3)
+    for node in (0, 1):
+        graph.nodes[node].update(x=1.5 * node, y=2)
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    assert dict(topology.from_file(tmp_path / "g.graphml").nodes(data="pos")) == {
+        "0": (0.0, 2),
+        "1": (1.5, 2),
+        "2": None,
+    }

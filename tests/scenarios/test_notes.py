@@ -5,8 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from netsim import BadInput
-from netsim.scenarios.tasks.diagnosis import diverged, missed, silent
+from netsim import Agent, BadInput, Link, Network, Radio, Run, topology
+from netsim.radio import DutyCycle
+from netsim.scenarios.tasks.diagnosis import diverged, missed, on_radio, silent, unheard
 from netsim.scenarios.tasks.online_report import recent_error
 from netsim.studies import Study, catalogue
 
@@ -178,3 +179,52 @@ def test_online_studies_name_frames_that_did_not_arrive_and_who_sent_nothing(nam
         note for note in study.notes if note.startswith("DDKL: ") and "frames did not arrive in time (lost " in note
     ]
     assert said(study, "CoDDKL sent nothing")
+
+
+# --- causes that there are on a Radio only ----------------------------------------------------------------------------
+
+
+def on_the_air(radio: Radio) -> Run:
+    """Run four agents that all speak at the same time in each of ten rounds."""
+
+    class Talks(Agent):
+        async def run(self) -> None:
+            async for k in self.rounds(10):
+                await self.broadcast("state", k)
+                await self.collect()
+
+    graph = topology.complete(4)
+    return Network(graph, Link(rate=250e3), medium=radio, seed=1).run({node: Talks() for node in graph})
+
+
+def test_who_sends_while_others_do_hears_nothing_and_that_is_named() -> None:
+    run = on_the_air(Radio(access="aloha"))
+    # All four speak at once: every frame finds its receiver sending.
+    assert unheard("Talks", run) == (
+        "Talks missed frames: 120 of 120 frames did not arrive in time (half duplex 120). "
+        "Half duplex: their receivers were sending at the time."
+    )
+
+
+def test_frames_that_find_no_access_are_named() -> None:
+    # One look at the channel, without back-off, and nothing more: who is not first gives up.
+    run = on_the_air(Radio(max_csma_backoffs=0, min_be=3, unit_backoff=100e-6))
+    failed = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))["access_failed"]
+    assert 0 < failed < 120
+    said = unheard("Talks", run)
+    assert said is not None
+    assert f"access failed {failed}" in said
+    assert "Access failed: their senders found the channel busy each time that they listened, and gave up." in said
+
+
+def test_frames_for_who_is_asleep_are_named() -> None:
+    # The first two are awake as a round opens, the others half a round later.
+    cycle = DutyCycle(period=1.0, awake=0.4, offsets={2: 0.5, 3: 0.5})
+    said = unheard("Talks", on_the_air(Radio(duty_cycle=cycle)))
+    assert said is not None
+    assert "asleep 80" in said
+    assert said.endswith("Asleep: their receivers' radios were off as they began.")
+
+
+def test_of_other_media_no_cause_of_radios_is_told() -> None:
+    assert on_radio(run("coke", algorithms="DKLA", loss=0.2).runs["DKLA"]) == ""

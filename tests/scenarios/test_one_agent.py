@@ -20,10 +20,12 @@ ALONE: dict[str, dict[str, Any]] = {
 }
 BETWEEN_AGENTS = {"frontier", "privacy"}
 OF_ONE_AGENT = {"deep"}
+# Their motes are given by the data, or they run other studies, or what is on the air is what they are about.
+OF_MOTES_AND_SWEEPS = {"convergecast", "intel_lab", "lifetime", "mtu", "packet_loss", "papers", "ulb_library"}
 
 
 def test_every_study_is_here() -> None:
-    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT} == set(catalogue.listed())
+    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT, *OF_MOTES_AND_SWEEPS} == set(catalogue.listed())
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -1,93 +1,32 @@
 """One point of a sweep, run where a worker has it: its run folder, or why there is none."""
 
+import dataclasses
+import errno
 import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from netsim import check
 from netsim.errors import NetsimError, one_line
 from netsim.files import write_whole
 from netsim.studies import catalogue
-from netsim.studies.claim import claim
-from netsim.studies.folder import load
+from netsim.studies.folder import Unsaved, is_whole, write
+from netsim.studies.formats import Formats
+from netsim.studies.study import Study
+from netsim.studies.sweep.grid import Point
+
+KILLED = "its process was killed each time, by the system for its memory perhaps"
+_TRIES = 2  # of a point, which each time end with the death of its process
+_THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class _TooLong(KeyboardInterrupt):
     """A point that takes longer than it may: raised into it as Ctrl-C is, which a run knows how to end at."""
-
-
-def run_point(scenario: str, name: str, settings: Mapping[str, Any], out: str, limits: "Limits") -> str | None:
-    """Run a study with some settings into ``out/points/<name>``; return why it failed, or None.
-
-    A failure is kept in ``out/failed/<name>.json``. While it runs there is a file ``out/running/<name>``, so that it is
-    known which points ran when a worker was killed.
-    """
-    folder = Path(out)
-    running = folder / "running" / name
-    running.parent.mkdir(parents=True, exist_ok=True)
-    running.write_text(str(os.getpid()))
-    try:
-        with limits.kept():
-            _run(scenario, settings, folder / "points" / name)
-    except (Exception, SystemExit, _TooLong) as error:
-        return keep_failure(folder, name, _reason(error, limits))
-    finally:
-        running.unlink(missing_ok=True)
-    return None
-
-
-def _run(scenario: str, settings: Mapping[str, Any], folder: Path) -> None:
-    found = catalogue.find(scenario)
-    # What is there is not whole: somebody has changed it.
-    shutil.rmtree(folder, ignore_errors=True)
-    with claim(folder) as place:
-        study = found.prepare(**settings)
-        try:
-            found.play(study)
-        except NetsimError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise NetsimError(catalogue.raised(found, error)) from error
-        study.save(place)
-
-
-def _reason(error: BaseException, limits: "Limits") -> str:
-    """Return in one line why a point failed: the limit that it went beyond, wherever it was noticed, or the error."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, _TooLong):
-            return f"took longer than {limits.seconds:g} s"
-        if isinstance(cause, MemoryError):
-            return (
-                f"took more memory than {limits.megabytes} MB" if limits.megabytes else "took more memory than there is"
-            )
-        cause = cause.__cause__ or cause.__context__
-    text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
-    return " ".join(text.split())
-
-
-def keep_failure(folder: Path, name: str, why: str) -> str:
-    """Keep why a point failed, and return it."""
-    (folder / "failed").mkdir(exist_ok=True)
-    with write_whole(folder / "failed" / f"{name}.json") as file:
-        file.write(json.dumps({"point": name, "error": why}).encode())
-    return why
-
-
-def is_done(folder: Path) -> bool:
-    """Return whether a folder holds a whole run."""
-    if not (folder / "summary.json").is_file():
-        return False
-    try:
-        load(folder)
-    except NetsimError:
-        return False
-    return True
 
 
 class Limits:
@@ -107,6 +46,159 @@ class Limits:
         """Keep to the limits meanwhile: _TooLong or MemoryError is raised beyond them."""
         with _seconds(self.seconds), _megabytes(self.megabytes):
             yield
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all points of a sweep have in common.
+
+    Attributes
+    ----------
+    scenario : str
+        The study's name, or the path of its file, as it was given.
+    file : str
+        The same as a worker finds it.
+    folder : Path
+        Of the sweep, as a worker finds it.
+    running : Path
+        Where points are written that run: a folder of this execution of the sweep only. A process that outlived an
+        earlier one finds that its own has gone.
+    limits : Limits
+    formats : Formats
+        Of the points' tables.
+    """
+
+    scenario: str
+    file: str
+    folder: Path
+    running: Path
+    limits: Limits
+    formats: Formats
+
+    def begun(self) -> set[str]:
+        """Return the names of the points that have begun and not ended."""
+        return {path.name.rpartition("~")[0] for path in self.running.iterdir()}
+
+    def forget(self, name: str) -> None:
+        """Forget that a point had begun."""
+        for path in self.running.glob(f"{name}~*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def run_point(work: Work, point: Point) -> str | None:
+    """Run a study with some settings into ``points/<name>``; return why it failed, or None.
+
+    A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those that
+    run: what is left of it tells which points ran when a worker was killed, and how often.
+
+    Raises
+    ------
+    Unsaved
+        If the sweep's folder cannot be written: that is no failure of the point's.
+    """
+    if is_whole(work.folder / "points" / point.name):
+        # A worker that ended it was killed before it could say so.
+        return None
+    try:
+        place = _begin(work, point.name)
+    except OSError as error:
+        raise unwritten(work.folder, error) from None
+    if place is None:
+        return keep_failure(work.folder, point.name, KILLED)
+    try:
+        with work.limits.kept():
+            _run(work, point, place)
+    except Unsaved:
+        raise
+    except (Exception, SystemExit, _TooLong) as error:
+        why = _reason(error, work.limits)
+        # This process may have outlived its sweep, which is done again: then nobody asked.
+        return keep_failure(work.folder, point.name, why) if work.running.is_dir() else why
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return None
+
+
+def unwritten(folder: Path, error: OSError) -> Unsaved:
+    """Return the error that ends a sweep whose folder cannot be written."""
+    return Unsaved(
+        f"out = {str(folder)!r}: could not be written ({error.strerror or one_line(error)}); "
+        "what is done is whole, and the same command goes on"
+    )
+
+
+def _begin(work: Work, name: str) -> Path | None:
+    """Return a new folder to write into; None if so many were begun already and none was ended."""
+    for number in range(_TRIES):
+        with suppress(FileExistsError):
+            (work.running / f"{name}~{number}").mkdir()
+            return work.running / f"{name}~{number}"
+    return None
+
+
+def _run(work: Work, point: Point, place: Path) -> None:
+    """Run a point, and give it its name once it is whole."""
+    found = dataclasses.replace(catalogue.find(work.file), name=work.scenario)
+    study = found.prepare(**point.settings)
+    study.formats = work.formats
+    try:
+        found.play(study)
+    except NetsimError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise NetsimError(catalogue.raised(found, error)) from error
+    _save(study, place, work.folder / "points" / point.name)
+
+
+def _save(study: Study, place: Path, folder: Path) -> None:
+    try:
+        failed = write(study, place)
+        while not _renamed(place, folder):
+            # Another worker, taken for dead, may have run the point as well; else somebody has changed what is there.
+            if is_whole(folder):
+                break
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise unwritten(folder.parent.parent, error) from None
+    if failed:
+        told = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
+        raise NetsimError(f"{told}; the rest is in points/{folder.name}")
+
+
+def _renamed(place: Path, folder: Path) -> bool:
+    try:
+        os.rename(place, folder)
+    except OSError as error:
+        if error.errno not in _THERE:
+            raise
+        return False
+    return True
+
+
+def _reason(error: BaseException, limits: Limits) -> str:
+    """Return in one line why a point failed: the limit that it went beyond, wherever it was noticed, or the error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _TooLong):
+            return f"took longer than {limits.seconds:g} s"
+        if isinstance(cause, MemoryError):
+            return (
+                f"took more memory than {limits.megabytes} MB" if limits.megabytes else "took more memory than there is"
+            )
+        cause = cause.__cause__ or cause.__context__
+    text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
+    return " ".join(text.split())
+
+
+def keep_failure(folder: Path, name: str, why: str) -> str:
+    """Keep why a point failed, and return it."""
+    try:
+        (folder / "failed").mkdir(exist_ok=True)
+        with write_whole(folder / "failed" / f"{name}.json") as file:
+            file.write(json.dumps({"point": name, "error": why}).encode())
+    except OSError as error:
+        raise unwritten(folder, error) from None
+    return why
 
 
 @contextmanager

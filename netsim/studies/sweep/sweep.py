@@ -2,7 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +13,19 @@ from netsim import check
 from netsim.errors import BadInput
 from netsim.files import write_whole
 from netsim.studies import catalogue
+from netsim.studies.claim import LOCK, locked
+from netsim.studies.folder import is_whole
+from netsim.studies.formats import Formats
+from netsim.studies.sweep.cluster import connected, must_be_able, run_there
 from netsim.studies.sweep.grid import Grid, Point, grid
-from netsim.studies.sweep.point import Limits, is_done, keep_failure, run_point
+from netsim.studies.sweep.point import Limits, Work, unwritten
+from netsim.studies.sweep.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TRIES = 2  # of a point alone with its worker, which dies
+_RUNNING = "running-"
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,11 @@ def sweep(
     *,
     out: str | Path,
     jobs: int = 1,
+    dask: str | None = None,
     timeout: float | None = None,
     memory: int | None = None,
     retry: bool = False,
+    tables: str | None = None,
     reporter: Reporter | None = None,
     **parameters: Any,
 ) -> Sweep:
@@ -76,117 +85,88 @@ def sweep(
         The folder of the sweep, new or its own.
     jobs : int
         Number of processes.
+    dask : str, optional
+        The address of a Dask scheduler, as ``tcp://host:8786``, whose workers run the points instead: of one thread
+        each, with the same netsim, folder of data and ``out``. Then without ``jobs``, ``timeout`` and ``memory``.
     timeout : float, optional
         Seconds that a point may take.
     memory : int, optional
         Megabytes that a point may take beyond what its process has.
     retry : bool
         Run points that failed before once more.
+    tables : str, optional
+        The format of the points' tables: "csv" (the default) or "parquet"; `netsim.results.load` reads both.
     **parameters
         Values, or several in a list, tuple or range, by name.
 
     Raises
     ------
     BadInput
-        For an unknown parameter or a value that it cannot take, or a folder that holds something else.
+        For an unknown parameter or format, or a value that it cannot take, a folder that holds something else or that
+        another sweep writes, or a cluster that cannot be reached or lacks something.
+    Unsaved
+        If the folder cannot be written, as on a full disk; what is done is whole.
     """
     check.integer("jobs", jobs, low=1)
+    if dask is not None and jobs != 1:
+        raise check.refuse("jobs", jobs, "left out with dask, whose workers are as many as there are")
     limits = Limits(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1),
     )
+    formats = Formats.chosen(tables=tables)
     chosen = grid(catalogue.find(scenario), parameters)
-    folder = _prepared(Path(out), chosen)
-    for left in (*folder.glob(".*-*"), *(folder / "failed").glob(".*-*")):
-        # Of a sweep that was killed while it wrote a file (`netsim.files.write_whole`).
-        left.unlink(missing_ok=True)
-    if retry:
-        shutil.rmtree(folder / "failed", ignore_errors=True)
     show = reporter or Reporter(quiet=True)
-    points = chosen.points()
-    failed = _failures(folder)
-    missing = [each for each in points if each.name not in failed and not is_done(folder / "points" / each.name)]
-    with show.progress(Path(scenario).stem, len(points)) as progress:
-        done = len(points) - len(missing)
-        progress(done)
-        for name, why in _run_all(chosen.scenario, missing, folder, jobs, limits):
-            done += 1
-            progress(done)
-            if why is not None:
-                show.line(f"{name} failed: {why}")
-    shutil.rmtree(folder / "running", ignore_errors=True)
-    found = Sweep(
-        folder, chosen, {name: why for name, why in _failures(folder).items() if name in {p.name for p in points}}
-    )
-    with write_whole(folder / "points.csv") as file:
-        file.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
+    with nullcontext() if dask is None else connected(dask, limits) as client, _opened(Path(out), chosen) as running:
+        folder = running.parent
+        if retry:
+            shutil.rmtree(folder / "failed", ignore_errors=True)
+        file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
+        work = Work(scenario, file, folder.absolute(), running.absolute(), limits, formats)
+        if client is not None:
+            must_be_able(client, work)
+        _run_missing(
+            work,
+            chosen,
+            show,
+            lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
+        )
+        names = {point.name for point in chosen.points()}
+        found = Sweep(folder, chosen, {name: why for name, why in _failures(folder).items() if name in names})
+        try:
+            with write_whole(folder / "points.csv") as csv:
+                csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
+        except OSError as error:
+            raise unwritten(folder, error) from None
     return found
 
 
-def _run_all(
-    scenario: str, points: Sequence[Point], folder: Path, jobs: int, limits: Limits
-) -> Iterator[tuple[str, str | None]]:
-    """Run points, and yield each one's name and why it failed, as they end.
-
-    A worker that is killed, by the system for its memory, say, takes those beside it with it: whoever ran then is run
-    again alone, and who kills its worker alone, too, has failed.
-    """
-    left = {point.name: point for point in points}
-    while left:
-        try:
-            for name, why in _parallel(scenario, list(left.values()), folder, jobs, limits):
-                del left[name]
-                yield name, why
-        except _killed():
-            for name in _running(folder) & left.keys():
-                yield name, _run_alone(scenario, left.pop(name), folder, limits)
-
-
-def _parallel(
-    scenario: str, points: Sequence[Point], folder: Path, jobs: int, limits: Limits
-) -> Iterator[tuple[str, str | None]]:
-    from joblib import Parallel, delayed
-
-    tasks = (delayed(_named)(scenario, point, str(folder), limits) for point in points)
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
-
-
-def _named(scenario: str, point: Point, folder: str, limits: Limits) -> tuple[str, str | None]:
-    return point.name, run_point(scenario, point.name, point.settings, folder, limits)
-
-
-def _run_alone(scenario: str, point: Point, folder: Path, limits: Limits) -> str | None:
-    for _ in range(_TRIES):
-        try:
-            # With one job joblib would run it in this process.
-            ((_, why),) = _parallel(scenario, [point], folder, 2, limits)
-        except _killed():
-            continue
-        return why
-    return keep_failure(folder, point.name, "its process was killed each time, by the system for its memory perhaps")
-
-
-def _killed() -> type[BaseException]:
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    killed: type[BaseException] = TerminatedWorkerError
-    return killed
-
-
-def _running(folder: Path) -> set[str]:
-    """Return the names of the points that had begun and not ended, and forget them."""
-    files = list((folder / "running").glob("*")) if (folder / "running").is_dir() else []
-    for file in files:
-        file.unlink(missing_ok=True)
-    return {file.name for file in files}
+def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
+    """Run the points that are neither done nor have failed."""
+    points = chosen.points()
+    failures = _failures(work.folder)
+    missing = [
+        each for each in points if each.name not in failures and not is_whole(work.folder / "points" / each.name)
+    ]
+    failed = sum(each.name in failures for each in points)
+    done = len(points) - len(missing) - failed
+    with show.tally(Path(chosen.scenario).stem, len(points)) as tally:
+        tally(done, failed)
+        for name, why in run(missing):
+            done, failed = done + (why is None), failed + (why is not None)
+            if why is not None:
+                show.line(f"{name} failed: {why}")
+            tally(done, failed)
 
 
 def _failures(folder: Path) -> dict[str, str]:
     """Return why points failed, by name."""
     found = {}
     for path in sorted((folder / "failed").glob("*.json")):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        found[str(kept["point"])] = str(kept["error"])
+        with suppress(ValueError, KeyError, TypeError):
+            # One that somebody has changed is none: its point is run again.
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            found[str(kept["point"])] = str(kept["error"])
     return found
 
 
@@ -210,21 +190,61 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
             yield point.name, dict(point.settings), place
 
 
-def _prepared(folder: Path, chosen: Grid) -> Path:
-    """Return the folder of a sweep, with its sweep.json; raises BadInput if it holds something else."""
+@contextmanager
+def _opened(folder: Path, chosen: Grid) -> Iterator[Path]:
+    """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
+
+    Raises
+    ------
+    BadInput
+        If it holds something else, cannot be written, or another process has it.
+    """
     about = folder / "sweep.json"
-    mine = json.loads(json.dumps({"scenario": chosen.scenario, "values": chosen.values}))
-    if about.is_file():
-        _must_be_same(folder, about, mine, chosen)
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
+    if folder.exists() and not about.is_file() and begun:
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or a sweep's")
+    with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as mine:
+        if not mine:
+            raise BadInput(
+                f"out = {str(folder)!r}: must be a folder that no other sweep writes; "
+                f"if none does, one was killed: then remove {str(folder / LOCK)!r}"
+            )
+        for left in (
+            *folder.glob(".sweep.json.*"),
+            *folder.glob(".points.csv.*"),
+            *(folder / "failed").glob(".*.json.*"),
+        ):
+            # Of a sweep that was killed while it wrote a file (`netsim.files.write_whole`).
+            left.unlink(missing_ok=True)
+        for left in folder.glob(f"{_RUNNING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        settings = json.loads(json.dumps({"scenario": chosen.scenario, "values": chosen.values}))
+        if about.is_file():
+            _must_be_same(folder, about, settings, chosen)
+        with _refusals(folder):
+            with write_whole(about) as file:
+                file.write(json.dumps(settings, indent=2).encode())
+            (folder / "points").mkdir(exist_ok=True)
+            running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
+        try:
+            yield running
+        finally:
+            shutil.rmtree(running, ignore_errors=True)
+
+
+def _is_begun(name: str) -> bool:
+    """Return whether a file is of a sweep that was killed before it had written its sweep.json."""
+    return name == LOCK or name.startswith(".sweep.json.")
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
     try:
-        (folder / "points").mkdir(parents=True, exist_ok=True)
-        with write_whole(about) as file:
-            file.write(json.dumps(mine, indent=2).encode())
+        yield
     except OSError as error:
         raise BadInput(f"out = {str(folder)!r}: must be a folder that can be written ({error.strerror})") from None
-    return folder
 
 
 def _must_be_same(folder: Path, about: Path, mine: dict[str, Any], chosen: Grid) -> None:

@@ -1,0 +1,231 @@
+"""Running sums in a few bits an element: whole numbers of a step Δ, of which only the last bits travel.
+
+θ̂_i = q_i Δ with whole numbers q_i, and S_i = Σ_k q_i, so both are known exactly or not at all. A receiver can guess
+them: q_n as it was, S_n grown by q_n for each round since. So they travel modulo 2^m, and it takes the numbers nearest
+to its guess that fit (`netsim.coders.Residues`). The sender chooses m in every round: it knows what was guessed by
+whoever missed up to ``reach`` of its last frames. Who missed more finds it out by the checksum, and
+asks for a whole frame.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+import netsim
+from netsim import Frame, check
+from netsim.agents.consensus.duals import Duals, Rho, Said, needs_constant, needs_states
+from netsim.agents.consensus.sharing import Sharing
+from netsim.agents.consensus.sums import SummedSharing
+from netsim.coders import Exact, Residues
+from netsim.coders.residues import MOST_WIDTH, Integers, width_of
+from netsim.errors import AgentError, BadInput
+from netsim.typing import Vector
+
+REPAIR = "repair"
+"""The kind of message that asks for a whole frame."""
+
+
+@dataclass(frozen=True)
+class CodedSums(Duals):
+    """`RunningSums` in whole numbers of a step Δ, modulo powers of two; γ_i = ρΔ Σ_n (S_i − S_n).
+
+    Parameters
+    ----------
+    step : float
+        Δ in the end, in units of θ.
+    halvings : int
+        It begins 2^halvings times as large, and halves so often.
+    halve_every : int
+        Rounds from one halving to the next.
+    dither : bool
+        Round up or down at random, so that θ̂ is right on the average; else to the nearest.
+    reach : int
+        A receiver that missed so many rounds in a row still understands the next frame.
+    sum_every : int
+        Rounds from one frame with S to the next; those between have θ̂ only. An agent's number of neighbours says in
+        which round it begins.
+
+    Raises
+    ------
+    BadInput
+        If a number is outside its range.
+    """
+
+    step: float = 0.01
+    halvings: int = 3
+    halve_every: int = 50
+    dither: bool = True
+    reach: int = 24
+    sum_every: int = 4
+
+    def __post_init__(self) -> None:
+        check.put(
+            self,
+            step=check.finite("step", self.step, above=0.0),
+            halvings=check.integer("halvings", self.halvings, low=0),
+            halve_every=check.integer("halve_every", self.halve_every, low=1),
+            dither=check.flag("dither", self.dither),
+            reach=check.integer("reach", self.reach, low=1),
+            sum_every=check.integer("sum_every", self.sum_every, low=1),
+        )
+        if self.halvings > MOST_WIDTH:
+            raise check.refuse("halvings", self.halvings, f"from 0 to {MOST_WIDTH}")
+
+    def check(self, said: Said, *, is_scheduled: bool) -> None:
+        """Raise BadInput for a coder of the method's own, or a penalty that changes with the round."""
+        needs_states(self, said)
+        needs_constant(self, is_scheduled)
+        if not isinstance(said.coder, Exact):
+            raise BadInput(f"coder = {type(said.coder).__name__}: must be left out with duals = CodedSums, which codes")
+
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+        """Return a sharing whose frames carry residues."""
+        return CodedSharing(agent, size, said, rho, self)
+
+    def halvings_by(self, round_number: int) -> int:
+        """Return how often Δ has been halved when round k = 1, 2, … begins."""
+        return min((round_number - 1) // self.halve_every, self.halvings)
+
+    def step_in(self, round_number: int) -> float:
+        """Return Δ in round k."""
+        return self.step * 2.0 ** (self.halvings - self.halvings_by(round_number))
+
+
+class CodedSharing(SummedSharing):
+    """A sharing in whole numbers: ``own`` and the copies are multiples of Δ, the sums S whole numbers of it.
+
+    Attributes
+    ----------
+    astray : int
+        How many frames the checksum found to be misunderstood so far.
+    repairs : int
+        How many whole frames were sent because somebody asked.
+    """
+
+    def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho, way: CodedSums) -> None:
+        super().__init__(agent, size, said, rho)
+        self._way = way
+        self._round = 0
+        self._step = way.step_in(1)
+        self._q = np.zeros(self.own.size, dtype=np.int64)
+        self._of = np.zeros((len(self._places), self.own.size), dtype=np.int64)
+        self.total, self.totals = self._q.copy(), self._of.copy()
+        # q and S after each of the last rounds, the newest last; at first all that is known is that they were 0.
+        self._past: deque[tuple[Integers, Integers]] = deque([(self._q, self._q)], maxlen=way.reach + 1)
+        self._names = list(agent.neighbors)
+        self._lost: set[int] = set()
+        self._missed = np.zeros(len(self._places), dtype=np.int64)
+        self.astray = self.repairs = 0
+
+    def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
+        """Return γ_i = ρΔ Σ_n (S_i − S_n)."""
+        apart = len(self._places) * self.total - self.totals.sum(axis=0)
+        return np.asarray(rho * self._step * apart).reshape(self.own.shape)
+
+    def _state_of(self, q: Integers) -> Vector:
+        return np.asarray(q * self._step).reshape(self.own.shape)
+
+    async def _begin_round(self, round_number: int) -> None:
+        """Go over to the round's step, and ask those who were misunderstood for a whole frame."""
+        before = self._way.halvings_by(self._round) if self._round else 0
+        self._halve(self._way.halvings_by(round_number) - before)
+        self._step = self._way.step_in(round_number)
+        self._round = round_number
+        for place in sorted(self._lost):
+            await self._agent.send(self._names[place], REPAIR, None)
+
+    def _halve(self, times: int) -> None:
+        if times:
+            self._q, self._of = self._q << times, self._of << times
+            self.total, self.totals = self.total << times, self.totals << times
+            self._past = deque([(q << times, total << times) for q, total in self._past], maxlen=self._past.maxlen)
+
+    def _listens_in(self, round_number: int) -> bool:
+        listens = super()._listens_in(round_number)
+        if self._began == round_number > 1:
+            # What it says first nobody can have guessed.
+            self._asked = True
+        return listens
+
+    async def _say(self, state: Vector, rho: float) -> bool:
+        """Broadcast the residues of q_i and, in its rounds, S_i."""
+        exact = state.ravel() / self._step
+        if not np.abs(exact).max(initial=0.0) < 2.0**31:
+            raise BadInput(f"vector = {np.abs(state).max():g}: must be below 2**31 steps of {self._step:g}")
+        q = np.floor(exact + (self._rng.random(exact.size) if self._way.dither else 0.5)).astype(np.int64)
+        whole = self._asked
+        coded = self._coded(q, self.total + q, whole)
+        if not await self._agent.broadcast("sum", coded) and self._places:
+            return False
+        self.spoken += 1
+        self.repairs += whole
+        self._asked = False
+        self._q = q
+        self.own = self._state_of(q)
+        self._stay(rho)
+        return True
+
+    def _coded(self, q: Integers, total: Integers, whole: bool) -> Residues:
+        with_sum = whole or (self._round + len(self._places)) % self._way.sum_every == 0
+        parts = [q, total] if with_sum else [q]
+        if whole:
+            widths = [width_of(int(np.abs(part).max())) for part in parts]
+        else:
+            past, totals = (np.stack(each) for each in zip(*self._past, strict=True))
+            ages = np.arange(len(past), 0, -1)[:, None]
+            widths = [width_of(int(np.abs(q - past).max()))]
+            if with_sum:
+                widths.append(width_of(int(np.abs(total - totals - ages * past).max())))
+        if max(widths) > MOST_WIDTH:
+            raise BadInput(f"vector = sums of {max(widths)} bits: must need at most {MOST_WIDTH}")
+        return Residues.of(parts, [max(1, widths[0]), *widths[1:]], whole=whole)
+
+    def _stay(self, rho: float) -> None:
+        self.total = self.total + self._q
+        self._past.append((self._q, self.total))
+
+    def _guess(self, rho: float) -> None:
+        self.totals += self._of
+        self._missed += 1
+
+    def _take_newer(self, frame: Frame, round_number: int, rho: float) -> int | None:
+        if frame.kind == REPAIR:
+            self._asked = True
+            return None
+        return super()._take_newer(frame, round_number, rho)
+
+    def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
+        """Unwrap what a neighbour said in this round; an older frame, in another step perhaps, tells nothing."""
+        coded = frame.payload
+        if not isinstance(coded, Residues) or coded.shape not in ((1, self._q.size), (2, self._q.size)):
+            raise AgentError(f"{frame!r}: its payload must be residues of {self._q.size} numbers, not {coded!r:.60}")
+        if age:
+            return False
+        guesses = [self._of[place], self.totals[place]][: len(coded.widths)]
+        found = coded.unwrapped(guesses)
+        if found is None:
+            self.astray += 1
+            self._lost.add(place)
+            return False
+        self._lost.discard(place)
+        if len(found) == 2:
+            self.totals[place] = found[1]
+        else:
+            # In the rounds missed since q was heard it went, for all one knows, half the way; in this one all of it.
+            moved = 0.5 * (self._missed[place] + 1.0) * (found[0] - guesses[0])
+            self.totals[place] += np.rint(moved).astype(np.int64)
+        self._missed[place] = 0
+        self._of[place] = found[0]
+        self.copies.table[place] = self._state_of(found[0])
+        return True
+
+    def _join(self, places: list[int]) -> None:
+        """Begin with the nearest whole numbers to what the neighbours say on the average."""
+        self._q = np.rint(self._of[places].mean(axis=0)).astype(np.int64)
+        self.own = self._state_of(self._q)
+        self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
+        for place in set(self._places.values()) - set(places):
+            self._of[place], self.totals[place], self.copies.table[place] = self._q, self.total, self.own
+        self._past.clear()
+        self._past.append((self._q, self.total))

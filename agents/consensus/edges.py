@@ -1,0 +1,103 @@
+"""A dual of its own for each edge: relaxed ADMM, which converges whatever share of its frames is lost.
+
+Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy networks via relaxed Peaceman-Rachford
+splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import netsim
+from netsim import check
+from netsim.agents.consensus.censor import may_silence
+from netsim.agents.consensus.duals import Duals, Rho, Said, needs_constant, needs_states
+from netsim.agents.consensus.sharing import Sharing
+from netsim.transport.copies import as_state
+from netsim.typing import Vector
+
+
+@dataclass(frozen=True)
+class EdgeDuals(Duals):
+    """One message to each neighbour: z_in ← (1 − α) z_in + α (4ρ θ_n − z_ni), where n sends 4ρ θ_n − z_ni to i.
+
+    The dual is γ_i = 2ρ d_i θ_i − Σ_n z_in. What is lost leaves z_in as it was, at one end of one edge; nothing has to
+    add up, so there is nothing that a loss could unbalance. With α = ½ and ideal links it is `Accumulated`, round for
+    round. A frame is for one neighbour only: d_i transmissions a round in place of one.
+
+    Parameters
+    ----------
+    relaxation : float
+        α, in (0, 1).
+    """
+
+    relaxation: float = 0.5
+
+    def __post_init__(self) -> None:
+        alpha = check.finite("relaxation", self.relaxation, above=0.0)
+        if alpha >= 1.0:
+            raise check.refuse("relaxation", self.relaxation, "> 0 and < 1")
+        check.put(self, relaxation=alpha)
+
+    def check(self, said: Said, *, is_scheduled: bool) -> None:
+        """Raise BadInput for a coder of changes, or a penalty that changes with the round."""
+        needs_states(self, said)
+        needs_constant(self, is_scheduled)
+
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+        """Return a sharing that sends to each neighbour apart."""
+        return EdgeSharing(agent, size, said, rho, self.relaxation)
+
+
+class EdgeSharing(Sharing):
+    """A sharing that sends 4ρ θ_i − z_in to each neighbour n; ``own`` is θ_i, spoken or not.
+
+    Attributes
+    ----------
+    edges : dict of ndarray
+        z_in by neighbour.
+    """
+
+    def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho, alpha: float) -> None:
+        super().__init__(agent, size, said.censor, said.coder)
+        self._rho, self._alpha = rho, alpha
+        self._said = self._start
+        # Copies of the neighbours' states are not what is shared: there are none.
+        self.copies = netsim.Copies((), self.own.shape)
+        self.edges = dict.fromkeys(agent.neighbors, self._start)
+        self._ever: set[object] = set()
+
+    async def share(self, state: Vector, round_number: int) -> None:
+        """Send to each neighbour, unless censored; take in what was heard."""
+        change = state - self._said
+        self.own = state.copy()
+        if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
+            away = 4.0 * self._rho() * state
+            taken = [
+                await self._agent.send(name, "edge", self._coder.encode(away - z, self._rng))
+                for name, z in self.edges.items()
+            ]
+            if any(taken) or not taken:
+                self._said = self.own
+                self.spoken += 1
+        self._silence = self._silence and may_silence(self._censor, round_number)
+        said = {frame.sender: frame for frame in await self._agent.collect()}
+        for name, frame in said.items():
+            heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
+            self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
+            self._ever.add(name)
+
+    def heard(self, neighbor: object) -> bool:
+        """Return whether a neighbour was ever heard."""
+        return neighbor in self._ever
+
+    def sum_of_copies(self) -> Vector:
+        """Return d_i θ_i: each z_in holds what its neighbour's state has to say."""
+        return len(self.edges) * self.own
+
+    def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
+        """Return γ_i = 2ρ d_i θ_i − Σ_n z_in."""
+        total = np.zeros(self.own.shape)
+        for z in self.edges.values():
+            total += z
+        return 2.0 * rho * own - total

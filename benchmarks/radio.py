@@ -1,0 +1,59 @@
+"""What a shared medium costs: 200 nodes with CSMA-CA and Poisson traffic for 100 simulated seconds, by hearers.
+
+An event is a timer of the medium: a back-off that ends, a frame that begins or ends. A hearing is one frame at one
+neighbour. The time for a hearing falls towards a constant as there are more: the cost is that of the frames and, in
+proportion, of their hearers.
+"""
+
+import asyncio
+from functools import partial
+
+import networkx as nx
+
+from benchmarks.report import median_seconds, parser, show
+from netsim import Agent, Link, Network, Radio, Run
+
+
+class Sender(Agent):
+    """Broadcasts at the times of a Poisson process."""
+
+    def __init__(self, per_second: float, seconds: float) -> None:
+        self.mean, self.seconds = 1 / per_second, seconds
+
+    async def run(self) -> None:
+        """Send until the time is over."""
+        while (pause := self.rng.exponential(self.mean)) + self.now < self.seconds:
+            await asyncio.sleep(pause)
+            await self.broadcast("reading", 20.5)
+
+
+def traffic(nodes: int, degree: int, per_second: float, seconds: float) -> Run:
+    """Run the network; each node has ``degree`` neighbours."""
+    graph = nx.random_regular_graph(degree, nodes, seed=1)
+    network = Network(graph, Link(rate=250e3, header_bits=136, loss=0.1), medium=Radio(), seed=1)
+    return network.run({node: Sender(per_second, seconds) for node in graph})
+
+
+def main() -> None:
+    """Run the benchmark."""
+    chosen = parser(__doc__, nodes=200, seconds=100, repeats=3).parse_args()
+    result: dict[str, object] = {}
+    for degree in (5, 10, 20, 40):
+        task = partial(traffic, chosen.nodes, degree, 1.0, float(chosen.seconds))
+        run = task()
+        seconds = median_seconds({"run": task}, chosen.repeats)["run"]
+        assert run.air is not None
+        frames = int(run.airtime["frames"].sum())
+        result[f"{degree} hearers"] = {
+            "frames": frames,
+            "events": run.air.events,
+            "seconds": seconds,
+            "events_per_s": round(run.air.events / seconds),
+            "microseconds_a_frame": 1e6 * seconds / frames,
+            "microseconds_a_hearing": 1e6 * seconds / (frames * degree),
+        }
+    show(result, chosen.json, f"{chosen.nodes} nodes, CSMA-CA, {chosen.seconds} s of traffic, a frame a second each")
+
+
+if __name__ == "__main__":
+    main()

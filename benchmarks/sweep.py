@@ -1,0 +1,217 @@
+"""Sweeps against the same runs without one: what a second process gains, what a point costs, what the parent holds.
+
+Short runs of a study of one file, each into its own folder, in three ways that take turns:
+
+* bare: a loop that calls the study's function and saves its run folder (`Study.save`), nothing else;
+* joblib: the same as tasks of ``joblib.Parallel``, one by one and on two processes;
+* sweep: `netsim.sweep`, with one job and with two, into a new folder.
+
+The processes of joblib are started before the clock. Overhead is what a sweep of one job takes longer than the bare
+loop for each point, all that surrounds the points included: checks, folders, the table of all at the end. It is told by
+blocks of 25 points that take turns, by the clock and by the processor's time, which other work on the machine lengthens
+less. Efficiency is how much of joblib's gain by
+a second process the sweep gets, (sweep 1 / sweep 2) / (joblib 1 / joblib 2), by the clock. Each turn gives one of each,
+and medians are shown.
+
+Memory: a sweep of ``points`` runs of a study that sends nothing, with two jobs and in a process of its own that has
+imported all it needs; what is resident in the parent (VmRSS) after a tenth of the points, after all of them, and at its
+highest (VmHWM) once the table of all is written. Linux only; ``--points 0`` leaves it out.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+
+import netsim
+from benchmarks.report import parser, show
+from netsim.studies.terminal import Reporter
+
+STUDY = """
+from netsim import Agent, Link, Network, topology
+
+class Average(Agent):
+    def __init__(self, value, rounds):
+        self.value, self.count = value, rounds
+
+    async def run(self):
+        async for _ in self.rounds(self.count):
+            await self.broadcast("state", self.value)
+            heard = [frame.payload for frame in await self.collect()]
+            self.value = sum(heard, self.value) / (1 + len(heard))
+
+def averages(study, *, agents: int = 10, rounds: int = 40, loss: float = 0.1, seed: int = 0) -> None:
+    graph = topology.ring(agents)
+    agents = {i: Average(float(i), rounds) for i in graph}
+    study.run("averages", Network(graph, Link(loss=loss), seed=seed), agents, [spread], rounds)
+
+def spread(agents):
+    values = [agent.value for agent in agents.values()]
+    return max(values) - min(values)
+"""
+BLOCK = 25  # points
+TRIVIAL = """
+from netsim import Agent, Network, topology
+
+class Idle(Agent):
+    async def run(self):
+        pass
+
+def idle(study, *, seed: int = 0) -> None:
+    study.run("idle", Network(topology.path(2)), {0: Idle(), 1: Idle()}, [], 1)
+"""
+
+
+def run_bare(study: str, seed: int, folder: str) -> None:
+    """Run and save one, as a loop of one's own would."""
+    netsim.find(study).execute(seed=seed).save(folder)
+
+
+def loop(study: str, stem: str, seeds: Iterable[int]) -> None:
+    """Run and save several, one after another."""
+    for seed in seeds:
+        run_bare(study, seed, f"{stem}-{seed}")
+
+
+def in_turn(study: str, room: Path, tasks: int) -> dict[str, float]:
+    """Return the seconds that each way takes, once."""
+
+    def tasked(jobs: int) -> None:
+        Parallel(n_jobs=jobs, batch_size=1)(
+            delayed(run_bare)(study, seed, f"{room}/{jobs}-{seed}") for seed in range(tasks)
+        )
+
+    ways: dict[str, Callable[[], object]] = {
+        "bare": partial(loop, study, f"{room}/bare", range(tasks)),
+        "joblib 1": lambda: tasked(1),
+        "sweep 1": lambda: netsim.sweep(study, out=room / "one", seed=range(tasks)),
+        "joblib 2": lambda: tasked(2),
+        "sweep 2": lambda: netsim.sweep(study, out=room / "two", seed=range(tasks), jobs=2),
+    }
+    seconds = {}
+    for name, way in ways.items():
+        seconds[name], _ = spent(way)
+    return seconds
+
+
+def spent(way: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds that something takes, by the clock and of the processor."""
+    start, used = time.perf_counter(), time.process_time()
+    way()
+    return time.perf_counter() - start, time.process_time() - used
+
+
+def overheads(study: str, room: Path, blocks: int) -> list[tuple[float, float]]:
+    """Return what a point takes longer in a sweep than bare, in milliseconds, for each block."""
+    found = []
+    for number in range(blocks):
+        seeds = range(number * BLOCK, (number + 1) * BLOCK)
+        bare = spent(partial(loop, study, f"{room}/block", seeds))
+        swept = spent(partial(netsim.sweep, study, out=room / f"swept-{number}", seed=seeds))
+        found.append(((swept[0] - bare[0]) / BLOCK * 1e3, (swept[1] - bare[1]) / BLOCK * 1e3))
+    return found
+
+
+def compare(tasks: int, repeats: int) -> dict[str, Any]:
+    """Return medians of seconds, of the overhead in milliseconds and of ratios, over turns."""
+    turns: list[dict[str, float]] = []
+    longer: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / "averages.py"
+        study.write_text(STUDY)
+        Parallel(n_jobs=2)(delayed(netsim.find)("averaging") for _ in range(2))
+        for number in range(repeats):
+            room = Path(folder) / f"turn-{number}"
+            room.mkdir()
+            turns.append(in_turn(str(study), room, tasks))
+            longer += overheads(str(study), room, max(tasks // BLOCK // 2, 1))
+    middle = statistics.median
+    result: dict[str, Any] = {f"{name} (s)": middle(turn[name] for turn in turns) for name in turns[0]}
+    gains = {way: middle(turn[f"{way} 1"] / turn[f"{way} 2"] for turn in turns) for way in ("joblib", "sweep")}
+    result |= {f"gain of a second process, {way}": gain for way, gain in gains.items()}
+    shares = [(turn["sweep 1"] / turn["sweep 2"]) / (turn["joblib 1"] / turn["joblib 2"]) for turn in turns]
+    result["efficiency (share of joblib's gain)"] = middle(shares)
+    for title, values in zip(("by the clock", "of the processor"), zip(*longer, strict=True), strict=True):
+        result[f"overhead of a point, {title} (ms)"] = middle(values)
+    return result
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+class Watch(Reporter):
+    """Notes what is resident when so many points have ended."""
+
+    def __init__(self, at: tuple[int, ...]) -> None:
+        super().__init__(quiet=True)
+        self.at = at
+        self.found: dict[int, float] = {}
+
+    def tally(self, label: str, total: int) -> Any:
+        """Return a context that notes it."""
+
+        def note(done: int, failed: int) -> None:
+            if done + failed in self.at:
+                self.found[done + failed] = resident("VmRSS")
+
+        return nullcontext(note)
+
+
+def resident(what: str) -> float:
+    """Return megabytes of this process."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what)]
+    return int(line.split()[1]) / 1024
+
+
+def held(points: int) -> dict[str, float]:
+    """Return megabytes of this process after a tenth of so many points, after all, and at the end."""
+    import pandas  # noqa: F401  that the table needs it is not growth
+
+    watch = Watch((points // 10, points))
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / "idle.py"
+        study.write_text(TRIVIAL)
+        start = time.perf_counter()
+        netsim.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2, reporter=watch)
+        seconds = time.perf_counter() - start
+        middle = resident("VmHWM")
+        start = time.perf_counter()
+        netsim.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2)
+        again = time.perf_counter() - start
+    first, last = (watch.found[each] for each in watch.at)
+    return {
+        f"parent after {points // 10} points (MB)": first,
+        f"parent after {points} points (MB)": last,
+        "growth (MB)": last - first,
+        "highest, with the table of all (MB)": middle,
+        "milliseconds a point": seconds / points * 1e3,
+        "milliseconds a point that is done": again / points * 1e3,
+    }
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, tasks=200, repeats=5, points=10_000)
+    command.add_argument("--held", action="store_true", help="memory only, of this process")
+    chosen = command.parse_args()
+    if chosen.held:
+        print(json.dumps(held(chosen.points)))
+        return
+    result = compare(chosen.tasks, chosen.repeats)
+    if chosen.points:
+        words = [sys.executable, "-m", "benchmarks.sweep", "--held", "--points", str(chosen.points)]
+        result |= json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    show(result, chosen.json, f"{chosen.tasks} short runs, and {chosen.points} trivial ones")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Whole numbers modulo 2^m with a checksum: few bits for a receiver that can guess the rest.
+
+An integer x travels as x mod 2^m; who has a guess g with −2^(m−1) ≤ x − g < 2^(m−1) finds it again (phase unwrapping).
+A worse guess gives another integer, which the checksum of the true ones gives away.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.coders.coded import Coded
+from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
+from netsim.errors import WireError
+from netsim.packing import check_packed, pack, unpack
+from netsim.typing import Vector
+
+MOST_WIDTH = 48
+"""Bits of a residue at most."""
+
+Integers = NDArray[np.int64]
+
+_CHUNK = 16  # bits that are packed at a time
+_MOST_PARTS = 15
+_WHOLE = 0x80
+
+
+@dataclass(frozen=True)
+class Residues(Coded):
+    """Vectors of n integers each modulo a power of two of its own: part p modulo 2^widths[p].
+
+    On the wire (type number 10): a byte with the number of parts (and the highest bit, if whole); a byte for each
+    width; two with the checksum; n; for each part its residues, 16 bits of each at a time, the lowest first.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Number of parts and n.
+    widths : tuple of int
+        Bits m of a residue, 0 … 48, by part; 0: the guess is taken.
+    whole : bool
+        Whether every integer is in [−2^(m−1), 2^(m−1)), so that no guess is needed.
+    checksum : int
+        16 bits of the CRC-32 of the integers.
+    data : bytes
+        The residues.
+    """
+
+    shape: tuple[int, int]
+    widths: tuple[int, ...]
+    whole: bool
+    checksum: int
+    data: bytes
+
+    @classmethod
+    def of(cls, parts: Sequence[Integers], widths: Sequence[int], *, whole: bool = False) -> Self:
+        """Return the residues of vectors of one length."""
+        data = b"".join(
+            pack((part >> low & (1 << bits) - 1).astype(np.uint16), bits)
+            for part, width in zip(parts, widths, strict=True)
+            for low, bits in _chunks(width)
+        )
+        return cls((len(parts), parts[0].size), tuple(map(int, widths)), whole, _checksum(parts), data)
+
+    def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
+        """Return the integers nearest to the guesses, part by part; None if the checksum says that they are others."""
+        found = []
+        for part, width, guess in zip(self._parts(), self.widths, guesses, strict=True):
+            half, near = 1 << width >> 1, np.zeros_like(guess) if self.whole else guess
+            found.append(near + ((part - near + half) & (1 << width) - 1) - half)
+        return found if _checksum(found) == self.checksum else None
+
+    def check(self) -> None:
+        """Raise WireError unless the attributes fit each other."""
+        check_shape(self.shape)
+        widths = self.widths
+        if type(widths) is not tuple or not 0 < len(widths) <= _MOST_PARTS or len(self.shape) != 2:
+            raise WireError(f"no residues have widths {widths!r:.60}")
+        for width in widths:
+            if type(width) is not int or not 0 <= width <= MOST_WIDTH:
+                raise WireError(f"no residue has {width!r:.60} bits")
+        if self.shape[1] and not any(widths):
+            # Or few bytes could claim any length.
+            raise WireError("no residues are of 0 bits all")
+        sizes = (type(self.whole), type(self.checksum), type(self.data)) != (bool, int, bytes)
+        if sizes or self.shape[0] != len(widths) or not 0 <= self.checksum < 1 << 16:
+            raise WireError("no residues are made of such parts")
+        length = sum(_bytes(self.shape[1], bits) for width in widths for _, bits in _chunks(width))
+        if len(self.data) != length:
+            raise WireError(f"{len(self.data)} bytes cannot hold residues of {widths} bits")
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits that the papers count: those of the residues, and of widths and checksum."""
+        return self.shape[1] * sum(self.widths) + 8 * (3 + len(self.widths))
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other."""
+        self.check()
+        head = bytes((len(self.widths) | _WHOLE * self.whole, *self.widths)) + self.checksum.to_bytes(2, "big")
+        return head + pack_shape(self.shape[1:]) + self.data
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the residues that these bytes are; raises WireError if they are none."""
+        count = data[0] & ~_WHOLE if data else 0
+        if len(data) < 3 + count:
+            raise WireError(f"{len(data)} bytes are no residues")
+        shape, start = unpack_shape(data, 3 + count)
+        if len(shape) != 1:
+            raise WireError(f"no residues have shape {shape}")
+        checksum = int.from_bytes(data[1 + count : 3 + count], "big")
+        found = cls((count, shape[0]), tuple(data[1 : 1 + count]), data[0] >= _WHOLE, checksum, data[start:])
+        found.check()
+        return found
+
+    def decode(self) -> Vector:
+        """Return the residues as they are, a row a part."""
+        return np.array(self._parts(), dtype=np.float64).reshape(self.shape)
+
+    def _parts(self) -> list[Integers]:
+        start, count, parts = 0, self.shape[1], []
+        for width in self.widths:
+            part = np.zeros(count, dtype=np.int64)
+            for low, bits in _chunks(width):
+                end = start + _bytes(count, bits)
+                check_packed(self.data[start:end], bits, count)
+                part |= unpack(self.data[start:end], bits, count).astype(np.int64) << low
+                start = end
+            parts.append(part)
+        return parts
+
+
+def width_of(most: int) -> int:
+    """Return the bits m that tell apart all integers that are at most so far from a guess."""
+    return int(2 * most).bit_length()
+
+
+def _chunks(width: int) -> list[tuple[int, int]]:
+    """Return where each chunk of a residue begins, and its bits."""
+    return [(low, min(_CHUNK, width - low)) for low in range(0, width, _CHUNK)]
+
+
+def _bytes(count: int, bits: int) -> int:
+    return -(-count * bits // 8)
+
+
+def _checksum(parts: Sequence[Integers]) -> int:
+    check = 0
+    for part in parts:
+        check = crc32(part.astype("<i8", copy=False).tobytes(), check)
+    return check & 0xFFFF

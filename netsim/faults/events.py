@@ -1,0 +1,314 @@
+"""The kinds of faults: what happens, to whom, from when and until when (s of simulated time)."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from netsim import check
+from netsim.errors import BadInput
+
+__all__ = ["ClockSkew", "Crash", "Fault", "Jitter", "Join", "Leave", "LinkDown", "Partition", "Straggler"]
+
+Links = tuple[tuple[Hashable, Hashable], ...]
+
+
+def _check_span(fault: Any) -> None:
+    """Check and set a fault's times."""
+    check.put(fault, at=check.finite("at", fault.at, low=0))
+    if fault.until is not None:
+        check.put(fault, until=check.finite("until", fault.until, above=fault.at))
+
+
+def _span(at: float, until: float | None) -> str:
+    return f"from {at:g} s" + ("" if until is None else f" to {until:g} s")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong in a network; its kinds are the other classes of `netsim.faults`."""
+
+    @property
+    def begins(self) -> float:
+        """When it begins, in seconds."""
+        return float(getattr(self, "at", 0.0))
+
+    def agents(self) -> tuple[Hashable, ...]:
+        """Return the agents that it names."""
+        return ()
+
+    def links(self) -> Links:
+        """Return the links (sender, receiver) that it names."""
+        return ()
+
+    def must_fit(self, graph: "nx.Graph[Any]") -> None:
+        """Raise BadInput if it names an agent or a link that the graph has not."""
+        for agent in self.agents():
+            if agent not in graph:
+                raise check.refuse(f"{type(self).__name__}: agent", agent, "a node of the graph")
+        for link in self.links():
+            if not (all(end in graph for end in link) and graph.has_edge(*link)):
+                raise check.refuse(f"{type(self).__name__}: link", link, "an edge of the graph")
+
+
+@dataclass(frozen=True)
+class _OfAgent(Fault):
+    """A fault of one agent."""
+
+    agent: Hashable
+
+    def agents(self) -> tuple[Hashable, ...]:
+        """Return the agent."""
+        return (self.agent,)
+
+
+@dataclass(frozen=True)
+class Crash(_OfAgent):
+    """A node fails: its code stops where it is, what is sent to it ends as ``receiver_down``.
+
+    When it returns, the agent's `run` begins anew. `Agent.rounds` then leaves out the rounds that have passed since
+    its first one, so that it ends with the others.
+
+    Parameters
+    ----------
+    agent : Hashable
+        The agent's name.
+    at : float
+        When, in seconds.
+    until : float, optional
+        When it returns, in seconds. None: never.
+    keeps_state : bool
+        Whether the agent's attributes survive (kept in flash memory, say). Otherwise it is as it was before the run.
+    """
+
+    at: float
+    until: float | None = None
+    keeps_state: bool = False
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+        check.put(self, keeps_state=check.flag("keeps_state", self.keeps_state))
+
+    def __str__(self) -> str:
+        if self.until is None:
+            return f"agent {self.agent!r} is down for good from {self.at:g} s"
+        how = "with" if self.keeps_state else "without"
+        return f"agent {self.agent!r} is down {_span(self.at, self.until)} and returns {how} its state"
+
+
+@dataclass(frozen=True)
+class Leave(_OfAgent):
+    """An agent leaves at a time (s), for good."""
+
+    at: float
+    until = None
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r} leaves at {self.at:g} s"
+
+
+@dataclass(frozen=True)
+class Join(_OfAgent):
+    """An agent begins only at a time (s): until then it neither sends nor hears. It ends with the others."""
+
+    at: float
+    until = None
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+
+    @property
+    def begins(self) -> float:
+        """At the beginning of the run, from which it is absent."""
+        return 0.0
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r} joins at {self.at:g} s"
+
+
+@dataclass(frozen=True)
+class LinkDown(Fault):
+    """A link is cut: what is offered to it ends as ``link_down``; frames under way arrive.
+
+    Parameters
+    ----------
+    sender, receiver : Hashable
+        Its ends.
+    at : float
+        When, in seconds.
+    until : float, optional
+        When it is mended, in seconds. None: never.
+    one_way : bool
+        Whether only this direction is cut.
+    """
+
+    sender: Hashable
+    receiver: Hashable
+    at: float
+    until: float | None = None
+    one_way: bool = False
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+        check.put(self, one_way=check.flag("one_way", self.one_way))
+
+    def links(self) -> Links:
+        """Return the link, or both directions."""
+        there = (self.sender, self.receiver)
+        return (there,) if self.one_way else (there, there[::-1])
+
+    def __str__(self) -> str:
+        arrow = "→" if self.one_way else "↔"
+        return f"link {self.sender!r} {arrow} {self.receiver!r} is down {_span(self.at, self.until)}"
+
+
+@dataclass(frozen=True)
+class Partition(Fault):
+    """The network falls apart: all links between some agents and the others are cut, both ways.
+
+    Parameters
+    ----------
+    side : iterable
+        The agents on one side.
+    at : float
+        When, in seconds.
+    until : float, optional
+        When it heals, in seconds. None: never.
+    """
+
+    side: tuple[Hashable, ...]
+    at: float
+    until: float | None = None
+
+    def __init__(self, side: Iterable[Hashable], at: float, until: float | None = None) -> None:
+        if isinstance(side, str) or not isinstance(side, Iterable):
+            raise check.refuse("side", side, "agents' names")
+        # In a fixed order: a set of names has none.
+        check.put(self, side=tuple(sorted(side, key=lambda name: (type(name).__name__, repr(name)))))
+        check.put(self, at=at, until=until)
+        _check_span(self)
+
+    def agents(self) -> tuple[Hashable, ...]:
+        """Return the agents of one side."""
+        return self.side
+
+    def must_fit(self, graph: "nx.Graph[Any]") -> None:
+        """Raise BadInput if an agent is none of the graph's, or all are on one side."""
+        super().must_fit(graph)
+        if not 0 < len(set(self.side)) < len(graph):
+            raise BadInput(
+                f"Partition: side has {len(set(self.side))} of {len(graph)} agents: must be some, and not all"
+            )
+
+    def cut(self, graph: "nx.Graph[Any]") -> Links:
+        """Return the directed links between the two sides."""
+        side = set(self.side)
+        across = [(a, b) for a, b in graph.edges if (a in side) != (b in side)]
+        return tuple(pair for a, b in across for pair in ((a, b), (b, a)))
+
+    def __str__(self) -> str:
+        names = ", ".join(map(repr, self.side[:8])) + (f", … ({len(self.side)})" if len(self.side) > 8 else "")
+        return f"agents {names} are cut off from the others {_span(self.at, self.until)}"
+
+
+@dataclass(frozen=True)
+class Straggler(_OfAgent):
+    """An agent is slow: each message leaves it later than it was told to, by as much as its computing takes.
+
+    What it sends so late that its round has closed ends as ``late`` at the receivers. What `Agent.answer` replies is
+    not delayed.
+
+    Parameters
+    ----------
+    agent : Hashable
+        The agent's name.
+    delay : float
+        Seconds before each message.
+    at : float
+        From when, in seconds.
+    until : float, optional
+        Until when, in seconds. None: to the end.
+    """
+
+    delay: float
+    at: float = 0.0
+    until: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+        check.put(self, delay=check.finite("delay", self.delay, above=0))
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r} needs {self.delay:g} s for each message {_span(self.at, self.until)}"
+
+
+@dataclass(frozen=True)
+class ClockSkew(_OfAgent):
+    """An agent opens and closes its rounds by a clock of its own, for the whole run.
+
+    Parameters
+    ----------
+    agent : Hashable
+        The agent's name.
+    offset : float
+        Seconds by which its rounds come late at the beginning; negative: early, and its first round is shorter, or, as
+        every round that is over by its clock as the run begins, takes no time at all.
+    drift : float
+        Seconds by which they fall further behind each second: 5e-5 is a clock 50 ppm slow.
+    """
+
+    offset: float = 0.0
+    drift: float = 0.0
+
+    def __post_init__(self) -> None:
+        check.put(self, offset=check.finite("offset", self.offset), drift=check.finite("drift", self.drift, above=-1))
+
+    def __str__(self) -> str:
+        behind = f"{abs(self.offset):g} s {'behind' if self.offset >= 0 else 'ahead'}"
+        loses = f"{'loses' if self.drift >= 0 else 'gains'} {abs(self.drift) * 1e6:g} us a second"
+        return f"agent {self.agent!r} has a clock {behind}, which {loses}"
+
+
+@dataclass(frozen=True)
+class Jitter(Fault):
+    """A burst of jitter: frames take longer, each by an amount of its own, uniform on [0, ``most``).
+
+    Parameters
+    ----------
+    most : float
+        In seconds.
+    at : float
+        From when, in seconds.
+    until : float, optional
+        Until when, in seconds. None: to the end.
+    on : iterable of pairs, optional
+        The links (sender, receiver) concerned. Empty: all.
+    """
+
+    most: float
+    at: float = 0.0
+    until: float | None = None
+    on: Links = ()
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+        pairs = tuple(self.on) if isinstance(self.on, Iterable) and not isinstance(self.on, str) else (self.on,)
+        for pair in pairs:
+            if not (isinstance(pair, tuple | list) and len(pair) == 2):
+                raise check.refuse("on", self.on, "pairs (sender, receiver)")
+        check.put(self, most=check.finite("most", self.most, above=0), on=tuple((a, b) for a, b in pairs))
+        twice = [pair for place, pair in enumerate(self.on) if pair in self.on[:place]]
+        if twice:
+            raise check.refuse("on", twice[0], "named once")
+
+    def links(self) -> Links:
+        """Return the links that it is on; none for all."""
+        return self.on
+
+    def __str__(self) -> str:
+        where = f" on {len(self.on)} links" if self.on else ""
+        return f"up to {self.most:g} s of jitter{where} {_span(self.at, self.until)}"

@@ -1,0 +1,278 @@
+"""A list of faults: checked, printed, saved, drawn at random from a seed."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import networkx as nx
+import numpy as np
+
+from netsim import check, draws
+from netsim.errors import BadInput
+from netsim.faults import events
+from netsim.faults.events import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
+from netsim.files import write_whole
+
+__all__ = ["Faults"]
+
+KINDS: dict[str, type[Fault]] = {name: getattr(events, name) for name in events.__all__ if name != "Fault"}
+
+
+class Faults(Sequence[Fault]):
+    """A script of faults, in the order in which they begin.
+
+    ``Network(graph, faults=Faults([Crash(3, at=5.0, until=9.0), …]))`` has them happen in every run of the network;
+    ``print(faults)`` lists them.
+
+    Parameters
+    ----------
+    faults : iterable of Fault
+        `Crash`, `Join`, `Leave`, `LinkDown`, `Partition`, `Straggler`, `ClockSkew`, `Jitter`. Where several hold a link
+        or an agent down, it is up again when the last of them has ended.
+
+    Raises
+    ------
+    BadInput
+        If something else is among them.
+    """
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        if not isinstance(faults, Iterable) or isinstance(faults, str):
+            raise check.refuse("faults", faults, "a list of faults, such as netsim.faults.Crash(3, at=5.0)")
+        listed = list(faults)
+        for fault in listed:
+            if not isinstance(fault, Fault):
+                raise check.refuse("faults", fault, "a list of faults, such as netsim.faults.Crash(3, at=5.0)")
+        self._faults = tuple(sorted(listed, key=lambda fault: fault.begins))
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    @overload
+    def __getitem__(self, place: int) -> Fault: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Faults": ...
+    def __getitem__(self, place: int | slice) -> "Fault | Faults":
+        return Faults(self._faults[place]) if isinstance(place, slice) else self._faults[place]
+
+    def __add__(self, more: Iterable[Fault]) -> "Faults":
+        return Faults([*self, *more])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Faults) and self._faults == other._faults
+
+    def __hash__(self) -> int:
+        return hash(self._faults)
+
+    def __repr__(self) -> str:
+        return f"Faults([{', '.join(map(repr, self._faults))}])"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._faults)) or "no faults"
+
+    def must_fit(self, graph: "nx.Graph[Any]") -> None:
+        """Raise BadInput if one names an agent or a link that the graph has not, or an agent has two clocks."""
+        for fault in self:
+            fault.must_fit(graph)
+        for kind in (ClockSkew, Join):
+            named = [fault.agents()[0] for fault in self if isinstance(fault, kind)]
+            twice = next((name for name in named if named.count(name) > 1), None)
+            if twice is not None or len(named) > len(set(named)):
+                raise check.refuse(f"{kind.__name__}: agent", twice, "named once")
+
+    def save(self, path: str | Path) -> None:
+        """Write the list to a JSON file.
+
+        Raises
+        ------
+        BadInput
+            If an agent's name is none that JSON has (text, a real number, None, or a tuple of these).
+        """
+        listed = [{"fault": type(fault).__name__, **dataclasses.asdict(fault)} for fault in self]
+        try:
+            text = json.dumps(listed, indent=2, allow_nan=False, default=_plain)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"faults: must name agents by text, real numbers, None or tuples of these ({error})"
+            ) from None
+        with write_whole(path) as file:
+            file.write(text.encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Faults":
+        """Read a list that `save` wrote; raises BadInput if the file is not there or holds something else."""
+        try:
+            listed = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput(f"file = {str(path)!r}: must be a file that can be read ({error.strerror})") from None
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"file = {str(path)!r}: must be a list of faults in JSON ({error})") from None
+        if not isinstance(listed, list):
+            raise BadInput(f"file = {str(path)!r}: must be a list of faults in JSON")
+        return cls(_fault_of(path, place, entry) for place, entry in enumerate(listed))
+
+    @classmethod
+    def draw(
+        cls,
+        graph: "nx.Graph[Any]",
+        *,
+        until: float,
+        seed: int = 0,
+        mean_duration: float | None = None,
+        **counts: int,
+    ) -> "Faults":
+        """Draw a script at random; more of one kind changes nothing in the others.
+
+        Parameters
+        ----------
+        graph : networkx Graph
+            The network's.
+        until : float
+            Faults begin uniformly on [0, until), in seconds.
+        seed : int
+            Everything random derives from it.
+        mean_duration : float, optional
+            Their mean length in seconds, exponential. Default: a tenth of ``until``.
+        **counts : int
+            How many of a kind: ``crashes`` (half of them keep their state), ``joins``, ``leaves``, ``cuts`` (of links,
+            half of them one way), ``partitions``, ``stragglers`` and ``jitters`` (by up to ``mean_duration`` / 10),
+            ``skews`` (clocks off by up to ``mean_duration`` / 10 and 100 ppm).
+
+        Raises
+        ------
+        BadInput
+            If there is no such kind, or no agent or link left for one.
+        """
+        until = check.finite("until", until, above=0)
+        mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
+        seed = check.integer("seed", seed, low=0)
+        drawn: list[Fault] = []
+        for name, count in counts.items():
+            check.one_of("kind of fault", name, _DRAWN)
+            rng = draws.generator(seed, name, "faults")
+            drawn += _DRAWN[name](_Draw(rng, graph, until, mean), check.integer(name, count, low=0))
+        return cls(drawn)
+
+
+def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
+    """Return the fault that an entry of a file describes."""
+    where = f"file = {str(path)!r}: entry {place}"
+    if not isinstance(entry, dict) or str(entry.get("fault")) not in KINDS:
+        raise BadInput(f"{where}: must be an object whose 'fault' is one of {', '.join(KINDS)}")
+    kind = KINDS[str(entry["fault"])]
+    values = {key: _tuples(value) for key, value in entry.items() if key != "fault"}
+    allowed = {field.name for field in dataclasses.fields(kind)}
+    if not values.keys() <= allowed:
+        raise BadInput(f"{where}: {min(values.keys() - allowed)!r} must be one of {', '.join(sorted(allowed))}")
+    try:
+        return kind(**values)
+    except TypeError:
+        raise BadInput(f"{where}: must have all of {', '.join(sorted(allowed))}") from None
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+
+
+def _plain(name: Any) -> Any:
+    """Return a name that numpy holds as Python has it; raises TypeError for what JSON has not."""
+    if isinstance(name, np.generic):
+        return name.item()
+    raise TypeError(f"{type(name).__name__} {name!r}")
+
+
+def _tuples(value: Any) -> Any:
+    """Return what JSON read, with tuples for lists: a list can be no name."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+class _Draw:
+    """What faults are drawn from."""
+
+    def __init__(self, rng: np.random.Generator, graph: "nx.Graph[Any]", until: float, mean: float) -> None:
+        self.rng = rng
+        self.nodes: list[Hashable] = list(graph)
+        self.edges = list(graph.edges)
+        self.until = until
+        self.mean = mean
+
+    def node(self) -> Hashable:
+        """Return an agent."""
+        return self.nodes[self.rng.integers(len(self.nodes))]
+
+    def nodes_once(self, name: str, count: int) -> list[Hashable]:
+        """Return so many different agents."""
+        if count > len(self.nodes):
+            raise check.refuse(name, count, f"at most {len(self.nodes)}, one for each agent")
+        return [self.nodes[place] for place in self.rng.permutation(len(self.nodes))[:count]]
+
+    def edge(self, name: str) -> tuple[Hashable, Hashable]:
+        """Return an edge, in one of its directions."""
+        if not self.edges:
+            raise check.refuse(name, "> 0", "0: the graph has no edge")
+        a, b = self.edges[self.rng.integers(len(self.edges))]
+        return (a, b) if self.rng.random() < 0.5 else (b, a)
+
+    def span(self) -> tuple[float, float]:
+        """Return when one begins and ends, in seconds."""
+        at = float(self.until * self.rng.random())
+        return at, at + max(float(self.rng.exponential(self.mean)), 1e-6 * self.until)
+
+    def small(self) -> float:
+        """Return a time (s) of up to a tenth of the mean duration."""
+        return self.mean / 10 * (1 - float(self.rng.random()))
+
+    def side(self) -> list[Hashable]:
+        """Return some of the agents, not all."""
+        if len(self.nodes) < 2:
+            raise check.refuse("partitions", "> 0", "0: the graph has one node")
+        size = int(self.rng.integers(1, len(self.nodes)))
+        return [self.nodes[place] for place in self.rng.permutation(len(self.nodes))[:size]]
+
+
+def _crashes(draw: _Draw, count: int) -> list[Fault]:
+    return [Crash(draw.node(), *draw.span(), keeps_state=bool(draw.rng.random() < 0.5)) for _ in range(count)]
+
+
+def _joins(draw: _Draw, count: int) -> list[Fault]:
+    return [Join(agent, draw.span()[0]) for agent in draw.nodes_once("joins", count)]
+
+
+def _leaves(draw: _Draw, count: int) -> list[Fault]:
+    return [Leave(agent, draw.span()[0]) for agent in draw.nodes_once("leaves", count)]
+
+
+def _cuts(draw: _Draw, count: int) -> list[Fault]:
+    return [LinkDown(*draw.edge("cuts"), *draw.span(), one_way=bool(draw.rng.random() < 0.5)) for _ in range(count)]
+
+
+def _partitions(draw: _Draw, count: int) -> list[Fault]:
+    return [Partition(draw.side(), *draw.span()) for _ in range(count)]
+
+
+def _stragglers(draw: _Draw, count: int) -> list[Fault]:
+    return [Straggler(draw.node(), draw.small(), *draw.span()) for _ in range(count)]
+
+
+def _skews(draw: _Draw, count: int) -> list[Fault]:
+    def one(agent: Hashable) -> ClockSkew:
+        offset, drift = draw.rng.uniform(-1, 1, 2)
+        return ClockSkew(agent, float(offset * draw.mean / 10), float(drift * 1e-4))
+
+    return [one(agent) for agent in draw.nodes_once("skews", count)]
+
+
+def _jitters(draw: _Draw, count: int) -> list[Fault]:
+    return [Jitter(draw.small(), *draw.span()) for _ in range(count)]
+
+
+_DRAWN: dict[str, Callable[[_Draw, int], list[Fault]]] = {
+    "crashes": _crashes,
+    "joins": _joins,
+    "leaves": _leaves,
+    "cuts": _cuts,
+    "partitions": _partitions,
+    "stragglers": _stragglers,
+    "skews": _skews,
+    "jitters": _jitters,
+}

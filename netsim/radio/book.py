@@ -1,0 +1,124 @@
+"""What is written down of the air: each node's airtime and waiting, and with a trace every frame's start and end."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from netsim.count.records import as_column
+from netsim.radio.energy import STATES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AirBook", "Counts", "OnAir"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """One node's counts of what it did on the air. Times are in seconds.
+
+    Attributes
+    ----------
+    frames : int
+        Fragments that were sent, each time that they were; a frame that fits the MTU is one.
+    retries : int
+        How many of them were sent again.
+    acks : int
+        Acknowledgements that it sent.
+    duplicates : int
+        Fragments that reached it again, since its acknowledgement had been lost; they were dropped.
+    no_ack : int
+        How often it waited for an acknowledgement in vain.
+    busy : int
+        How often it found the channel busy.
+    access_failures : int
+        How often it found no access in all its attempts.
+    airtime_s : float
+        For how long it sent what agents sent.
+    ack_airtime_s : float
+        For how long it sent acknowledgements.
+    queueing_s : float
+        How long frames waited for those before them, for their budget, or for their node to wake.
+    access_s : float
+        How long they then waited for access: back-off, assessment and turnaround.
+    """
+
+    frames: int = 0
+    retries: int = 0
+    acks: int = 0
+    duplicates: int = 0
+    no_ack: int = 0
+    busy: int = 0
+    access_failures: int = 0
+    airtime_s: float = 0.0
+    ack_airtime_s: float = 0.0
+    queueing_s: float = 0.0
+    access_s: float = 0.0
+
+
+OnAir = tuple[float, float, int, int, int, int, int, int, int]
+"""Start and end (s), numbers of sender, link (or −1), kind and message, fragment, how often sent before, bits."""
+
+
+@dataclass
+class AirBook:
+    """What a run on a `netsim.Radio` leaves behind, apart from the ledger.
+
+    Attributes
+    ----------
+    counts : list of Counts
+        By node.
+    log : list of OnAir, or None
+        Every fragment and acknowledgement on the air, if the trace is kept.
+    spent : list, or None
+        By node, at the end: seconds in each state, joules used and left, and when it died; None without energy.
+    events : int
+        How many events the medium had.
+    """
+
+    agents: Sequence[Hashable]
+    counts: list[Counts]
+    log: list[OnAir] | None = None
+    spent: list[tuple[tuple[float, ...], float, float, float] | None] = field(default_factory=list)
+    events: int = 0
+
+    def airtime(self) -> "pd.DataFrame":
+        """Return a row for each node: agent, and the attributes of `Counts`."""
+        import pandas as pd
+
+        names = [each.name for each in fields(Counts)]
+        table = pd.DataFrame([[getattr(each, name) for name in names] for each in self.counts], columns=names)
+        table.insert(0, "agent", as_column(self.agents).tolist())
+        return table
+
+    def energy(self) -> "pd.DataFrame":
+        """Return a row for each node whose energy was kept.
+
+        Columns: agent, seconds in each state (transmit_s, receive_s, listen_s, sleep_s), used_j, left_j (infinite on
+        mains), died_at_s (infinite if it lived).
+        """
+        import pandas as pd
+
+        columns = ["agent", *(f"{state}_s" for state in STATES), "used_j", "left_j", "died_at_s"]
+        rows = [
+            [name, *spent[0], *spent[1:]]
+            for name, spent in zip(as_column(self.agents), self.spent, strict=True)
+            if spent is not None
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+    def table(self, kinds: Sequence[str], receivers: Sequence[int]) -> "pd.DataFrame":
+        """Return a row for each fragment and acknowledgement on the air, in order of its start.
+
+        Columns: start_s, end_s, sender, receiver (empty for a broadcast), kind, message (how many of its sender came
+        before it), fragment, retry, bits.
+        """
+        import pandas as pd
+
+        names = as_column([*self.agents, None])
+        columns = ["start_s", "end_s", "sender", "receiver", "kind", "message", "fragment", "retry", "bits"]
+        rows: list[list[Any]] = [
+            [start, end, names[sender], names[receivers[link] if link >= 0 else -1], kinds[kind], *more]
+            for start, end, sender, link, kind, *more in sorted(self.log or ())
+        ]
+        return pd.DataFrame(rows, columns=columns)

@@ -1,0 +1,267 @@
+"""The air between the stations: who hears what is sent, and what becomes of it at each.
+
+agent → outbox → link → inbox → agent: you are on the link. A frame's fate is decided as it ends on the air; until then
+others may spoil it.
+"""
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from netsim.count.records import ASLEEP, LOST
+from netsim.radio.agenda import Agenda
+from netsim.radio.battery import BatteryWatch
+from netsim.radio.book import AirBook
+from netsim.radio.job import Job
+from netsim.radio.settings import Radio
+from netsim.radio.signals import Ear, Signal
+from netsim.radio.station import Common, Station
+from netsim.transport.inbox import Inbox
+from netsim.transport.path import Path
+from netsim.transport.port import early
+from netsim.transport.shared import Shared
+from netsim.transport.wiring import Wiring
+
+__all__ = ["Medium"]
+
+ACK = "(acknowledgement)"
+"""The kind under which the ledger counts acknowledgements' bits."""
+
+Arrivals = dict[float, list[tuple[int, Station, Signal]]]
+"""By time of arrival (s): at which place, whose, and what."""
+
+
+class Hearer(NamedTuple):
+    """Who is reached by a node's transmissions; ``place`` is −1 for one that they only disturb."""
+
+    station: Station
+    ear: Ear
+    place: int
+    power: float
+    delay: float
+
+
+class Medium:
+    """What the stations of one run share.
+
+    Parameters
+    ----------
+    radio : Radio
+        The settings.
+    shared : Shared
+        The run's loop and tally.
+    seed : int
+        The network's.
+    names : list
+        The agents' names, by number.
+    log : bool
+        Whether to keep what was on the air.
+    on_death : callable
+        Called with the name of a node whose battery is empty.
+    """
+
+    def __init__(
+        self,
+        radio: Radio,
+        shared: Shared,
+        seed: int,
+        names: list[Hashable],
+        *,
+        log: bool,
+        on_death: Callable[[Hashable], None],
+    ) -> None:
+        self._radio, self._tally, self._loop = radio, shared.tally, shared.loop
+        self._agenda = Agenda(shared.loop)
+        self._common = Common(radio, self._agenda, shared.tally, self, names, seed, shared.rounds.period)
+        self._captures_above = radio.captures_above
+        self._ack_kind = shared.tally.kind(ACK) if radio.acks else -1
+        self._on_death = on_death
+        self._watch = BatteryWatch(shared.loop, self._died)
+        self._hearers: list[list[Hearer]] = []
+        self._deaf: list[dict[int, Station]] = []
+        self._sensers: list[list[Ear]] = []
+        self._places: list[dict[int, int]] = []
+        self._distances: list[list[float]] = []
+        self.stations: list[Station] = []
+        self.book = AirBook(names, [], [] if log else None)
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def station(self, name: Hashable, wiring: Wiring, inbox: Inbox) -> Station:
+        """Return the next node's radio, with its links."""
+        station = Station(self._common, len(self.stations), name, wiring, inbox)
+        self.stations.append(station)
+        self.book.counts.append(station.counts)
+        return station
+
+    def connect(self, graph: "nx.Graph[Any]") -> None:
+        """Find out who hears, senses and disturbs whom, once all stations are there."""
+        by_name = {station.name: station for station in self.stations}
+        for station in self.stations:
+            wiring, heard, deaf = station.wiring, [], {}
+            for place, name in enumerate(wiring.neighbors):
+                link, other = wiring.links[place], by_name[name]
+                if link.loss_model.mean < 1:
+                    delay = link.latency_model.fixed or 0.0
+                    heard.append(Hearer(other, other.ear, place, self._radio.power(station.name, name), delay))
+                else:
+                    deaf[place] = other
+            ears = [hearer.ear for hearer in heard]
+            heard += [
+                Hearer(by_name[name], by_name[name].ear, -1, self._radio.power(station.name, name), 0.0)
+                for name in _beside(self._radio.interference, station.name)
+                if name not in wiring.neighbors
+            ]
+            if self._radio.sensing is not None:
+                ears = [by_name[name].ear for name in _beside(self._radio.sensing, station.name)]
+            self._hearers.append(heard)
+            self._deaf.append(deaf)
+            self._sensers.append(ears)
+            self._places.append({int(number): place for place, number in enumerate(wiring.receivers)})
+            self._distances.append(_distances(graph, station))
+
+    # --- the run ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to watch the batteries."""
+        self._watch.start(self.stations)
+
+    def stop(self) -> None:
+        """Let nothing more happen: the run is over."""
+        self._agenda.stop()
+        self._watch.stop()
+        now = self._loop.time()
+        for station in self.stations:
+            meter = station.meter
+            spent = None if meter is None else (meter.seconds(now), meter.used(now), meter.left(now), meter.died_at)
+            self.book.spent.append(spent)
+        self.book.events = self._agenda.done
+
+    def flush(self, name: Hashable) -> None:
+        """Let a node forget all that it has not sent yet."""
+        station = next(each for each in self.stations if each.name == name)
+        station.flush(self._loop.time())
+
+    def under_way(self) -> Iterator[tuple[int, int]]:
+        """Yield key and kind of each link message that was taken and of which the end is not known yet."""
+        for station in self.stations:
+            yield from station.under_way()
+
+    def distance(self, station: Station, place: int) -> float:
+        """Return how far (m) a neighbour is; without a place (−1), the farthest. 0 where nothing depends on it."""
+        distances = self._distances[station.number]
+        return (distances[place] if place >= 0 else max(distances, default=0.0)) if distances else 0.0
+
+    # --- on the air ---------------------------------------------------------------------------------------------------
+
+    def transmit(self, sender: Station, job: Job, now: float, end: float) -> None:
+        """Put a fragment on the air from now to ``end`` (s)."""
+        offered = job.offered
+        place = offered.places[0] if offered.to_one else -1
+        job.energy += self._spend(sender, now, end, job.bits, place)
+        self._tally.aired(sender.number, offered.kind, job.bits)
+        self._log(sender, place, now, end, (offered.kind, offered.number, job.index, job.retries, job.bits))
+        arrivals = self._emit(sender, now, end, job.bits, job.places, sender.paths)
+        for arrival, signals in arrivals.items():
+            self._agenda.at(arrival, partial(self._arrive, sender, job, (job.index, sender.turn), signals))
+        self._agenda.at(end, partial(sender.sent, job))
+
+    def acknowledge(self, sender: Station, receiver: Station, job: Job, turn: int, now: float) -> None:
+        """Put an acknowledgement of what ``receiver`` has sent on the air."""
+        bits, place = self._radio.ack_bits, self._places[sender.number][receiver.number]
+        end = now + self._radio.seconds(bits, sender.link)
+        sender.counts.acks += 1
+        sender.counts.ack_airtime_s += end - now
+        self._spend(sender, now, end, bits, place)
+        self._tally.aired(sender.number, self._ack_kind, bits)
+        self._log(sender, place, now, end, (self._ack_kind, job.offered.number, job.index, job.retries, bits))
+        [(arrival, [(_, _, signal)])] = self._emit(sender, now, end, bits, (place,), sender.ack_paths).items()
+        self._agenda.at(arrival, partial(self._acknowledged, receiver, job, turn, signal))
+
+    def _emit(
+        self, sender: Station, now: float, end: float, bits: int, wanted: Collection[int], paths: Sequence[Path]
+    ) -> Arrivals:
+        """Let all who hear a node hear it from now to ``end`` (s); return what arrives at the ``wanted`` places."""
+        sender.ear.send(now, end)
+        width, is_ack = early(now), paths is sender.ack_paths
+        arrivals: Arrivals = {}
+        for station, ear, place, power, delay in self._hearers[sender.number]:
+            if place in wanted:
+                arrival, lost = paths[place].cross(end)
+                signal = Signal(now + (arrival - end), arrival, power, lost)
+                arrivals.setdefault(arrival, []).append((place, station, signal))
+            elif place in sender.down:
+                continue
+            else:
+                signal = Signal(now + delay, end + delay, power)
+            if place >= 0:
+                self._reach(station, signal, now, end, bits, is_ack)
+            ear.hear(signal, now, width)
+        for place, station in self._deaf[sender.number].items():
+            if place in wanted:
+                arrivals.setdefault(end, []).append((place, station, Signal(now, end, 0.0, cause=LOST)))
+        for ear in self._sensers[sender.number]:
+            ear.sense(now, end, width)
+        return arrivals
+
+    def _reach(self, station: Station, signal: Signal, now: float, end: float, bits: int, is_ack: bool) -> None:
+        """Let a neighbour receive, if its radio is on."""
+        if not (is_ack or station.is_awake(now)):
+            signal.cause = ASLEEP
+        elif station.meter is not None and station.alive and station.ear.sends_until <= now + early(now):
+            station.meter.receive(now, end, bits)
+            if station.meter.committed > station.meter.allowance:
+                self._watch.plan(station, now)
+
+    def _arrive(
+        self,
+        sender: Station,
+        job: Job,
+        sent: tuple[int, int],
+        signals: list[tuple[int, Station, Signal]],
+        now: float,
+    ) -> None:
+        index, turn = sent
+        for place, station, signal in signals:
+            sender.arrived(job, index, turn, place, station, signal.fate(self._captures_above), now)
+
+    def _acknowledged(self, station: Station, job: Job, turn: int, signal: Signal, now: float) -> None:
+        if signal.fate(self._captures_above) == 0 and station.inbox.up:
+            station.acknowledged(job, turn, now)
+
+    def _spend(self, sender: Station, now: float, end: float, bits: int, place: int) -> float:
+        """Count what a frame costs its sender, and return it, in joules."""
+        meter = sender.meter
+        if meter is None:
+            return 0.0
+        distance = self.distance(sender, place)
+        meter.transmit(now, end, bits, distance)
+        if meter.committed > meter.allowance:
+            self._watch.plan(sender, now)
+        return meter.energy.to_send(bits, end - now, distance)
+
+    def _log(self, sender: Station, place: int, now: float, end: float, what: tuple[int, int, int, int, int]) -> None:
+        if self.book.log is not None:
+            link = sender.wiring.first + place if place >= 0 else -1
+            self.book.log.append((now, end, sender.number, link, *what))
+
+    def _died(self, station: Station) -> None:
+        station.die(self._loop.time())
+        self._on_death(station.name)
+
+
+def _beside(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
+    """Return to whom a graph's edges lead from a node."""
+    return list(graph[node]) if graph is not None and node in graph else []
+
+
+def _distances(graph: "nx.Graph[Any]", station: Station) -> list[float]:
+    """Return how far (m) each neighbour is, where energy depends on it."""
+    meter = station.meter
+    if meter is None or not meter.energy.amplifier:
+        return []
+    here = graph.nodes[station.name]["pos"]
+    return [math.dist(here, graph.nodes[name]["pos"]) for name in station.wiring.neighbors]

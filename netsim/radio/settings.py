@@ -1,0 +1,224 @@
+"""A shared medium's settings: who may speak when, who hears whom, what is acknowledged, what it costs."""
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import networkx as nx
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.link import Link
+from netsim.radio.energy import Energy
+from netsim.radio.sleep import DutyCycle
+
+__all__ = ["Airtime", "Radio"]
+
+Access = Literal["aloha", "slotted_aloha", "csma"]
+
+# 2^20 units of back-off are more than any standard has.
+_MOST_EXPONENT = 20
+_LINK_OF_RADIO = ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits")
+
+
+@runtime_checkable
+class Airtime(Protocol):
+    """How long a frame is on the air, where that is not its bits over the link's rate."""
+
+    def seconds(self, bits: int) -> float:
+        """Return the time on the air, in seconds, of a frame or fragment of so many bits, headers included."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Radio:
+    """A medium that all nodes share: ``Network(graph, link, medium=Radio(...))``.
+
+    A node has one transmitter and one receiver, and cannot do both at a time. What it sends is heard by all its
+    neighbours; where two transmissions overlap in time, none is received unless one is captured. Each fragment
+    (`Link.mtu`) seeks access, is acknowledged and sent again by itself. The link gives rate, MTU, header, queue and
+    budget; latency is the time that a signal is under way.
+
+    Parameters
+    ----------
+    access : {"aloha", "slotted_aloha", "csma"}
+        Who has something to send sends at once; at the next multiple of ``slot``; or listens before it talks:
+        unslotted CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
+    slot : float, optional
+        Slotted ALOHA's slot, in seconds.
+    min_be, max_be : int
+        macMinBE and macMaxBE: a back-off is 0 … 2^BE − 1 units at random, BE grows by 1 at each busy assessment.
+    max_csma_backoffs : int
+        macMaxCSMABackoffs: after so many busy assessments and one more the frame ends as ``access_failed``.
+    unit_backoff : float
+        aUnitBackoffPeriod, in seconds; for "slotted_aloha" a unit is the slot.
+    cca : float
+        Seconds for which the clear channel assessment listens.
+    turnaround : float
+        aTurnaroundTime: seconds from receiving to sending, before a frame and before an acknowledgement.
+    acks : bool
+        What is sent to one neighbour is acknowledged, and sent again if no acknowledgement comes. Broadcasts are not.
+    ack_bits : int
+        An acknowledgement's bits on the air, its headers included.
+    ack_wait : float, optional
+        Seconds from a frame's end for which its sender waits; default: turnaround, the acknowledgement's time and a
+        unit of back-off, which is macAckWaitDuration. Longer if the links have a latency.
+    max_frame_retries : int
+        macMaxFrameRetries: how often a frame is sent again at most.
+    sensing : networkx Graph or DiGraph, optional
+        Whose carrier is sensed by whom: an edge from sender to listener. Default: the network's own.
+    interference : networkx Graph or DiGraph, optional
+        Who else disturbs whom, though not heard as a neighbour. A neighbour always does unless its link loses all.
+    powers : mapping, optional
+        {(sender, receiver): dBm} received, for capture; for all pairs that hear or disturb each other.
+    capture : float, optional
+        A frame is received in spite of others if it is so many dB stronger than all that overlap it, added up.
+        None: it never is.
+    airtime : Airtime, optional
+        Time on the air from bits; default: over the link's rate.
+    transmit_share : float, optional
+        After a frame its node is silent until the frame was this share of the time (LoRaWAN's 1 %).
+    duty_cycle : DutyCycle, optional
+        When radios are on; what arrives at one that is off ends as ``asleep``, and senders wait until they are on.
+    energy : Energy or mapping, optional
+        What nodes spend: one for all, or {node: Energy}.
+
+    Raises
+    ------
+    BadInput
+        If a value is outside its range, or needs another that is missing.
+    """
+
+    access: Access = "csma"
+    slot: float | None = None
+    min_be: int = 3
+    max_be: int = 5
+    max_csma_backoffs: int = 4
+    unit_backoff: float = 320e-6
+    cca: float = 128e-6
+    turnaround: float = 192e-6
+    acks: bool = False
+    ack_bits: int = 88
+    ack_wait: float | None = None
+    max_frame_retries: int = 3
+    sensing: "nx.Graph[Any] | None" = None
+    interference: "nx.Graph[Any] | None" = None
+    powers: Mapping[tuple[Any, Any], float] | None = None
+    capture: float | None = None
+    airtime: Airtime | None = None
+    transmit_share: float | None = None
+    duty_cycle: DutyCycle | None = None
+    energy: Energy | Mapping[Any, Energy] | None = None
+
+    def __post_init__(self) -> None:
+        check.one_of("access", self.access, ("aloha", "slotted_aloha", "csma"))
+        self._check_access()
+        self._check_hearing()
+        for name, kind in (("airtime", Airtime), ("duty_cycle", DutyCycle)):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
+                raise check.refuse(name, getattr(self, name), f"a netsim.radio.{kind.__name__}")
+        if self.transmit_share is not None:
+            share = check.finite("transmit_share", self.transmit_share, above=0)
+            check.put(self, transmit_share=check.probability("transmit_share", share))
+        for each in self.energy.values() if isinstance(self.energy, Mapping) else [self.energy]:
+            if each is not None and not isinstance(each, Energy):
+                raise check.refuse("energy", each, "a netsim.Energy")
+
+    def _check_access(self) -> None:
+        if (self.slot is None) == (self.access == "slotted_aloha"):
+            raise BadInput(f"slot = {self.slot}: must go with access = 'slotted_aloha', and that with it")
+        if self.slot is not None:
+            check.put(self, slot=check.finite("slot", self.slot, above=0))
+        max_be = check.integer("max_be", self.max_be, low=0, high=_MOST_EXPONENT)
+        check.put(self, max_be=max_be, min_be=check.integer("min_be", self.min_be, low=0, high=max_be))
+        for name in ("max_csma_backoffs", "max_frame_retries"):
+            check.put(self, **{name: check.integer(name, getattr(self, name), low=0)})
+        check.put(self, ack_bits=check.integer("ack_bits", self.ack_bits, low=1))
+        # A shorter assessment would be within the rounding of times.
+        check.put(self, cca=check.finite("cca", self.cca, low=1e-7))
+        check.put(self, unit_backoff=check.finite("unit_backoff", self.unit_backoff, above=0))
+        check.put(self, turnaround=check.finite("turnaround", self.turnaround, low=0))
+        check.put(self, acks=check.flag("acks", self.acks))
+        if self.ack_wait is not None:
+            check.put(self, ack_wait=check.finite("ack_wait", self.ack_wait, above=0))
+
+    def _check_hearing(self) -> None:
+        for name in ("sensing", "interference"):
+            graph = getattr(self, name)
+            if graph is not None and (not isinstance(graph, nx.Graph) or graph.is_multigraph()):
+                raise check.refuse(name, graph, "a networkx Graph or DiGraph")
+        if self.capture is not None:
+            check.put(self, capture=check.finite("capture", self.capture, low=0))
+            if self.powers is None:
+                raise BadInput(f"capture = {self.capture:g}: must come with powers, or nothing is the stronger")
+        if self.powers is not None:
+            if not isinstance(self.powers, Mapping):
+                raise check.refuse("powers", self.powers, "a mapping {(sender, receiver): dBm}")
+            powers = {ends: check.finite(f"powers[{ends}]", each) for ends, each in self.powers.items()}
+            check.put(self, powers=powers)
+
+    # --- for one network ----------------------------------------------------------------------------------------------
+
+    def check_network(self, graph: "nx.Graph[Any]", link: Link, links: Mapping[tuple[Any, Any], Link]) -> None:
+        """Raise BadInput unless this radio can serve a network of these links."""
+        if link.rate is None and self.airtime is None:
+            raise BadInput("medium = Radio: must go with a Link that has a rate, or a transmission takes no time")
+        if not (link.rate is None or isinstance(link.rate, int | float)):
+            raise check.refuse("rate", link.rate, "a number of bits per second on a Radio")
+        for each in (link, *links.values()):
+            if each.duplicate:
+                raise check.refuse("duplicate", each.duplicate, "0 on a Radio, whose link layer drops second copies")
+        for name in ("sensing", "interference"):
+            for node in getattr(self, name) or ():
+                if node not in graph:
+                    raise check.refuse(f"{name}: node", node, "a node of the network's graph")
+        self._check_energy(graph)
+
+    def _check_energy(self, graph: "nx.Graph[Any]") -> None:
+        for node in graph:
+            energy = self.energy_of(node)
+            if energy is not None and energy.amplifier and "pos" not in graph.nodes[node]:
+                raise BadInput(f"amplifier = {energy.amplifier:g}: must go with positions; node {node!r} has no pos")
+        extra = [node for node in self.energy if node not in graph] if isinstance(self.energy, Mapping) else []
+        if extra:
+            raise check.refuse("energy: node", extra[0], "a node of the network's graph")
+
+    def energy_of(self, node: Hashable) -> Energy | None:
+        """Return what a node spends; None if that is not kept."""
+        return self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
+
+    def seconds(self, bits: int, link: Link) -> float:
+        """Return for how long (s) so many bits are on the air."""
+        if self.airtime is not None:
+            return self.airtime.seconds(bits)
+        assert isinstance(link.rate, int | float)
+        return bits / link.rate
+
+    def wait_for_ack(self, link: Link) -> float:
+        """Return for how long (s) a sender waits for an acknowledgement."""
+        if self.ack_wait is not None:
+            return self.ack_wait
+        return self.turnaround + self.seconds(self.ack_bits, link) + self.unit_backoff
+
+    def power(self, sender: Hashable, receiver: Hashable) -> float:
+        """Return the power in mW with which a node is received; 1 where powers are not known.
+
+        Raises
+        ------
+        BadInput
+            If powers are known, but not this one.
+        """
+        if self.powers is None:
+            return 1.0
+        if (sender, receiver) not in self.powers:
+            raise BadInput(
+                f"powers: must have one for each pair that hears each other; there is none for {sender!r} "
+                f"→ {receiver!r}"
+            )
+        return float(10.0 ** (self.powers[sender, receiver] / 10.0))
+
+    @property
+    def captures_above(self) -> float:
+        """The ratio of powers from which on a frame is received in spite of others; infinite if never."""
+        return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0))

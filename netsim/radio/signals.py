@@ -1,0 +1,90 @@
+"""What a receiver gets of a transmission, and what becomes of it there.
+
+A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
+"""
+
+from netsim.count.records import COLLIDED, HALF_DUPLEX, LOST
+from netsim.transport.port import early
+
+__all__ = ["Ear", "Signal"]
+
+
+class Signal:
+    """One transmission at one receiver.
+
+    Attributes
+    ----------
+    start, end : float
+        When it reaches the receiver, in seconds.
+    cause : int
+        Why it is not received; 0 if it is.
+    lost : bool
+        Whether the link loses it.
+    power : float
+        In mW, or 1 for each where powers are not known.
+    noise : float
+        The power of all that overlaps it, added up.
+    """
+
+    __slots__ = ("cause", "end", "lost", "noise", "power", "start")
+
+    def __init__(self, start: float, end: float, power: float, lost: bool = False, cause: int = 0) -> None:
+        self.start, self.end, self.power, self.lost, self.cause = start, end, power, lost, cause
+        self.noise = 0.0
+
+    def fate(self, captures_above: float) -> int:
+        """Return the cause for which it is not received, 0 if it is; signals of this ratio to noise survive."""
+        if self.cause:
+            return self.cause
+        if self.noise and not self.power >= captures_above * self.noise:
+            return COLLIDED
+        return LOST if self.lost else 0
+
+
+class Ear:
+    """What reaches one node: the signals that are there, whether it senses a carrier, whether it sends itself."""
+
+    __slots__ = ("_carrier_start", "_carrier_until", "_earlier_until", "_signals", "sends_until")
+
+    def __init__(self) -> None:
+        self._signals: list[Signal] = []
+        # The last start of a carrier, until when those that started before it last, and until when all do.
+        self._carrier_start = self._earlier_until = self._carrier_until = -1.0
+        self.sends_until = -1.0
+
+    def hear(self, signal: Signal, now: float, width: float) -> None:
+        """Let a signal come in, known from the time (s) at which it is sent; an instant is so wide (s)."""
+        if self.sends_until > signal.start + width:
+            signal.cause = signal.cause or HALF_DUPLEX
+        signals = self._signals
+        if signals:
+            self._signals = signals = [each for each in signals if each.end > now]
+            for each in signals:
+                if each.end > signal.start + width and each.start < signal.end - width:
+                    each.noise += signal.power
+                    signal.noise += each.power
+        signals.append(signal)
+
+    def send(self, now: float, end: float) -> None:
+        """Send from now to ``end`` (s): what comes meanwhile is not received."""
+        self.sends_until = end
+        width = early(now)
+        for each in self._signals:
+            if each.end > now + width and each.start < end - width:
+                each.cause = each.cause or HALF_DUPLEX
+
+    def sense(self, now: float, end: float, width: float) -> None:
+        """Sense a carrier from now to ``end`` (s); an instant is so wide (s)."""
+        # What starts at one instant, but for rounding, is one start.
+        if now > self._carrier_start + width:
+            self._carrier_start, self._earlier_until = now, self._carrier_until
+        if end > self._carrier_until:
+            self._carrier_until = end
+
+    def is_busy(self, since: float, now: float) -> bool:
+        """Return whether it sensed a carrier, or sent, at any moment between two times (s), the second being now."""
+        width = early(now)
+        # A carrier that starts as the assessment ends was not there yet, whoever of the two acted first.
+        is_new = self._carrier_start >= now - width
+        until = self._earlier_until if is_new else self._carrier_until
+        return max(until, self.sends_until) > since + width

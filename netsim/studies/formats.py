@@ -1,0 +1,124 @@
+"""The formats of a run folder's tables and figures: csv or Parquet; PNG, SVG or PDF. Written, and read again."""
+
+import importlib.util
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netsim import check
+from netsim.errors import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+FIGURES = ("png", "svg", "pdf")
+TABLES = ("csv", "parquet")
+
+# What else would make two files of one figure differ: the time.
+_UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+@dataclass(frozen=True)
+class Formats:
+    """In which formats figures are written, one or several, and tables."""
+
+    figures: tuple[str, ...] = ("png",)
+    tables: str = "csv"
+
+    @classmethod
+    def chosen(cls, figures: str | None = None, tables: str | None = None) -> "Formats":
+        """Return what was asked for, names of figures' formats with commas between; None: as usual.
+
+        Raises
+        ------
+        BadInput
+            For an unknown format, or Parquet without pyarrow.
+        """
+        names = cls.figures if figures is None else _names(figures)
+        kind = cls.tables if tables is None else check.one_of("tables", tables, TABLES)
+        if kind == "parquet":
+            _must_have_arrow(f"tables = {kind!r}")
+        return cls(names, kind)
+
+
+def _names(figures: str) -> tuple[str, ...]:
+    if not isinstance(figures, str):
+        raise check.refuse("figures", figures, f"formats with commas between: {', '.join(FIGURES)}")
+    return tuple(dict.fromkeys(check.one_of("figures", name.strip(), FIGURES) for name in figures.split(",")))
+
+
+def _must_have_arrow(what: str) -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise BadInput(f"{what}: must go with pyarrow, which is not installed: pip install 'netsim[arrow]'")
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def write_figure(path: Path, figure: "Figure") -> None:
+    """Write a figure in the format that the path's ending names; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    ending = path.suffix.removeprefix(".")
+    more: dict[str, Any] = {"metadata": _UNDATED[ending]} if _UNDATED[ending] else {}
+    with rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(path, dpi=150, **more)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def write_table(path: Path, table: "pd.DataFrame") -> None:
+    """Write a table in the format that the path's ending names."""
+    if path.suffix == ".parquet":
+        _in_columns(table).to_parquet(path, engine="pyarrow", compression="zstd", index=False)
+    else:
+        # Names of agents may be any text, also what UTF-8 has no bytes for.
+        table.to_csv(path, index=False, errors="backslashreplace")
+
+
+def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table as Parquet can have it: what is neither number nor truth value as the text that csv would have."""
+    import pandas as pd
+
+    # A table of its own: the caller's stays as it is.
+    table = table.rename(columns=str).infer_objects()
+    for name in table.columns:
+        column = table[name]
+        if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
+            table[name] = [None if each is None or each != each else _text(each) for each in column]
+    return table
+
+
+def _text(value: Any) -> str:
+    return str(value).encode(errors="backslashreplace").decode()
+
+
+def find_table(folder: Path, name: str) -> Path | None:
+    """Return the file of a run folder's table, whichever format it has, or None if it is not there."""
+    return next((path for kind in TABLES if (path := folder / f"{name}.{kind}").is_file()), None)
+
+
+def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
+    """Read a table as it was written; columns of ``text`` hold text, whatever it looks like.
+
+    Raises
+    ------
+    BadInput
+        If it is Parquet, and pyarrow is missing.
+    Exception
+        Whatever pandas raises at a file that no run wrote.
+    """
+    import pandas as pd
+
+    if path.suffix == ".parquet":
+        _must_have_arrow(path.name)
+        return pd.read_parquet(path, engine="pyarrow")
+    with warnings.catch_warnings():
+        # What pandas warns of here, such as a row with too many fields, no run writes.
+        warnings.simplefilter("error")
+        # An algorithm may be called NA, or 1.
+        return pd.read_csv(path, index_col=False, converters=dict.fromkeys(text, str), encoding="utf-8")

@@ -1,0 +1,207 @@
+"""An outbox whose frames are numbered, so that those lost are sent again: by acknowledgement, or on request.
+
+agent → outbox → link → inbox → agent: you are at both ends. A numbered frame has −(its number) where requests have
+theirs: even numbers count broadcasts, odd ones what is sent to one neighbour. Control frames bear the number that they
+are about: ``ack``, ``nack`` (a list of numbers) and ``resent``, which carries the bytes of the frame as it was.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from netsim import check
+from netsim.core import Frame
+from netsim.errors import WireError
+from netsim.reliability import ACK, NACK, RESENT, Reliability
+from netsim.transport.framing import decode_frame, new_frame
+from netsim.transport.outbox import Outbox
+
+__all__ = ["ReliableOutbox"]
+
+
+@dataclass
+class _Sent:
+    """A numbered frame that somebody may need again."""
+
+    data: bytes
+    raw_data: bool
+    round: int
+    waiting: list[Hashable]
+    tries: int = 1
+
+
+class _Stream:
+    """The numbers heard from one neighbour in one of its sequences."""
+
+    def __init__(self) -> None:
+        self.top = 0
+        self.missing: dict[int, None] = {}
+
+    def take(self, number: int, window: int) -> bool:
+        """Note a number; return whether it is new."""
+        if number > self.top:
+            for gap in range(max(self.top + 1, number - window), number):
+                self.missing[gap] = None
+            self.top = number
+            for old in [gap for gap in self.missing if gap < number - window]:
+                del self.missing[old]
+            return True
+        return self.missing.pop(number, number) is None
+
+
+class ReliableOutbox(Outbox):
+    """Sends what one agent says, and again if need be; sees to what its neighbours send so, too."""
+
+    __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
+
+    def set_up(self, settings: Reliability, after: float) -> None:
+        """Begin: ``after`` is in how many seconds a frame that nobody acknowledged is sent again."""
+        self._settings, self._after = settings, after
+        self._broadcasts = 0
+        self._to_one: dict[Hashable, int] = {}
+        self._kept: OrderedDict[tuple[Hashable | None, int], _Sent] = OrderedDict()
+        self._heard: dict[tuple[Hashable, int], _Stream] = {}
+
+    def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
+        """As `Outbox.broadcast`."""
+        shared = self._shared
+        now = shared.loop.time()
+        self._check(kind, now)
+        _check_kind(kind)
+        if round_number and shared.rounds.is_closing(round_number, now):
+            round_number = 0
+        self._broadcasts += 1
+        number = -2 * self._broadcasts
+        taken = self._offer_all(now, self._kind(kind), kind, round_number, payload, raw_data, number)
+        self._keep(None, number, kind, payload, round_number, raw_data, list(self.places) if taken else [])
+        for place in sorted(self.watching):
+            self.watching[place].watch()
+        return taken
+
+    def send(
+        self,
+        to: Hashable,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        raw_data: bool,
+        request: int | None = None,
+        is_reply: bool = False,
+        outcome: asyncio.Future[bool] | None = None,
+    ) -> bool:
+        """As `Outbox.send`; requests and replies are not numbered, for whoever asks waits for the reply."""
+        if request is not None:
+            return super().send(to, kind, payload, round_number, raw_data, request, is_reply, outcome)
+        _check_kind(kind)
+        count = self._to_one[to] = self._to_one.get(to, 0) + 1
+        number = 1 - 2 * count
+        taken = super().send(to, kind, payload, round_number, raw_data, number, outcome=outcome)
+        self._keep(to, number, kind, payload, round_number, raw_data, [to] if taken else [])
+        return taken
+
+    def heard(self, frame: Frame) -> Frame | None:
+        """Take in a numbered frame on its arrival; return what the agent is to have of it, if anything."""
+        number = -(frame.request or 0)
+        if frame.kind == ACK:
+            self._acknowledged(frame.sender, number)
+        elif frame.kind == NACK:
+            self._asked(frame)
+        else:
+            return self._data(frame, number)
+        return None
+
+    # --- sending again ------------------------------------------------------------------------------------------------
+
+    def _keep(
+        self,
+        to: Hashable | None,
+        number: int,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        raw_data: bool,
+        waiting: list[Hashable],
+    ) -> None:
+        """Remember a frame until all have it, or as long as somebody may ask for it."""
+        if not waiting:
+            return
+        data = self._shared.encoder.encode(kind, self._number, round_number, payload, number)
+        key = to, -number
+        self._kept[key] = _Sent(data, raw_data, round_number, waiting)
+        if self._settings.way == "ack":
+            self._shared.loop.call_later(self._after, self._again, key)
+        elif len(self._kept) > self._settings.window * (1 + len(self.places)):
+            self._kept.popitem(last=False)
+
+    def _again(self, key: tuple[Hashable | None, int]) -> None:
+        """Send a frame to those who did not acknowledge it, until its round closes."""
+        sent, shared = self._kept.get(key), self._shared
+        if sent is None or shared.over:
+            return
+        sent.tries += 1
+        # It must still have the time to arrive.
+        in_time = shared.loop.time() + self._after / 3.0 < shared.rounds.deadline(sent.round)
+        if sent.tries > self._settings.tries or not in_time:
+            del self._kept[key]
+            return
+        self._resend(sent, key[1], list(sent.waiting), sent.round)
+        shared.loop.call_later(self._after, self._again, key)
+
+    def _resend(self, sent: _Sent, number: int, to: Iterable[Hashable], round_number: int) -> None:
+        for name in to:
+            super().send(name, RESENT, sent.data, round_number, sent.raw_data, -number)
+
+    def _acknowledged(self, by: Hashable, number: int) -> None:
+        key = (by if number % 2 else None), number
+        sent = self._kept.get(key)
+        if sent is not None and by in sent.waiting:
+            sent.waiting.remove(by)
+            if not sent.waiting:
+                del self._kept[key]
+
+    def _asked(self, frame: Frame) -> None:
+        """Send what a neighbour asked for, as far as it was kept."""
+        wanted = frame.payload if isinstance(frame.payload, list) else []
+        for number in [each for each in wanted if type(each) is int][: self._settings.window]:
+            sent = self._kept.get(((frame.sender if number % 2 else None), number))
+            if sent is not None:
+                self._resend(sent, number, [frame.sender], 0)
+
+    # --- hearing ------------------------------------------------------------------------------------------------------
+
+    def _data(self, frame: Frame, number: int) -> Frame | None:
+        """Acknowledge a frame, or ask for what is missing; return it if it is new."""
+        if frame.kind == RESENT:
+            original = self._original(frame)
+            if original is None:
+                return None
+            frame = original
+        odd = number % 2
+        stream = self._heard.setdefault((frame.sender, odd), _Stream())
+        settings = self._settings
+        is_new = stream.take((number + odd) // 2, settings.window)
+        if settings.way == "ack":
+            super().send(frame.sender, ACK, None, 0, False, -number)
+        elif is_new and frame.request is not None and stream.missing and (number + odd) // 2 == stream.top:
+            missing = [2 * each - odd for each in stream.missing]
+            super().send(frame.sender, NACK, missing, 0, False, -number)
+        # Its number is the channel's own: to the agent only a request has one.
+        if not is_new:
+            return None
+        return new_frame(frame.kind, frame.sender, frame.round, frame.sent_at, frame.data, frame.payload)
+
+    def _original(self, frame: Frame) -> Frame | None:
+        """Return the frame that was sent again; None if that is not what the bytes are."""
+        try:
+            original = decode_frame(frame.payload, frame.sent_at, self._agents)
+        except (WireError, TypeError):
+            return None
+        return original if (original.sender, original.request) == (frame.sender, frame.request) else None
+
+
+def _check_kind(kind: str) -> None:
+    """Raise BadInput for a kind of the channel's own."""
+    if kind in (ACK, NACK, RESENT):
+        raise check.refuse("kind", kind, f"another than {ACK}, {NACK} and {RESENT}, which a reliable link sends itself")

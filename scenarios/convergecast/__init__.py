@@ -1,0 +1,1 @@
+"""Convergecast: motes report to a sink over a tree."""

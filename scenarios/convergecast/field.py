@@ -1,0 +1,142 @@
+"""Where motes stand, how well they hear one another, and by which tree they report to the sink."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import networkx as nx
+
+from netsim import Link, check, topology
+from netsim.radio import LogDistance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field of motes.
+
+    Parameters
+    ----------
+    agents : int
+        Number of motes, the sink among them: the one nearest to a corner.
+    side : float
+        Length of the field's sides in metres.
+    radius : float
+        Reach in metres: "path-loss": where half of the frames are received, without shadowing; "disk": where all ends.
+    model : str
+        "path-loss": log-distance path loss; "disk": all within reach hear each other, and lose --loss of the frames.
+    exponent : float
+        Path-loss exponent.
+    shadowing : float
+        Standard deviation in dB of what walls do to a link, for good.
+    fading : float
+        Standard deviation in dB of what changes from frame to frame.
+    loss : float
+        "disk": probability that a frame is lost.
+    tree : str
+        "etx": paths of least expected transmissions; "hops": of least hops.
+    """
+
+    agents: int = 40
+    side: float = 100.0
+    radius: float = 25.0
+    model: str = "path-loss"
+    exponent: float = 3.5
+    shadowing: float = 4.0
+    fading: float = 4.0
+    loss: float = 0.1
+    tree: str = "etx"
+
+    def check(self) -> None:
+        """Raise BadInput if an argument is outside its range."""
+        check.integer("agents", self.agents, low=2)
+        for name in ("side", "radius", "exponent"):
+            check.finite(name, getattr(self, name), above=0.0)
+        check.one_of("model", self.model, ("path-loss", "disk"))
+        check.one_of("tree", self.tree, ("etx", "hops"))
+        if check.probability("loss", self.loss) == 1.0:
+            raise check.refuse("loss", self.loss, "a probability below 1, or nobody hears anybody")
+
+    def layout(self, link: Link, seed: int) -> "Layout":
+        """Return motes at random places, and the tree; ``link`` is all of a link but its loss.
+
+        Raises
+        ------
+        BadInput
+            If some mote has no path to the sink.
+        """
+        graph = topology.random_geometric(self.agents, self.radius / self.side, seed=seed)
+        places = {node: tuple(self.side * part for part in data["pos"]) for node, data in graph.nodes(data=True)}
+        if self.model == "disk":
+            nx.set_node_attributes(graph, places, "pos")
+            ends = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
+            links = dict.fromkeys(ends, replace(link, loss=self.loss))
+        else:
+            graph, links = self._path_loss().network(places, link=link, least=0.1, both=True, seed=seed)
+        sink = min(places, key=lambda node: math.hypot(*places[node]))
+        cut = len(places) - (len(nx.node_connected_component(graph, sink)) if sink in graph else 0)
+        if cut:
+            allowed = f"larger: {cut} of {len(places)} motes without a path to the sink"
+            raise check.refuse("radius", self.radius, allowed)
+        received = {ends: 1.0 - each.loss_model.mean for ends, each in links.items()}
+        return Layout(graph, links, received, sink, _parents(graph, received, sink, self.tree))
+
+    def _path_loss(self) -> LogDistance:
+        """Return the model whose received power at ``radius`` is the sensitivity."""
+        model = LogDistance(exponent=self.exponent, shadowing=self.shadowing, fading=self.fading)
+        power = model.sensitivity + model.path_loss(self.radius)
+        return replace(model, transmit_power=power)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Motes, their links, and a tree.
+
+    Attributes
+    ----------
+    graph : networkx Graph
+        Who hears whom; nodes have ``pos`` in metres.
+    links : mapping
+        {(sender, receiver): Link}.
+    received : mapping
+        {(sender, receiver): probability} that a frame is received if nobody else speaks.
+    sink : int
+        The root.
+    parents : mapping
+        Whom each mote reports to; the sink has none.
+    """
+
+    graph: "nx.Graph[Any]"
+    links: Mapping[tuple[Any, Any], Link]
+    received: Mapping[tuple[Any, Any], float]
+    sink: Any
+    parents: Mapping[Any, Any]
+
+    def path(self, mote: Any) -> list[tuple[Any, Any]]:
+        """Return the hops (sender, receiver) from a mote to the sink."""
+        hops = []
+        while mote != self.sink:
+            hops.append((mote, self.parents[mote]))
+            mote = self.parents[mote]
+        return hops
+
+    def expected(self, mote: Any, tries: int) -> float:
+        """Return the probability that a reading arrives if frames never meet: Π 1 − (1 − p)^tries over its hops.
+
+        A frame that arrived and is not acknowledged is sent again, so tries end early only once it has arrived.
+        """
+        return math.prod(1.0 - (1.0 - self.received[ends]) ** tries for ends in self.path(mote))
+
+
+def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], sink: Any, tree: str) -> dict[Any, Any]:
+    """Return each mote's next hop. A frame and its acknowledgement arrive after 1/(p_ab p_ba) transmissions.
+
+    Source of the metric: De Couto, Aguayo, Bicket and Morris, "A high-throughput path metric for multi-hop wireless
+    routing", MobiCom 2003.
+    """
+
+    def cost(a: Any, b: Any, _: Any) -> float:
+        return 1.0 / (received[a, b] * received[b, a]) if tree == "etx" else 1.0
+
+    paths = nx.single_source_dijkstra_path(graph, sink, weight=cost)
+    return {mote: path[-2] for mote, path in paths.items() if mote != sink}

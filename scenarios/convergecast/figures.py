@@ -1,0 +1,90 @@
+"""The figures of convergecast: delivery, latency and energy by hops; the tree on the map."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.scenarios.convergecast.field import Layout
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LINES = {"acks": "-", "no acks": "--"}
+_MARKS = "os^vD"
+
+
+def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
+    """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.5, 4.4), layout="constrained")
+    panels = figure.subplots(1, 3)
+    columns = {
+        "delivered_%": "readings that arrive (%)",
+        "latency_s": "mean latency (s)",
+        "frames_mj": "energy of frames, a mote (mJ)",
+    }
+    colours: dict[str, str] = {}
+    for name, rows in by_hops.groupby("algorithm", sort=False):
+        kind, _, share = str(name).partition(", ")
+        number = list(colours).index(share) if share in colours else len(colours)
+        colour = colours.setdefault(share, f"C{number}")
+        for panel, column in zip(panels, columns, strict=True):
+            mark = _MARKS[number % len(_MARKS)]
+            panel.plot(rows["hops"], rows[column], _LINES[kind], color=colour, marker=mark, ms=4, label=name)
+    for panel, (column, label) in zip(panels, columns.items(), strict=True):
+        panel.set_xlabel("hops to the sink")
+        panel.set_ylabel(label)
+        panel.set_xticks(range(1, int(by_hops["hops"].max()) + 1))
+        panel.grid(alpha=0.3)
+        if column == "latency_s":
+            panel.set_yscale("log")
+        else:
+            panel.set_ylim(bottom=0)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle(f"Convergecast: {title}")
+    return figure
+
+
+def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
+    """Draw the tree on the map for the first and the last run: coloured by delivery, and by the energy of frames."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
+    figure = Figure(figsize=(9.6, 0.7 + 4.1 * len(names)), layout="constrained")
+    panels = figure.subplots(len(names), 2, squeeze=False)
+    for row, name in zip(panels, names, strict=True):
+        part = motes[motes["algorithm"] == name].set_index("mote")
+        _map(figure, row[0], layout, part["delivered_%"], "RdYlGn", "readings that arrive (%)", (0.0, 100.0))
+        energy = 1e3 * part["frames_j"]
+        _map(figure, row[1], layout, energy, "viridis_r", "energy of frames (mJ)", (0.0, float(energy.max())))
+        for panel in row:
+            panel.set_title(name, fontsize=10)
+    figure.suptitle(f"Convergecast: {title}; the star is the sink")
+    return figure
+
+
+def _map(
+    figure: "Figure",
+    panel: "Axes",
+    layout: Layout,
+    values: "pd.Series[float]",
+    colours: str,
+    label: str,
+    limits: tuple[float, float],
+) -> None:
+    places: dict[Any, tuple[float, float]] = dict(layout.graph.nodes(data="pos"))
+    for mote, parent in layout.parents.items():
+        panel.plot(*np.transpose([places[mote], places[parent]]), color="0.6", linewidth=1, zorder=1)
+    x, y = np.transpose([places[mote] for mote in values.index])
+    low, high = limits
+    drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=low, vmax=high, s=60, edgecolors="0.3", zorder=2)
+    x, y = places[layout.sink]
+    panel.scatter(x, y, marker="*", s=260, color="k", zorder=3)
+    panel.set_aspect("equal")
+    panel.set_xlabel("x (m)")
+    panel.set_ylabel("y (m)")
+    figure.colorbar(drawn, ax=panel, label=label)

@@ -1,0 +1,184 @@
+"""Convergecast: with which share of their readings, how late and at what cost motes reach a sink over a tree."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from netsim import Network, Run, check, presets
+from netsim.radio import DutyCycle, Energy
+from netsim.scenarios.convergecast.field import Field, Layout
+from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
+from netsim.scenarios.convergecast.mote import Mote
+from netsim.scenarios.tasks.diagnosis import missed, on_radio
+from netsim.scenarios.tasks.settings import names_in
+from netsim.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def convergecast(
+    study: Study,
+    *,
+    field: Field = Field(),  # noqa: B008 (frozen)
+    period: float = 30.0,
+    readings: int = 40,
+    acks: bool | None = None,
+    awake: str = "1,0.1,0.01",
+    cycle: float = 1.0,
+    seed: int = 1,
+) -> None:
+    """Motes sample and report to a sink over a tree: what arrives, how late, and what it costs.
+
+    IEEE 802.15.4 at 250 kbit/s with CSMA-CA; with and without acknowledgements, for several shares of the time awake.
+
+    Parameters
+    ----------
+    field : Field
+        Where the motes stand and how well they hear one another.
+    period : float
+        Seconds from reading to reading of a mote.
+    readings : int
+        Number of readings of each mote.
+    acks : bool
+        Whether frames are acknowledged, and sent again up to three times; by default both ways run.
+    awake : str
+        Shares of the time that radios are on, all at the same time, with commas between.
+    cycle : float
+        Seconds from waking to waking.
+    seed : int
+        Seed of everything random.
+    """
+    period = check.finite("period", period, above=0.0)
+    check.integer("readings", readings, low=1)
+    cycle = check.finite("cycle", cycle, above=0.0)
+    check.integer("seed", seed, low=0)
+    shares = _shares(awake)
+    field.check()
+    layout = field.layout(presets.ieee802154().link, seed)
+    tables, tries = [], {}
+    for share, acked in itertools.product(shares, (False, True) if acks is None else (acks,)):
+        preset = presets.ieee802154(acks=acked)
+        assert preset.radio is not None
+        assert preset.energy is not None
+        duty = None if share == 1 else DutyCycle(period=cycle, awake=share * cycle)
+        radio = replace(preset.radio, duty_cycle=duty)
+        network = Network(layout.graph, preset.link, links=layout.links, medium=radio, round_period=period, seed=seed)
+        motes = {mote: Mote(layout.parents.get(mote), period, readings, acked) for mote in layout.graph}
+        name = f"{'acks' if acked else 'no acks'}, awake {share:g}"
+        run = study.run(name, network, motes, [_arrived], readings + 2, sample=period)
+        tries[name] = 1 + radio.max_frame_retries if acked else 1
+        tables.append(_by_mote(run, layout, preset.energy, tries[name]).assign(algorithm=name))
+    _report(study, tables, layout, field)
+
+
+def _shares(awake: str) -> list[float]:
+    """Return the shares of time that a text lists; raises BadInput for one that is none."""
+    found = []
+    for each in names_in(awake):
+        try:
+            share = float(each)
+        except ValueError:
+            raise check.refuse("awake", awake, "numbers above 0, up to 1, with commas between") from None
+        found.append(check.probability("awake", check.finite("awake", share, above=0.0)))
+    return list(dict.fromkeys(found))
+
+
+def _arrived(agents: Mapping[Any, Mote]) -> dict[str, float]:
+    """How many readings were taken so far, and how many arrived (a probe)."""
+    motes = agents.values()
+    return {"readings": sum(mote.taken for mote in motes), "arrived": sum(len(mote.heard) for mote in motes)}
+
+
+# --- what is measured -------------------------------------------------------------------------------------------------
+
+
+def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> "pd.DataFrame":
+    """Return a row for each mote but the sink.
+
+    Columns: mote, hops to the sink, readings, arrived, ``expected_%`` of them if frames never met, mean latency_s of
+    those that arrived, frames that it sent and retries among them, frames_j that it spent to send and to hear frames,
+    listen_j and used_j in all.
+    """
+    import pandas as pd
+
+    heard = run.agents[layout.sink].heard  # type: ignore[attr-defined]
+    arrived = pd.DataFrame(heard, columns=["mote", "taken_s", "arrived_s"])
+    latency = (arrived["arrived_s"] - arrived["taken_s"]).groupby(arrived["mote"])
+    air, spent = run.airtime.set_index("agent"), run.energy.set_index("agent")
+    motes = list(layout.parents)
+    table = pd.DataFrame({"mote": motes, "hops": [len(layout.path(mote)) for mote in motes]}, index=motes)
+    table["readings"] = [run.agents[mote].taken for mote in motes]  # type: ignore[attr-defined]
+    table["arrived"] = latency.size().reindex(motes, fill_value=0)
+    table["expected_%"] = [100 * layout.expected(mote, tries) for mote in motes]
+    table["latency_s"] = latency.mean().reindex(motes)
+    table[["frames", "retries"]] = air.loc[motes, ["frames", "retries"]]
+    table["frames_j"] = energy.transmit * spent["transmit_s"] + energy.receive * spent["receive_s"]
+    table["listen_j"] = energy.listen * spent["listen_s"]
+    table["used_j"] = spent["used_j"]
+    table["delivered_%"] = 100 * table["arrived"] / table["readings"]
+    return table
+
+
+def _sums(motes: "pd.DataFrame", by: list[str]) -> "pd.DataFrame":
+    """Return the motes' rows by group: delivery and latency of readings, all else for a mote."""
+    import pandas as pd
+
+    groups = motes.assign(
+        late=motes["latency_s"] * motes["arrived"], due=motes["expected_%"] * motes["readings"]
+    ).groupby(by, sort=False)
+    sums, means = groups.sum(numeric_only=True), groups.mean(numeric_only=True)
+    return pd.DataFrame(
+        {
+            "motes": groups.size(),
+            "readings": sums["readings"],
+            "delivered_%": 100 * sums["arrived"] / sums["readings"],
+            "expected_%": sums["due"] / sums["readings"],
+            "latency_s": sums["late"] / sums["arrived"].where(sums["arrived"] > 0),
+            "frames": means["frames"],
+            "retries": means["retries"],
+            "frames_mj": 1e3 * means["frames_j"],
+            "used_mj": 1e3 * means["used_j"],
+        }
+    ).reset_index()
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: Field) -> None:
+    import pandas as pd
+
+    motes = pd.concat(tables, ignore_index=True)
+    study.tables["by_mote"] = motes[["algorithm", *motes.columns.drop("algorithm")]]
+    by_run, by_hops = _sums(motes, ["algorithm"]), _sums(motes, ["algorithm", "hops"])
+    by_hops = pd.concat(part.sort_values("hops") for _, part in by_hops.groupby("algorithm", sort=False))
+    study.table("by_run", "What arrives and what it costs; frames, retries and energy are a mote's", by_run)
+    study.table("by_hops", "The same by hops to the sink", by_hops)
+    for name, run in study.runs.items():
+        if frames := missed(run):
+            study.note(f"{name}: {frames}.{on_radio(run)}")
+    for line in _energy_notes(motes, by_hops):
+        study.note(line)
+    title = f"{field.agents} motes, tree by {field.tree}"
+    study.figure("hops", draw_by_hops(by_hops, title))
+    study.figure("tree", draw_tree(motes, layout, title))
+
+
+def _energy_notes(motes: "pd.DataFrame", by_hops: "pd.DataFrame") -> "list[str]":
+    """Say what most of the energy goes into, and who spends most on frames."""
+    notes = []
+    for name, part in motes.groupby("algorithm", sort=False):
+        share = 100 * part["listen_j"].sum() / part["used_j"].sum()
+        rows = by_hops[by_hops["algorithm"] == name]
+        most = rows.nlargest(1, "frames_mj").iloc[0]
+        hops = f"{most['hops']:g} hop{'s' if most['hops'] > 1 else ''}"
+        others = 1e3 * part.loc[part["hops"] != most["hops"], "frames_j"].mean()
+        notes.append(
+            f"{name}: {share:.1f} % of the energy goes into idle listening. Frames cost those most that are {hops} "
+            f"away, {most['frames_mj']:.0f} mJ each"
+            + (f"; the others {others:.0f} mJ." if math.isfinite(others) else ".")
+        )
+    return notes

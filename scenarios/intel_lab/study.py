@@ -1,0 +1,257 @@
+"""DKLA and COKE over measured links: what they make of the learning, what remedies bring back, and what that costs."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netsim import Link, Network, check, presets
+from netsim.agents import COKE, DKLA, Always, Duals, EdgeDuals, Geometric
+from netsim.links import Measured
+from netsim.links import intel_lab as measured_lab
+from netsim.network import Medium
+from netsim.radio import Energy
+from netsim.scenarios.intel_lab.figures import floor_plan
+from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
+from netsim.scenarios.tasks.diagnosis import unheard
+from netsim.scenarios.tasks.energy import by_round, spent
+from netsim.scenarios.tasks.labels import measure
+from netsim.scenarios.tasks.measured import numbered, reception, reliability_of, ways_in
+from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
+from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabModel:
+    """What is learned, and in which steps.
+
+    Parameters
+    ----------
+    features : int
+        Number of random features.
+    sigma : float
+        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
+    regularizer : float
+        The centre's regulariser lambda.
+    rho : float
+        Penalty of both methods.
+    threshold : float
+        COKE broadcasts in round k if its change has norm >= threshold * decay^k.
+    decay : float
+        Decay of the threshold per round.
+    relaxation : float
+        Relaxation of edge duals, in (0, 1); 0.5 is DKLA's own where no frame is lost.
+    """
+
+    features: int = 100
+    sigma: float = 0.5
+    regularizer: float = 1e-4
+    rho: float = 1e-2
+    threshold: float = 0.9
+    decay: float = 0.97
+    relaxation: float = 0.8
+
+    def methods(self, algorithms: str) -> list[Method]:
+        """Return the methods that are named; raises BadInput for numbers outside their ranges."""
+        rho = {"rho": check.finite("rho", self.rho, above=0.0)}
+        censor = Geometric(self.threshold, self.decay)
+        known = {"DKLA": Method("DKLA", DKLA, rho, Always()), "COKE": Method("COKE", COKE, rho, censor)}
+        return [known[name] for name in chosen_names("algorithms", algorithms, known)]
+
+    def setting(self, measured: Measured) -> Setting:
+        """Return the setting of the task on a network; raises BadInput for numbers outside their ranges."""
+        agents, edges = len(measured.graph), measured.graph.number_of_edges()
+        size = {name: getattr(self, name) for name in ("features", "sigma", "regularizer")}
+        return Setting(agents=agents, edges=edges, **size).resolved("other")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Motes:
+    """The radios.
+
+    Parameters
+    ----------
+    medium : str
+        "matrix": a message is heard or lost as a whole, as often as was measured, and transmissions are scheduled.
+        "fragments": the same for each of its fragments of 116 bytes. "csma": all contend for one medium by CSMA-CA, and
+        fragments are lost by collisions, too.
+    least : float
+        Motes are linked that hear each other at least so often, in both directions.
+    power_dbm : int
+        Transmit power, for the energy: 0, -1, -3, -5, -7, -10, -15 or -25.
+    round_period : float
+        Length of a round in seconds.
+    min_be : int
+        With "csma" macMinBE: the first back-off is of up to 2^min_be - 1 units of 0.32 ms. All begin a round together,
+        which the standard's 3 is not made for.
+    """
+
+    medium: str = "matrix"
+    least: float = 0.25
+    power_dbm: int = 0
+    round_period: float = 15.0
+    min_be: int = 8
+
+    def preset(self) -> presets.Preset:
+        """Return CC2420 radios of IEEE 802.15.4; raises BadInput for what they cannot be."""
+        check.one_of("medium", self.medium, ("matrix", "fragments", "csma"))
+        found = presets.ieee802154(self.power_dbm)
+        assert found.radio is not None
+        min_be = check.integer("min_be", self.min_be, low=0, high=20)
+        radio = dataclasses.replace(found.radio, min_be=min_be, max_be=max(min_be, found.radio.max_be))
+        # A message that is heard or lost as a whole has one header, and takes no time in its own slot.
+        link = Link(header_bits=found.link.header_bits) if self.medium == "matrix" else found.link
+        return found._replace(link=link, radio=radio)
+
+    def energy(self) -> tuple[Energy, float]:
+        """Return what a radio spends in its states, and its bits per second."""
+        found = presets.ieee802154(self.power_dbm)
+        assert found.energy is not None
+        return found.energy, check.positive("rate", found.link.rate)
+
+    def network(self, measured: Measured, seed: int, *, ideal: bool = False, reliability: str = "none") -> Network:
+        """Return the network; with ``ideal`` nothing is lost, and nobody contends."""
+        link = dataclasses.replace(self.preset().link, reliability=reliability)
+        losses = {ends: each.loss for ends, each in measured.links.items()}
+        links = {} if ideal else {ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()}
+        radio = self.preset().radio
+        medium: Medium = radio if self.medium == "csma" and not ideal and radio is not None else "radio"
+        return Network(measured.graph, link, links=links, round_period=self.round_period, medium=medium, seed=seed)
+
+
+def intel_lab(
+    study: Study,
+    *,
+    data: str = "airquality",
+    rounds: int = 2000,
+    rows: Rows = Rows(),
+    model: LabModel = LabModel(),
+    motes: Motes = Motes(),
+    algorithms: str = "DKLA,COKE",
+    remedies: str = "running-sums,coded-sums,edge-duals",
+    seed: int = 0,
+) -> None:
+    """DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.
+
+    Reception is that of intel_connectivity in the folder NETSIM_DATA; radios are CC2420 of IEEE 802.15.4.
+
+    Parameters
+    ----------
+    data : str
+        What is learned: the NAME of a table in NETSIM_DATA, or its path; or "synthetic".
+    rounds : int
+        Number of rounds.
+    rows : Rows
+        Which rows and columns of a table are used.
+    model : LabModel
+        The model and its steps.
+    motes : Motes
+        The radios.
+    algorithms : str
+        Which to run, with commas between.
+    remedies : str
+        What to do about lost frames: "running-sums", "coded-sums", "edge-duals", "ack", "nack", "keyframe", with
+        commas between; "none": nothing.
+    seed : int
+        Seed of everything random.
+    """
+    check.integer("rounds", rounds, low=1)
+    methods, ways = model.methods(algorithms), ways_in(remedies)
+    energy, rate = motes.energy()
+    measured = numbered(measured_lab(least=motes.least))
+    samples = draw_samples(data, setting := model.setting(measured), rows, seed)
+    # Copies differ on real links only; what is the same there is measured all the same.
+    task, _ = batch_task(study, samples, setting, measured.graph, ideal=False, seed=seed)
+    duals: dict[str, Duals] = {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
+    for method in methods:
+        for way in ("ideal", "real", *ways):
+            kept = dataclasses.replace(method, duals=duals.get(way, duals["none"]))
+            network = motes.network(measured, seed, ideal=way == "ideal", reliability=reliability_of(way))
+            name = f"{method.name} {way}"
+            check_joined(name, study.run(name, network, kept.agents(task, rounds), [task.measure], rounds))
+    study.centralised = task.optimum()
+    used = {name: spent(run, energy, rate) for name, run in study.runs.items()}
+    _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes")
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _report(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], title: str) -> None:
+    import pandas as pd
+
+    names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
+    study.table("comparison", "What each makes of the links", comparison(study, used))
+    study.tables["energy"] = pd.concat(
+        [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
+    )
+    for line in _notes(study, measured, motes, used):
+        study.note(line)
+    energy = pd.concat([by_round(run, used[name]) for name, run in study.runs.items()], ignore_index=True)
+    shown = study.rounds.assign(energy_j=energy.to_numpy())
+    axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
+    levels = {"centralised": study.centralised["train_mse"]}
+    figure = curves(
+        shown[shown["round"] >= 5], measure("train_mse", log=True), axes, f"Training error, {title}", levels
+    )
+    study.figure("mse", figure)
+    study.figure("floor_plan", floor_plan(measured, _drawn(used)))
+
+
+def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
+    """Return what is on the map: the first method without a remedy, and with the one that spends least."""
+    method = next(iter(used)).split()[0]
+    lossy = [name for name in used if name.split()[0] == method and not name.endswith(" ideal")]
+    least = min(lossy, key=lambda name: float(used[name]["used_j"].mean()))
+    return {name: used[name] for name in dict.fromkeys((lossy[0], least))}
+
+
+def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
+    """Return a row for each run: its error, also relative to ideal links, what was heard, bits, joules a mote."""
+    import pandas as pd
+
+    last = study.rounds.groupby("algorithm", sort=False).last().to_dict("index")
+    first = next(iter(last))
+    rows = []
+    for name, run in study.runs.items():
+        end, ideal = last[name], last[f"{name.split()[0]} ideal"]
+        rows.append(
+            {
+                "algorithm": name,
+                "train_mse": end["train_mse"],
+                "test_mse": end["test_mse"],
+                "MSE / ideal": end["train_mse"] / ideal["train_mse"],
+                "heard": end["delivered"] / max(1, run.ledger.link_messages),
+                "transmissions": end["transmissions"],
+                "payload_bits": end["payload_bits"],
+                f"bits / {first}": end["payload_bits"] / last[first]["payload_bits"],
+                "mean_j": used[name]["used_j"].mean(),
+                "most_j": used[name]["used_j"].max(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _notes(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"]) -> Iterator[str]:
+    graph = measured.graph
+    yield (
+        f"{len(graph)} motes, {graph.number_of_edges()} links, mean reception {reception(measured):.2f}. "
+        f"Centralised: training MSE {study.centralised['train_mse']:.4g}."
+    )
+    if motes.medium == "matrix":
+        yield "A message is heard or lost as a whole, whatever its length: --medium fragments asks more of long ones."
+    table = comparison(study, used)
+    times = dict(zip(table["algorithm"], table["MSE / ideal"], strict=True))
+    for name, run in study.runs.items():
+        if not name.endswith(" ideal"):
+            yield f"{name}: {times[name]:.3g} times the training MSE of ideal links."
+        yield from filter(None, [unheard(name, run)])
+    for name, each in used.items():
+        idle = float(each["listen_j"].sum() / each["used_j"].sum())
+        if idle > 0.5:
+            yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."

@@ -1,0 +1,1 @@
+"""Batteries: how long they last, by algorithm."""

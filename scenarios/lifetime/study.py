@@ -1,0 +1,243 @@
+"""Lifetime: rounds until batteries are empty, by algorithm, for radios that always listen and radios that sleep."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from netsim import Network, Run, check, presets
+from netsim.agents import COKE, CTA, DKLA, CodedSums
+from netsim.coders import Uniform
+from netsim.faults import Straggler
+from netsim.radio import DutyCycle, Energy, Radio
+from netsim.radio.energy import STATES
+from netsim.scenarios.lifetime.figures import draw
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.method import Method, check_joined
+from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
+from netsim.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TRIAL = 30  # rounds
+_SPARE = 1e-3  # s at the end of a turn
+_ALWAYS, _SLEEPS = "listens always", "sleeps"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batteries:
+    """What nodes live on.
+
+    Parameters
+    ----------
+    battery : float
+        Joules of a battery; small, so that it ends within the rounds. (A CR2032 holds some 2000 J.)
+    spread : float
+        By how much batteries differ: each holds between 1 - spread and 1 + spread times as much.
+    period : float
+        Seconds of a round.
+    sleep : bool
+        Whether radios sleep once all had their turn in a round; by default both ways run.
+    """
+
+    battery: float = 5.0
+    spread: float = 0.2
+    period: float = 1.0
+    sleep: bool | None = None
+
+    def check(self) -> None:
+        """Raise BadInput for a number outside its range."""
+        check.finite("battery", self.battery, above=0.0)
+        check.finite("period", self.period, above=0.0)
+        if check.probability("spread", self.spread) == 1.0:
+            raise check.refuse("spread", self.spread, "a number in [0, 1)")
+
+    def energies(self, agents: int, seed: int) -> dict[int, Energy]:
+        """Return what each node's radio spends, and what its battery holds."""
+        energy = presets.ieee802154().energy
+        assert energy is not None
+        shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, agents)
+        return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in enumerate(shares)}
+
+
+def lifetime(
+    study: Study,
+    *,
+    data: str = "synthetic",
+    algorithms: str = "CTA,DKLA,COKE,COKE 3-bit,DKLA coded-sums",
+    rounds: int = 2000,
+    rows: Rows = Rows(),
+    steps: BatchSteps = BatchSteps(rho=1e-3),  # noqa: B008 (frozen)
+    setting: Setting = Setting(agents=10),
+    batteries: Batteries = Batteries(),
+    seed: int = 0,
+) -> None:
+    """Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.
+
+    IEEE 802.15.4 at 250 kbit/s; agents speak one after the other. Radios that sleep
+    are awake in each round for as long as the turns of all take, with the longest messages of the algorithm's first 30
+    rounds: a censor saves frames, and not the turns that are kept for them.
+
+    Parameters
+    ----------
+    data : str
+        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+    algorithms : str
+        Which of CTA, DKLA, COKE, COKE 3-bit, DKLA coded-sums to run, with commas between.
+    rounds : int
+        Number of rounds at most.
+    rows : Rows
+        Which rows and columns of a table are used.
+    steps : BatchSteps
+        Step sizes and censor.
+    setting : Setting
+        The size of the network and of the model.
+    batteries : Batteries
+        What nodes live on.
+    seed : int
+        Seed of everything random.
+    """
+    steps, setting = steps.resolved(data), setting.resolved(data)
+    check.integer("rounds", rounds, low=1)
+    check.integer("agents", setting.agents, low=2)
+    batteries.check()
+    methods = _methods(algorithms, steps)
+    samples = draw_samples(data, setting, rows, seed)
+    graph = setting.graph(seed)
+    task, setting = batch_task(study, samples, setting, graph, ideal=False, seed=seed)
+    study.record(steps, setting)
+    energies = batteries.energies(len(graph), seed)
+    turns = {}
+    for method in methods:
+        slot = _slot(method, task, graph, seed)
+        for sleeps in (False, True) if batteries.sleep is None else (batteries.sleep,):
+            name = f"{method.name}, {_SLEEPS if sleeps else _ALWAYS}"
+            turns[name] = len(graph) * slot
+            network = _network(graph, batteries, energies, slot, sleeps, seed)
+            check_joined(name, study.run(name, network, method.agents(task, rounds), [task.measure], rounds))
+    study.centralised = task.optimum()
+    _report(study, task, batteries, turns, rounds)
+
+
+def _methods(algorithms: str, steps: BatchSteps) -> list[Method]:
+    sizes, censor = steps.checked(), steps.censor()
+    rho = {"rho": sizes["rho"]}
+    known = {
+        "CTA": Method("CTA", CTA, {"eta": sizes["eta"]}),
+        "DKLA": Method("DKLA", DKLA, rho),
+        "COKE": Method("COKE", COKE, rho, censor),
+        "COKE 3-bit": Method("COKE 3-bit", COKE, rho, censor, Uniform(3)),
+        "DKLA coded-sums": Method("DKLA coded-sums", DKLA, rho, duals=CodedSums()),
+    }
+    return [known[name] for name in chosen_names("algorithms", algorithms, known)]
+
+
+def _radio(graph: "nx.Graph[int]", **settings: Any) -> Radio:
+    radio = presets.ieee802154(acks=False).radio
+    assert radio is not None
+    return dataclasses.replace(radio, sensing=nx.complete_graph(len(graph)), **settings)
+
+
+def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seed: int) -> float:
+    """Return how long a turn must be (s): the longest message of a trial, its fragments' access and a little more."""
+    network = Network(graph, presets.ieee802154().link, medium=(radio := _radio(graph)), round_period=100.0, seed=seed)
+    frames = network.run(method.agents(task, _TRIAL), trace=True).on_air
+    seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
+    access = (2**radio.min_be - 1) * radio.unit_backoff + radio.cca + radio.turnaround
+    return float(seconds.sum().max() + seconds.size().max() * access + _SPARE)
+
+
+def _network(
+    graph: "nx.Graph[int]", batteries: Batteries, energies: dict[int, Energy], slot: float, sleeps: bool, seed: int
+) -> Network:
+    """Return a network in which each agent has its turn; raises BadInput if a round has no time for all."""
+    awake, period = len(graph) * slot, batteries.period
+    if awake > period:
+        raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
+    duty = DutyCycle(period=period, awake=awake) if sleeps else None
+    return Network(
+        graph,
+        presets.ieee802154().link,
+        medium=_radio(graph, duty_cycle=duty, energy=energies),
+        round_period=period,
+        seed=seed,
+        faults=[Straggler(node, delay=node * slot) for node in graph if node],
+    )
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def deaths(run: Run, period: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the round in which each battery was empty, in order; infinite for those that were not."""
+    return np.sort(np.ceil(run.energy["died_at_s"].to_numpy() / period))
+
+
+def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str, float], rounds: int) -> None:
+    import pandas as pd
+
+    ends = {name: deaths(run, batteries.period) for name, run in study.runs.items()}
+    table = pd.DataFrame(
+        [_row(name, run, ends[name], turns[name], batteries.period) for name, run in study.runs.items()]
+    )
+    study.table("lifetime", "Rounds until batteries are empty; mJ of an agent in a round, by state", table)
+    best = study.centralised["train_mse"]
+    study.note(f"Centralised: training MSE {best:.4g}; the target's variance is {task.variance:.4g}.")
+    for line in _notes(table, rounds):
+        study.note(line)
+    for name, run in study.runs.items():
+        if said := _missed_alive(run, ends[name]):
+            study.note(f"{name}: while all lived {said}.")
+    title = f"{len(task.nodes)} agents, models of {task.size} elements, batteries of {batteries.battery:g} J"
+    study.figure("alive", draw(ends, rounds, (_ALWAYS, _SLEEPS), title))
+
+
+def _missed_alive(run: Run, ends: Any) -> str:
+    """Return how many frames did not arrive in time while no battery was empty, and why; empty if all did."""
+    rows = run.rounds[run.rounds["round"] < ends[0]]
+    if rows.empty:
+        return ""
+    counts = rows.iloc[-1][[cause for cause in run.ledger.causes if cause != "delivered"]].astype(int)
+    return ", ".join(f"{count:,} frames ended as {cause}" for cause, count in counts.items() if count)
+
+
+def _row(name: str, run: Run, ends: Any, awake: float, period: float) -> dict[str, Any]:
+    """Return a run's row: deaths in rounds (NaN: not in this run), the error before the first, what a round costs."""
+    method, _, radio = name.rpartition(", ")
+    before = run.rounds[run.rounds["round"] < ends[0]]
+    energy, powers = run.energy, presets.ieee802154().energy
+    lived = np.minimum(energy["died_at_s"], run.ended_at).sum() / period
+    row: dict[str, Any] = {
+        "algorithm": method,
+        "radio": radio,
+        "awake_%": 100.0 if radio == _ALWAYS else 100 * awake / period,
+        "first_death": ends[0] if math.isfinite(ends[0]) else math.nan,
+        "median_death": ends[(len(ends) - 1) // 2] if math.isfinite(ends[(len(ends) - 1) // 2]) else math.nan,
+        "train_mse": float(before["train_mse"].iloc[-1]) if len(before) else math.nan,
+    }
+    for state in STATES:
+        # Seconds of sleep are what is left of the time, and of a radio that never sleeps a rounding error.
+        row[f"{state}_mj"] = round(1e3 * getattr(powers, state) * energy[f"{state}_s"].sum() / lived, 9)
+    return row
+
+
+def _notes(table: "pd.DataFrame", rounds: int) -> Sequence[str]:
+    """Say what the energy goes into, and who was still alive at the end."""
+    notes = []
+    for radio, part in table.groupby("radio", sort=False):
+        spent = part[[f"{state}_mj" for state in STATES]]
+        shares = 100 * part["listen_mj"] / spent.sum(axis=1)
+        low, high = part["first_death"].min(), part["first_death"].max()
+        span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        ended = "" if math.isnan(low) else f"; the first battery is empty after {span} rounds"
+        notes.append(f"A radio that {radio}: idle listening takes {shares.min():.0f} to {shares.max():.0f} %{ended}.")
+    alive = table[table["median_death"].isna()]
+    if len(alive):
+        names = ", ".join(alive["algorithm"] + " (" + alive["radio"] + ")")
+        notes.append(f"Half of the batteries or more outlast the {rounds} rounds: {names}.")
+    return notes

@@ -1,0 +1,1 @@
+"""Bits an element against frames: what fits one, and what comes of what does not."""

@@ -1,0 +1,224 @@
+"""Bits an element against frames: fragments, what of them arrives, the energy, and the error that is reached."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from netsim import AgentError, Network, Reliability, Run, check, presets
+from netsim.agents import COKE, DKLA, Always
+from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
+from netsim.faults import Straggler
+from netsim.scenarios.mtu.figures import draw
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.diagnosis import missed, on_radio, outgrown
+from netsim.scenarios.tasks.method import Method, check_joined
+from netsim.scenarios.tasks.settings import Rows, Setting, names_in
+from netsim.studies import Study
+
+# The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.
+_MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5
+# What it waits before a frame on a free channel: 2^5 − 1 units of back-off at most, one assessment, one turnaround.
+_ACCESS = (2**_MIN_BE - 1) * 320e-6 + 128e-6 + 192e-6
+_IDLE = 18.8e-3 * 3.0  # W
+
+
+@dataclass(frozen=True, kw_only=True)
+class Air:
+    """What frames meet.
+
+    Parameters
+    ----------
+    loss : float
+        Probability that a frame, which is a whole message or a fragment of one, is lost.
+    widths : str
+        Bits an element, with commas between: 64 or 32 (floats, of states), or 1 to 16 (of changes, range per message).
+    remedy : str
+        "ack": each hearer acknowledges each message; "nack": who notices a gap asks for what it missed.
+    period : float
+        Seconds of a round; long enough for all to speak one after the other, and to repeat what was lost.
+    """
+
+    loss: float = 0.05
+    widths: str = "64,32,8,4,3,2"
+    remedy: str = "ack"
+    period: float = 10.0
+
+    def coders(self) -> dict[int, Coder]:
+        """Return the coders by their bits; raises BadInput for bits that no coder has."""
+        found: dict[int, Coder] = {}
+        for each in names_in(self.widths):
+            if not each.isdecimal() or not (int(each) in (32, 64) or 1 <= int(each) <= MOST_BITS):
+                raise check.refuse("widths", each, f"64, 32, or a whole number from 1 to {MOST_BITS}")
+            bits = int(each)
+            found[bits] = Exact() if bits == 64 else Float(32) if bits == 32 else Uniform(bits)
+        return found
+
+
+def mtu(
+    study: Study,
+    *,
+    data: str = "synthetic",
+    algorithm: str = "DKLA",
+    rounds: int = 120,
+    rows: Rows = Rows(),
+    steps: BatchSteps = BatchSteps(rho=1e-3),  # noqa: B008 (frozen)
+    setting: Setting = Setting(agents=10, features=200),
+    air: Air = Air(),
+    seed: int = 0,
+) -> None:
+    """Bits an element against frames: why three bits fit one IEEE 802.15.4 frame and 64 do not.
+
+    Agents speak one after the other, and all sense all, so that what is lost is lost by --loss. Each number of bits
+    runs twice: as it is, and with a remedy by which what was lost is sent again.
+
+    Parameters
+    ----------
+    data : str
+        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+    algorithm : str
+        "DKLA" or "COKE".
+    rounds : int
+        Number of rounds.
+    rows : Rows
+        Which rows and columns of a table are used.
+    steps : BatchSteps
+        Step sizes and censor.
+    setting : Setting
+        The size of the network and of the model.
+    air : Air
+        What frames meet.
+    seed : int
+        Seed of everything random.
+    """
+    steps, setting = steps.resolved(data), setting.resolved(data)
+    check.integer("rounds", rounds, low=1)
+    check.integer("agents", setting.agents, low=2)
+    check.one_of("algorithm", algorithm, ("DKLA", "COKE"))
+    check.one_of("remedy", air.remedy, ("ack", "nack"))
+    coders = air.coders()
+    rho, censor = {"rho": steps.checked()["rho"]}, steps.censor() if algorithm == "COKE" else Always()
+    samples = draw_samples(data, setting, rows, seed)
+    graph = setting.graph(seed)
+    task, setting = batch_task(study, samples, setting, graph, ideal=not air.loss, seed=seed)
+    networks = {bits: _networks(graph, air, task.size, bits, seed) for bits in coders}
+    study.record(steps, setting)
+    for bits, coder in coders.items():
+        for way, network in zip(("", air.remedy), networks[bits], strict=True):
+            name = _name(algorithm, bits, way)
+            method = Method(name, COKE if algorithm == "COKE" else DKLA, rho, censor, coder)
+            _run(study, method, network, task, rounds)
+    study.centralised = task.optimum()
+    _report(study, algorithm, list(coders), task, air)
+
+
+def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int) -> tuple[Network, Network]:
+    """Return the network as it is, and one that sends again what was lost.
+
+    Raises
+    ------
+    BadInput
+        If a round is too short for all to speak.
+    """
+    preset = presets.ieee802154()
+    assert preset.radio is not None
+    link, everybody = preset.link, nx.complete_graph(len(graph))
+    radio = dataclasses.replace(
+        preset.radio, sensing=everybody, min_be=_MIN_BE, max_be=_MAX_BE, max_csma_backoffs=_BACKOFFS
+    )
+    rate, most = link.rate, link.mtu
+    assert isinstance(rate, int | float)
+    assert most is not None
+    # A message has a few bytes beside its elements.
+    frames = math.ceil((size * bits / 8 + 32) / most)
+    slot = frames * (_ACCESS + (8 * most + link.header_bits) / rate)
+    turns = slot * len(graph)
+    period = check.finite("period", air.period, above=0.0)
+    if 2 * turns > period:
+        raise check.refuse("period", period, f"at least {2 * turns:.3g} s, or not all can speak with {bits} bits")
+    turn = [Straggler(node, delay=place * slot) for place, node in enumerate(graph) if place]
+    plain, mended = (
+        Network(
+            graph,
+            dataclasses.replace(link, loss=air.loss, reliability=way),
+            medium=radio,
+            round_period=period,
+            seed=seed,
+            faults=turn,
+        )
+        # Who waits for acknowledgements repeats once all had their turn.
+        for way in ("none", "nack" if air.remedy == "nack" else Reliability("ack", timeout=period / 4))
+    )
+    return plain, mended
+
+
+def _run(study: Study, method: Method, network: Network, task: BatchTask, rounds: int) -> None:
+    """Run a method. It may diverge; that is an answer, too."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            run = study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds)
+            check_joined(method.name, run)
+    except AgentError as error:
+        if not outgrown(error):
+            raise
+        study.note(f"{method.name} diverged: {error}")
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, air: Air) -> None:
+    import pandas as pd
+
+    table = pd.DataFrame([_row(study, algorithm, each, task.size, air) for each in bits])
+    best = study.centralised["train_mse"]
+    study.table("by_bits", "Messages, frames, energy of frames by bits an element", table)
+    study.note(f"Centralised: training MSE {best:.4g}; the target's variance is {task.variance:.4g}.")
+    for name, run in study.runs.items():
+        if frames := missed(run):
+            study.note(f"{name}: {frames}.{on_radio(run)}")
+    study.note(
+        "The energy is that of frames sent and heard, of an agent in a round. Listening all the time costs "
+        f"{1e3 * _IDLE * air.period:.0f} mJ besides, whatever is said: only who sleeps saves by saying less."
+    )
+    title = f"{algorithm}, models of {task.size} elements, {len(task.nodes)} agents, frames lost {air.loss:g}"
+    study.figure(
+        "mtu", draw(table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title)
+    )
+
+
+def _name(algorithm: str, bits: int, way: str) -> str:
+    """Return a run's name in the results; ``way`` is the remedy, or empty."""
+    return f"{algorithm} {bits}-bit" + (f", {way}" if way else "")
+
+
+def _row(study: Study, algorithm: str, bits: int, size: int, air: Air) -> dict[str, Any]:
+    """Return what a number of bits came to; NaN for a run that diverged."""
+    row: dict[str, Any] = {"bits": bits, "payload_bytes": math.ceil(size * bits / 8)}
+    plain, mended = (study.runs.get(_name(algorithm, bits, way)) for way in ("", air.remedy))
+    if plain is not None:
+        spoken, messages = plain.airtime, plain.ledger.transmissions
+        row["frames"] = frames = spoken["frames"].sum() / messages
+        header = presets.ieee802154().link.header_bits
+        row["message_bytes"] = plain.ledger.wire_bits / messages / 8 - frames * header / 8
+        row["airtime_ms"] = 1e3 * spoken["airtime_s"].sum() / messages
+        row["expected_%"] = 100 * (1 - air.loss) ** frames
+        exits = dict(zip(plain.ledger.causes, plain.ledger.exits, strict=True))
+        row["arrived_%"] = 100 * exits["delivered"] / plain.ledger.link_messages
+    for label, run in (("", plain), (" mended", mended)):
+        row[f"mj{label}"] = math.nan if run is None else _millijoules(run)
+        row[f"train_mse{label}"] = math.nan if run is None else float(run.rounds["train_mse"].iloc[-1])
+    return row
+
+
+def _millijoules(run: Run) -> float:
+    """Return what an agent spends in a round to send and to hear frames."""
+    energy = presets.ieee802154().energy
+    assert energy is not None
+    spent = run.energy[["transmit_s", "receive_s"]].mean()
+    joules = energy.transmit * spent["transmit_s"] + energy.receive * spent["receive_s"]
+    return float(1e3 * joules / len(run.rounds))

@@ -1,0 +1,222 @@
+"""The figures of the study of packet loss: small multiples, one idea a panel."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from netsim.scenarios.packet_loss.work import NONE, REMEDIES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_FAMILY = (("C2", "o"), ("C0", "s"), ("C1", "^"), ("C3", "D"))
+_REMEDY = ("black", "C2", "C0", "C1", "C4", "C3", "C5", "C6")
+_MARKS = ("o", "P", "s", "D", "^", "v", "<", "X")
+
+_HIGHEST = 1e5  # per cent: beyond it is ruin, and how far is no matter
+_LOWEST = 1e-16  # of what is zero but for rounding
+
+MEASURES = {
+    "consensus_error": "consensus error:\nmean ‖θ − mean θ‖²",
+    "dual_residual": "max |Σγ|",
+    "copy_error": "desynchronisation:\ncopy − state, largest norm",
+}
+"""What `draw_agreement` shows, by column."""
+
+
+def draw_errors(means: "pd.DataFrame", title: str, burst: float = 1.0) -> "Figure":
+    """Draw the error above the optimum against the loss: a panel for each remedy, a line and band for each family.
+
+    With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    rows = means[means["measure"] == "above_optimum_%"]
+    remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
+    columns = min(len(remedies), 4)
+    lines = math.ceil(len(remedies) / columns)
+    figure = Figure(figsize=(max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3), layout="constrained")
+    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    place = _places(rows)
+    low, high = _limits(rows)
+    for panel, remedy in zip(panels, remedies, strict=False):
+        part = rows[rows["remedy"] == remedy]
+        for family in dict.fromkeys(part["family"]):
+            colour, mark = _FAMILY[families.index(family) % 4]
+            one = part[part["family"] == family]
+            loss_free = rows[(rows["family"] == family) & (rows["remedy"] == NONE) & (rows["loss"] == 0.0)]
+            for level in loss_free["mean"]:
+                panel.axhline(_within(level, low, high), color=colour, linestyle=(0, (1, 2)), linewidth=1)
+            for each in (1.0, burst) if burst > 1.0 else (1.0,):
+                _line(panel, one[one["burst"] == each], place, colour, mark, each, (low, high))
+        panel.set_title(REMEDIES[remedy].title, fontsize=10)
+        _share_axis(panel, place)
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("frames lost (%)", fontsize=9)
+    for panel in panels[len(remedies) :]:
+        panel.set_visible(False)
+    for panel in panels[::columns]:
+        panel.set_ylabel("training MSE above\nthe optimum (%)", fontsize=9)
+    panels[0].set_yscale("log")
+    panels[0].set_ylim(low / 1.3, high * 1.3)
+    handles = [
+        Line2D([], [], color=_FAMILY[i % 4][0], marker=_FAMILY[i % 4][1], markersize=5, label=family)
+        for i, family in enumerate(families)
+    ]
+    handles.append(Line2D([], [], color="0.4", linestyle=(0, (1, 2)), linewidth=1, label="loss-free, same family"))
+    if burst > 1.0:
+        handles.append(Line2D([], [], color="0.4", label="independent losses"))
+        handles.append(Line2D([], [], color="0.4", linestyle="--", label=f"same mean, bursts of {burst:g}"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    said = "Lost frames, and what each remedy makes of them" if burst == 1.0 else "Bursts beside independent losses"
+    beyond = f" (above {_HIGHEST:.0e} %: drawn there)" if float(rows["mean"].max()) > _HIGHEST else ""
+    figure.suptitle(f"{said}{beyond}\n{title}", fontsize=11)
+    return figure
+
+
+def _line(
+    panel: "Axes",
+    rows: "pd.DataFrame",
+    place: dict[float, int],
+    colour: str,
+    mark: str,
+    burst: float,
+    limits: tuple[float, float],
+) -> None:
+    """Draw a line with its band; what lies beyond the limits is drawn on them."""
+    rows = rows.sort_values("loss")
+    x = [place[each] for each in rows["loss"]]
+    mean, low, high = ([_within(value, *limits) for value in rows[name]] for name in ("mean", "low", "high"))
+    style: Any = {"linestyle": "-"} if burst == 1.0 else {"linestyle": "--", "markerfacecolor": "white"}
+    _apart(panel, x, mean, {"marker": mark, "color": colour, "markersize": 4, "linewidth": 1.3, **style})
+    first = 1 if 0 in x else 0
+    panel.fill_between(x[first:], low[first:], high[first:], color=colour, alpha=0.2, linewidth=0)
+    panel.vlines(x[:first], low[:first], high[:first], color=colour, alpha=0.4, linewidth=3)
+
+
+def _apart(panel: "Axes", x: Sequence[int], y: Sequence[float], style: "dict[str, Any]") -> None:
+    """Draw a line over the losses above 0, and what is at 0 apart from it."""
+    first = 1 if 0 in x else 0
+    panel.plot(x[:first], y[:first], **style | {"linestyle": ""})
+    panel.plot(x[first:], y[first:], **style)
+
+
+def _within(value: float, low: float, high: float) -> float:
+    """Return a value that a log axis from low to high can show; a negative one, better than the bound, is low."""
+    return min(max(value, low), high) if value == value else value
+
+
+def _limits(rows: "pd.DataFrame") -> tuple[float, float]:
+    """Return from where to where errors are drawn."""
+    positive = rows["mean"][rows["mean"] > 0.0]
+    if positive.empty:
+        return 0.1, 10.0
+    low = max(float(positive.min()) / 2.0, 1e-3)
+    return low, max(min(float(rows["high"].max()), _HIGHEST), 2.0 * low)
+
+
+def _places(rows: "pd.DataFrame") -> dict[float, int]:
+    """Return where each share of lost frames stands: side by side, for no axis shows 0 and both 0.1 % and 50 %."""
+    return {share: number for number, share in enumerate(sorted(set(rows["loss"])))}
+
+
+def _share_axis(panel: "Axes", place: dict[float, int]) -> None:
+    panel.set_xticks(list(place.values()), [f"{100 * share:g}" for share in place], fontsize=8)
+    panel.set_xlim(-0.4, len(place) - 0.6)
+    panel.axvline(0.5, color="0.8", linewidth=0.8)
+    panel.tick_params(axis="y", labelsize=8)
+    panel.grid(axis="y", alpha=0.3)
+
+
+def draw_agreement(means: "pd.DataFrame", title: str) -> "Figure":
+    """Draw consensus error, the sum of the duals and the spread of the copies: what each shows of a loss, by family."""
+    from matplotlib.figure import Figure
+
+    rows = means[(means["burst"] == 1.0) & means["measure"].isin(MEASURES)]
+    families = list(dict.fromkeys(rows["family"]))
+    remedies = list(dict.fromkeys(means["remedy"]))
+    shown = [name for name in MEASURES if (rows["measure"] == name).any()]
+    figure = Figure(figsize=(max(7.0, 2.9 * len(families) + 0.8), 2.3 * len(shown) + 1.5), layout="constrained")
+    panels = figure.subplots(len(shown), len(families), sharex=True, sharey="row", squeeze=False)
+    place = _places(means)
+    for line, measure in zip(panels, shown, strict=True):
+        for panel, family in zip(line, families, strict=True):
+            part = rows[(rows["measure"] == measure) & (rows["family"] == family)]
+            _remedies(panel, part, remedies, place)
+            if part.empty:
+                panel.text(0.5, 0.5, "has none", transform=panel.transAxes, ha="center", color="0.5", fontsize=9)
+        line[0].set_yscale("log")
+        line[0].set_ylabel(MEASURES[measure], fontsize=9)
+    for panel, family in zip(panels[0], families, strict=True):
+        panel.set_title(family, fontsize=10)
+    for panel in panels[-1]:
+        panel.set_xlabel("frames lost (%), independent", fontsize=9)
+    handles = _handles(remedies, lambda i: {"color": _REMEDY[i % 8], "marker": _MARKS[i % 8]})
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    said = "What agreement shows of a loss, and what it does not (below 1e-16: drawn there)"
+    figure.suptitle(f"{said}\n{title}", fontsize=11)
+    return figure
+
+
+def _remedies(panel: "Axes", part: "pd.DataFrame", remedies: Sequence[str], place: dict[float, int]) -> None:
+    """Draw a line for each remedy; what is zero but for rounding is drawn at 1e-16."""
+    for number, remedy in enumerate(remedies):
+        one = part[part["remedy"] == remedy].sort_values("loss")
+        x = [place[each] for each in one["loss"]]
+        width = 2.4 if remedy == NONE else 1.2
+        mean = [max(value, _LOWEST) for value in one["mean"]]
+        style: Any = {"marker": _MARKS[number % 8], "color": _REMEDY[number % 8], "markersize": 4}
+        _apart(panel, x, mean, style | {"linewidth": width})
+    _share_axis(panel, place)
+
+
+def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], markersize=5, label=REMEDIES[name].title, **style(number))
+        for number, name in enumerate(remedies)
+    ]
+
+
+def draw_price(means: "pd.DataFrame", title: str) -> "Figure":
+    """Draw the error above the optimum against the bits on the wire, for some losses: a mark for each remedy."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    rows = means[means["burst"] == 1.0]
+    families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
+    shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
+    figure = Figure(figsize=(max(7.0, 3.6 * len(shares) + 0.6), 5.2), layout="constrained")
+    panels = figure.subplots(1, len(shares), sharex=True, sharey=True, squeeze=False)[0]
+    low, high = _limits(rows[rows["measure"] == "above_optimum_%"])
+    for panel, share in zip(panels, shares, strict=True):
+        there = rows[rows["loss"] == share]
+        spent = there[there["measure"] == "wire_bits"].set_index(["family", "remedy"])["mean"]
+        for _, error in there[there["measure"] == "above_optimum_%"].iterrows():
+            family, remedy = error["family"], error["remedy"]
+            colour = _FAMILY[families.index(family) % 4][0]
+            y = _within(error["mean"], low, high)
+            reach = [[y - _within(error["low"], low, high)], [_within(error["high"], low, high) - y]]
+            mark = _MARKS[remedies.index(remedy) % 8]
+            panel.errorbar(spent[family, remedy], y, yerr=reach, color=colour, marker=mark, markersize=7, alpha=0.85)
+        panel.set_title(f"{100 * share:g} % of the frames lost", fontsize=10)
+        panel.set_xlabel("bits on the wire")
+        panel.grid(alpha=0.3)
+    panels[0].set_xscale("log")
+    panels[0].set_yscale("log")
+    panels[0].set_ylim(low / 1.3, high * 1.3)
+    panels[0].set_ylabel("training MSE above the centralised optimum (%)")
+    handles = [Line2D([], [], color=_FAMILY[i % 4][0], linewidth=5, label=family) for i, family in enumerate(families)]
+    handles += _handles(remedies, lambda i: {"color": "0.3", "linestyle": "", "marker": _MARKS[i % 8]})
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle(f"What a remedy costs, and what it buys; down and to the left is better\n{title}", fontsize=11)
+    return figure
+
+
+def _three(shares: Sequence[float]) -> list[float]:
+    """Return at most three of the shares: those nearest to 1, 10 and 30 %."""
+    return sorted({min(shares, key=lambda each: abs(math.log(each / near))) for near in (0.01, 0.1, 0.3)})

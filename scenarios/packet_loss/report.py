@@ -1,0 +1,273 @@
+"""What the study of packet loss tells: intervals over seeds, tables, and notes that follow from them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netsim import Reliability
+from netsim.results import interval
+from netsim.scenarios.packet_loss import figures
+from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, Measured
+from netsim.studies import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ABOVE_OPTIMUM, ABOVE_LOSS_FREE = "above_optimum_%", "above_loss_free_%"
+
+NEAR = 5.0
+"""Per cent above loss-free from which a method is told to be off."""
+
+_PRICED = 0.1  # the share of lost frames whose prices are told, or the nearest one
+_APART = 1e-2  # norm from which on the difference of a copy is told
+_SAME = 10.0  # a consensus error that grew by no more than this factor shows nothing
+
+
+@dataclass(frozen=True)
+class About:
+    """What was done: the data, how many agents and rounds, how long bursts are, and how many seeds."""
+
+    data: str
+    agents: int
+    rounds: int
+    burst: float
+    repeats: int
+
+    @property
+    def title(self) -> str:
+        """What figures say of it."""
+        return f"{self.data} data, {self.agents} agents, {self.rounds:,} rounds, {self.repeats} seeds"
+
+
+def tell(study: Study, measured: Measured, about: About) -> None:
+    """Leave tables, notes and figures with the study."""
+    runs = with_errors(measured.table)
+    means = summarised(runs)
+    study.tables["runs"] = runs
+    study.tables["means"] = means
+    for remedy in dict.fromkeys(means["remedy"]):
+        title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%), mean [95 % interval], by frames lost"
+        study.table(f"above_loss_free_{remedy.replace('-', '_')}", title, by_share(means, remedy))
+    share = nearest(means, _PRICED)
+    study.table(
+        "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
+    )
+    for line in notes(means, about.burst):
+        study.note(line)
+    every = Reliability("keyframe").every
+    if "keyframe" in set(means["remedy"]) and about.rounds % every == 0:
+        study.note(
+            f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
+        )
+    for remedy, burst, point, why in measured.failed:
+        study.note(f"Left out, for it did not end: {REMEDIES[remedy].title}, burst {burst:g}, {point} ({why}).")
+    lost = runs[runs["train_mse"].map(math.isinf)]
+    for _, row in lost.iterrows():
+        study.note(f"Left out of means, for it diverged beyond all numbers: {_named(row)}, seed {row['seed']}.")
+    study.figure("error", figures.draw_errors(means, about.title))
+    if (means["burst"] > 1.0).any():
+        study.figure("bursts", figures.draw_errors(means, about.title, burst=about.burst))
+    study.figure("agreement", figures.draw_agreement(means, about.title))
+    study.figure("price", figures.draw_price(means, about.title))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def with_errors(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the runs with their errors in per cent: above the centralised optimum, and above loss-free.
+
+    Loss-free is the same family with the same seed, so the same data and graph, on links that lose nothing, without a
+    remedy: a comparison in pairs.
+    """
+    plain = runs[(runs["remedy"] == NONE) & (runs["loss"] == 0.0)]
+    base = plain.set_index(["family", "seed"])["train_mse"]
+    own = base.reindex(list(zip(runs["family"], runs["seed"], strict=True))).to_numpy()
+    return runs.assign(
+        **{
+            ABOVE_OPTIMUM: 100.0 * (runs["train_mse"] / runs["optimum"] - 1.0),
+            ABOVE_LOSS_FREE: 100.0 * (runs["train_mse"] / own - 1.0),
+        }
+    )
+
+
+def summarised(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return each measure's mean and bootstrap interval over the seeds: a row for each setting and measure."""
+    import pandas as pd
+
+    by = ["family", "remedy", "burst", "loss"]
+    ended = runs[~runs["train_mse"].map(math.isinf)]
+    parts = [
+        interval(ended, name, by).assign(measure=name)
+        for name in (ABOVE_OPTIMUM, ABOVE_LOSS_FREE, *COLUMNS)
+        if ended[name].notna().any()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def pick(means: "pd.DataFrame", measure: str, **chosen: Any) -> "pd.DataFrame":
+    """Return the rows of one measure where columns are as chosen, from small losses to large."""
+    rows = means[means["measure"] == measure]
+    for name, value in chosen.items():
+        rows = rows[rows[name] == value]
+    return rows.sort_values("loss", kind="stable")
+
+
+def nearest(means: "pd.DataFrame", share: float) -> float:
+    """Return the share of lost frames above 0 that is nearest to ``share`` on a log axis."""
+    shares = sorted(each for each in set(means["loss"]) if each > 0.0)
+    return float(min(shares, key=lambda each: abs(math.log(each / share))))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def percent(share: float) -> str:
+    """Return a share as per cent: "0.1 %"."""
+    return f"{100.0 * share:g} %"
+
+
+def by_share(means: "pd.DataFrame", remedy: str) -> "pd.DataFrame":
+    """Return a remedy's errors above loss-free: a row for each family and way of losing, a column for each share."""
+    import pandas as pd
+
+    rows = []
+    found = pick(means, ABOVE_LOSS_FREE, remedy=remedy)
+    order = list(dict.fromkeys(found["family"]))
+    kinds = sorted(
+        set(zip(found["family"], found["burst"], strict=True)), key=lambda kind: (order.index(kind[0]), kind[1])
+    )
+    for family, burst in kinds:
+        part = found[(found["family"] == family) & (found["burst"] == burst)]
+        row = {"family": family, "losses": _losses(float(burst))}
+        for share in sorted(set(found["loss"])):
+            cells = [f"{_short(one.mean)} [{_short(one.low)}, {_short(one.high)}]" for one in _at(part, share)]
+            row[percent(share)] = cells[0] if cells else None
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _losses(burst: float) -> str:
+    return "independent" if burst == 1.0 else f"bursts of {burst:g}"
+
+
+def _short(number: float) -> str:
+    """Return a percentage with two or three digits that matter, and no exponent below a million."""
+    if abs(number) >= 1e6:
+        return f"{number:.2g}"
+    if abs(number) >= 100:
+        return f"{number:.0f}"
+    return f"{number:.2g}" if abs(number) >= 0.005 else "0"
+
+
+def _at(part: "pd.DataFrame", share: float) -> list[Any]:
+    return list(part[part["loss"] == share].itertuples())
+
+
+def price(means: "pd.DataFrame", share: float) -> "pd.DataFrame":
+    """Return what each family spends with each remedy at a share of lost frames, and what it gets for it."""
+    import pandas as pd
+
+    chosen = {"burst": 1.0, "loss": share}
+    bits = pick(means, "wire_bits", **chosen)
+    spent = bits.set_index(["family", "remedy"])["mean"]
+    above = pick(means, ABOVE_LOSS_FREE, **chosen).set_index(["family", "remedy"])["mean"]
+    rows = []
+    for family, remedy in zip(bits["family"], bits["remedy"], strict=True):
+        row = {"family": family, "remedy": REMEDIES[remedy].title, "wire_Mbit": spent[family, remedy] / 1e6}
+        row["times as many as without"] = spent[family, remedy] / spent[family, NONE]
+        rows.append(row | {ABOVE_LOSS_FREE: above[family, remedy]})
+    return pd.DataFrame(rows).sort_values(["family", "wire_Mbit"], kind="stable").reset_index(drop=True)
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def notes(means: "pd.DataFrame", burst: float) -> Iterator[str]:
+    """Yield what the means show."""
+    families = list(dict.fromkeys(means["family"]))
+    for family in families:
+        yield from _off(means, family)
+    for remedy in dict.fromkeys(means["remedy"]):
+        if remedy != NONE:
+            yield from _mended(means, remedy)
+    if burst != 1.0:
+        yield from _bursty(means, families, burst)
+
+
+def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
+    """Yield from which loss on a family without a remedy is off, and whether its consensus error shows it."""
+    chosen = {"family": family, "remedy": NONE, "burst": 1.0}
+    rows = pick(means, ABOVE_LOSS_FREE, **chosen)
+    lossy = rows[rows["loss"] > 0.0]
+    off = lossy[(lossy["mean"] >= NEAR) & (lossy["low"] > 0.0)]
+    if off.empty:
+        most = percent(lossy["loss"].max())
+        yield f"{family} without a remedy ends less than {NEAR:g} % above loss-free, or in doubt, up to {most} loss."
+        return
+    first = off.iloc[0]
+    share = float(first["loss"])
+    said = f"At {percent(share)} loss {family} without a remedy ends {_short(first['mean'])} % above loss-free"
+    yield f"{said} [{_short(first['low'])}, {_short(first['high'])}]{_told(means, chosen, share)}."
+
+
+def _told(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
+    """Return what the other measures say where a family is off."""
+
+    def at(measure: str, where: float) -> float:
+        found = _at(pick(means, measure, **chosen), where)
+        return float(found[0].mean) if found else math.nan
+
+    apart, before = at("consensus_error", share), at("consensus_error", 0.0)
+    said = f"; its consensus error is {apart:.1g}, {before:.1g} without loss"
+    if apart <= _SAME * before:
+        said += ": it does not show it"
+    duals, copies = at("dual_residual", share), at("copy_error", share)
+    if duals > 1e-9:
+        said += f"; max|Σγ| is {duals:.2g}, {at('dual_residual', 0.0):.1g} without loss"
+    if copies > _APART:
+        said += f"; a neighbour's copy of a state is up to {copies:.2g} from it"
+    return said
+
+
+def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:
+    """Yield up to which loss a remedy keeps a family within `NEAR` of loss-free."""
+    title = REMEDIES[remedy].title
+    for family in dict.fromkeys(means[means["remedy"] == remedy]["family"]):
+        parts = []
+        for burst in sorted(set(means["burst"])):
+            rows = pick(means, ABOVE_LOSS_FREE, family=family, remedy=remedy, burst=burst)
+            rows = rows[rows["loss"] > 0.0]
+            if rows.empty:
+                continue
+            beyond = rows[~(rows["mean"].abs() <= NEAR)]
+            within = rows if beyond.empty else rows[rows["loss"] < beyond["loss"].min()]
+            where = "independent" if burst == 1.0 else f"in bursts of {burst:g}"
+            if within.empty:
+                parts.append(f"at no loss tested ({where})")
+            else:
+                parts.append(f"up to {percent(within['loss'].max())} loss ({where})")
+        yield f"{family} with {title}: within {NEAR:g} % of loss-free {', '.join(parts)}."
+
+
+def _bursty(means: "pd.DataFrame", families: Sequence[str], burst: float) -> Iterator[str]:
+    """Yield what bursts do at the same mean, where most is lost."""
+    share = float(means["loss"].max())
+    parts = []
+    for family in families:
+        found = [
+            _at(pick(means, ABOVE_LOSS_FREE, family=family, remedy=NONE, burst=each), share) for each in (1.0, burst)
+        ]
+        if all(found):
+            alone, together = (rows[0].mean for rows in found)
+            parts.append(f"{family} {_short(together)} % ({_short(alone)} %)")
+    if parts:
+        yield (
+            f"At {percent(share)} loss in bursts of {burst:g}, without a remedy, above loss-free "
+            f"(independent losses in brackets): {', '.join(parts)}."
+        )
+
+
+def _named(row: "pd.Series[Any]") -> str:
+    return f"{row['family']}, {REMEDIES[row['remedy']].title}, {percent(row['loss'])} loss, {_losses(row['burst'])}"

@@ -1,0 +1,314 @@
+"""A claim of a paper, and how it is judged: numbers by where a further run of ours would fall, others by bounds."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.results import interval
+from netsim.scenarios.papers.work import Runs, Work
+from netsim.scenarios.published import published
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Reader = Callable[[Runs], "pd.DataFrame"]
+"""From the runs of a work to what was measured: a row for each seed, a column for each cell of a claim."""
+
+AGREES, DIFFERS, OPEN, NO_DATA = "agrees", "differs", "undecided", "no data"
+
+_SHARE = 0.95
+_WIDEST = 0.5
+"""An interval whose half is wider than this share of the published number decides nothing."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number that a paper prints, or the bounds within which a measure makes a statement true.
+
+    Parameters
+    ----------
+    label : str
+        Which one; the reader's column.
+    published : float, optional
+        What the paper prints.
+    digit : float
+        Half a unit of its last printed digit.
+    low, high : float
+        Of a statement: the bounds.
+    """
+
+    label: str
+    published: float | None = None
+    digit: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+
+@dataclass(frozen=True)
+class Try:
+    """Another setting in which a claim is read, to find out why it does not hold.
+
+    Parameters
+    ----------
+    label : str
+        What is changed.
+    work : str
+        Name of the work.
+    """
+
+    label: str
+    work: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a paper reports, and how ours is read.
+
+    Parameters
+    ----------
+    where : str
+        The paper's table, figure or section.
+    what : str
+        What it reports.
+    work : str
+        Name of the work whose runs say what we get.
+    read : callable
+        How.
+    cells : tuple of Cell
+        Numbers, or one statement.
+    criterion : str
+        Of a statement: what is measured, and why the bounds are what they are.
+    tries : tuple of Try
+        Other settings.
+    open : str
+        What the paper leaves unsaid that may matter.
+    """
+
+    where: str
+    what: str
+    work: str
+    read: Reader
+    cells: tuple[Cell, ...]
+    criterion: str = ""
+    tries: tuple[Try, ...] = ()
+    open: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paper:
+    """A paper, what it reports, and the works that are needed to judge it.
+
+    Parameters
+    ----------
+    name : str
+        How ``--only`` calls it.
+    title : str
+        Authors, title, year.
+    works : tuple of Work
+    claims : tuple of Claim
+    left_out : tuple of str
+        What of it is not judged, and why.
+    """
+
+    name: str
+    title: str
+    works: tuple[Work, ...]
+    claims: tuple[Claim, ...]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a cell.
+
+    Attributes
+    ----------
+    cell : Cell
+    values : tuple of float
+        Ours, by seed; NaN where a run has none.
+    low, high : float
+        Of a number: where a further run of ours would fall (95 %). Of a statement: the interval of the mean.
+    verdict : str
+    """
+
+    cell: Cell
+    values: tuple[float, ...]
+    low: float
+    high: float
+    verdict: str
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds; NaN if a run has no value."""
+        return float(np.mean(self.values)) if self.values else math.nan
+
+    @property
+    def off(self) -> float:
+        """Return by what share of the published number ours is off; NaN of a statement."""
+        theirs = self.cell.published
+        return (self.mean - theirs) / abs(theirs) if theirs else math.nan
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of a claim.
+
+    Attributes
+    ----------
+    claim : Claim
+    found : tuple of Found
+    missing : str
+        Why nothing was found, if nothing was.
+    tried : mapping
+        What became of it in other settings, by what was changed.
+    """
+
+    claim: Claim
+    found: tuple[Found, ...]
+    missing: str
+    tried: Mapping[str, tuple[Found, ...]]
+
+    @property
+    def agreeing(self) -> int:
+        """How many cells agree."""
+        return _agreeing(self.found)
+
+    @property
+    def verdict(self) -> str:
+        """One word, or how many cells agree."""
+        kinds = {each.verdict for each in self.found}
+        if not kinds:
+            return NO_DATA
+        return kinds.pop() if len(kinds) == 1 else f"{self.agreeing} of {len(self.found)} agree"
+
+
+def judge(cell: Cell, values: Sequence[float]) -> Found:
+    """Judge a cell by ours, one of each seed.
+
+    A published number is one run more, if it is of the same setting: it agrees if it lies where, by Student's t, 95 %
+    of further runs of ours would, rounding of the print aside. A statement holds if the whole bootstrap interval of our
+    mean lies within its bounds, and not if it lies wholly without.
+    """
+    import pandas as pd
+
+    numbers = np.asarray(values, dtype=np.float64)
+    if len(numbers) < 2 or not np.isfinite(numbers).all():
+        return Found(cell, tuple(numbers.tolist()), math.nan, math.nan, DIFFERS if len(numbers) > 1 else OPEN)
+    if cell.published is None:
+        # Constant within rounding: its interval is a point.
+        row = interval(pd.DataFrame({"value": numbers, "all": 0}), "value", ["all"], share=_SHARE).iloc[0]
+        low, high = float(row["low"]), float(row["high"])
+        inside, outside = cell.low <= low and high <= cell.high, high < cell.low or cell.high < low
+        return Found(cell, tuple(numbers.tolist()), low, high, AGREES if inside else DIFFERS if outside else OPEN)
+    half = _further(numbers)
+    mean = float(numbers.mean())
+    verdict = AGREES if abs(mean - cell.published) <= half + cell.digit else DIFFERS
+    if verdict == AGREES and half > _WIDEST * abs(cell.published) + cell.digit:
+        verdict = OPEN
+    return Found(cell, tuple(numbers.tolist()), mean - half, mean + half, verdict)
+
+
+def _further(numbers: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
+    """Return how far from the mean of some runs 95 % of further runs lie at most, by Student's t."""
+    from scipy import stats
+
+    count = len(numbers)
+    spread = float(numbers.std(ddof=1)) * math.sqrt(1.0 + 1.0 / count)
+    return float(stats.t.ppf((1.0 + _SHARE) / 2.0, count - 1)) * spread
+
+
+def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
+    """Judge a claim by the runs of the works, by name.
+
+    Raises
+    ------
+    BadInput
+        If results lack a column or a table that the claim is read from.
+    """
+    mine = runs[claim.work]
+    if mine.missing:
+        return Judged(claim, (), mine.missing, {})
+    found = _cells(claim, mine)
+    tried = {}
+    if any(each.verdict != AGREES for each in found):
+        tried = {each.label: _cells(claim, runs[each.work]) for each in claim.tries if not runs[each.work].missing}
+    return Judged(claim, found, "", tried)
+
+
+def _cells(claim: Claim, runs: Runs) -> tuple[Found, ...]:
+    table = claim.read(runs)
+    for cell in claim.cells:
+        if cell.label not in table:
+            raise BadInput(f"{runs.folder}: must have results for {cell.label!r} of {claim.where}, {claim.what}")
+    return tuple(judge(cell, table[cell.label].to_list()) for cell in claim.cells)
+
+
+def why(each: Judged) -> str:
+    """Return why a claim does not hold, as far as runs in other settings tell; empty if it does hold.
+
+    Nothing is called a cause but a change with which cells agree that did not.
+    """
+    wrong = [one for one in each.found if one.verdict != AGREES]
+    if not wrong:
+        return ""
+    most = max((_agreeing(cells) for cells in each.tried.values()), default=0)
+    best = [label for label, cells in each.tried.items() if _agreeing(cells) == most]
+    if most == len(each.found):
+        said = f"It agrees with {' or '.join(best)}."
+    elif most > each.agreeing:
+        said = f"More of it agrees with {' or '.join(best)}; why the rest does not is not known."
+    elif all(one.verdict == OPEN for one in wrong):
+        said = "Our seeds lie too far apart to tell."
+    else:
+        said = "The cause is not known." if each.tried else "The cause is not known; no other setting was tried."
+    parts = [_tried(label, each, cells) for label, cells in each.tried.items()]
+    tried = [f"Tried: {'; '.join(parts)}."] if parts else []
+    return " ".join([said, *tried])
+
+
+def _agreeing(cells: Sequence[Found]) -> int:
+    return sum(one.verdict == AGREES for one in cells)
+
+
+def _tried(label: str, each: Judged, cells: Sequence[Found]) -> str:
+    if len(cells) == 1 and cells[0].cell.published is None:
+        return f"{label}: {cells[0].mean:.3g}, {cells[0].verdict}"
+    return (
+        f"{label}: {_agreeing(cells)} of {len(cells)} agree ({each.agreeing} before), {typical(cells)} off "
+        f"({typical(each.found)} before)"
+    )
+
+
+def typical(cells: Sequence[Found]) -> str:
+    """Return the median of how far numbers are off, as a percentage."""
+    offs = [abs(one.off) for one in cells if math.isfinite(one.off)]
+    if not offs:
+        return "–"
+    percent = 100.0 * float(np.median(offs))
+    return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.2g} %"
+
+
+def printed(table: str, value: str, **where: object) -> "pd.DataFrame":
+    """Return the rows of a published table that meet conditions, by column, and have a value.
+
+    Raises
+    ------
+    BadInput
+        If there is no such table or column.
+    """
+    try:
+        frame = published(table)
+    except FileNotFoundError:
+        raise BadInput(
+            f"published table {table!r}: must be {table}.csv among the published tables; it is not there"
+        ) from None
+    for name in (value, *where):
+        check.one_of("column", name, [str(each) for each in frame.columns])
+    for name, wanted in where.items():
+        frame = frame[frame[name] == wanted]
+    return frame.dropna(subset=[value])

@@ -1,0 +1,95 @@
+"""How claims are read from runs: columns by round, at the end, relative to another algorithm's; costs to reach."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim import check
+from netsim.scenarios.papers.claim import Reader
+from netsim.scenarios.papers.work import Runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Measured = Callable[[Runs], "pd.Series[float]"]
+"""From the runs of a work to a number for each seed."""
+
+
+def rows_of(runs: Runs, algorithm: str, *columns: str) -> "pd.DataFrame":
+    """Return seed, round and columns of an algorithm's rounds.
+
+    Raises
+    ------
+    BadInput
+        If there is no such algorithm or column.
+    """
+    rounds = runs.columns(runs.rounds, "seed", "algorithm", "round", *columns)
+    check.one_of("algorithm", algorithm, [str(each) for each in rounds["algorithm"].unique()])
+    return rounds[rounds["algorithm"] == algorithm]
+
+
+def by_round(algorithm: str, column: str, *, over: str | None = None) -> Reader:
+    """Read a column in each round: columns are called "k = 50".
+
+    Parameters
+    ----------
+    over : str, optional
+        Divide by what this algorithm has at its end.
+    """
+
+    def read(runs: Runs) -> "pd.DataFrame":
+        table = rows_of(runs, algorithm, column).pivot(index="seed", columns="round", values=column)
+        if over is not None:
+            table = table.div(at_end(runs, over, column), axis=0)
+        return table.rename(columns=lambda number: f"k = {number}")
+
+    return read
+
+
+def at_end(runs: Runs, algorithm: str, column: str) -> "pd.Series[float]":
+    """Return a column's last value by seed."""
+    return rows_of(runs, algorithm, column).groupby("seed")[column].last()
+
+
+def cost(algorithm: str, column: str, levels: Mapping[str, float]) -> Reader:
+    """Read the transmissions until a column first is at or below levels, given by label; NaN if it never is."""
+
+    def read(runs: Runs) -> "pd.DataFrame":
+        import pandas as pd
+
+        rows = rows_of(runs, algorithm, column, "transmissions")
+        found = {}
+        for label, level in levels.items():
+            reached = rows[rows[column] <= level].groupby("seed")["transmissions"].first()
+            found[label] = reached.reindex(rows["seed"].unique()).astype(float)
+        return pd.DataFrame(found)
+
+    return read
+
+
+def single(label: str, measure: Measured) -> Reader:
+    """Read one number for each seed."""
+
+    def read(runs: Runs) -> "pd.DataFrame":
+        return measure(runs).to_frame(label)
+
+    return read
+
+
+def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Measured:
+    """Return a measure: an algorithm's column at its end, or in a round, over another's."""
+
+    def value(runs: Runs, algorithm: str) -> "pd.Series[float]":
+        if at is None:
+            return at_end(runs, algorithm, column)
+        rows = rows_of(runs, algorithm, column)
+        return rows[rows["round"] == at].set_index("seed")[column]
+
+    return lambda runs: value(runs, above) / value(runs, below)
+
+
+def recent(runs: Runs, algorithm: str, column: str, share: float = 0.2) -> "pd.Series[float]":
+    """Return the mean of a column over the last rounds, by seed."""
+    rows = rows_of(runs, algorithm, column).dropna(subset=[column])
+    return rows.groupby("seed")[column].apply(lambda part: float(np.mean(part.iloc[-max(1, int(share * len(part))) :])))

@@ -1,0 +1,72 @@
+"""`netsim run papers`: what the papers report, repeated over seeds, ours beside theirs, in one report."""
+
+from pathlib import Path
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.scenarios.papers import coke, deep, dynamic, figures, omkl, online, polk, projections, report
+from netsim.scenarios.papers.claim import Judged, Paper, judged
+from netsim.scenarios.papers.work import Runs, do
+from netsim.scenarios.tasks.settings import chosen_names
+from netsim.studies import Study
+
+PAPERS = {each.PAPER.name: each.PAPER for each in (coke, online, dynamic, omkl, polk, projections, deep)}
+"""The papers by name."""
+
+_FEWEST = 2  # seeds of which there is a spread
+
+
+def papers(
+    study: Study,
+    *,
+    only: str = ",".join(PAPERS),
+    repeats: int = 6,
+    jobs: int = 2,
+    folder: str = "runs/papers-sweeps",
+    seed: int = 0,
+) -> None:
+    """What the papers report, ours beside theirs: every table and figure that the data at hand allow.
+
+    A sweep for each setting, in a folder that stays: what is done there already is not done again, so a run that was
+    interrupted goes on when it is started again. Half an hour on two cores with the defaults. The report is
+    reproduction.md in the run folder; claims.csv has every number of it.
+
+    Parameters
+    ----------
+    only : str
+        Which papers, with commas between.
+    repeats : int
+        Seeds of each setting; a multiple of --jobs leaves no process without work.
+    jobs : int
+        Number of processes.
+    folder : str
+        Folder of the sweeps, new or of this study.
+    seed : int
+        The first seed.
+    """
+    import pandas as pd
+
+    wanted = [PAPERS[name] for name in chosen_names("only", only, PAPERS)]
+    check.integer("repeats", repeats, low=_FEWEST)
+    check.integer("jobs", jobs, low=1)
+    check.integer("seed", seed, low=0)
+    if not folder:
+        raise BadInput("folder = '': must be the name of a folder")
+    seeds = range(seed, seed + repeats)
+    runs = do([work for paper in wanted for work in paper.works], Path(folder), seeds, jobs, study.reporter)
+    found = {paper: [judged(claim, runs) for claim in paper.claims] for paper in wanted}
+    _keep(study, found, runs, repeats)
+    study.table("verdicts", "Claims by what became of them", pd.DataFrame(report.overview(found)))
+    study.tables["claims"] = pd.DataFrame(report.table(found))  # hundreds of rows: kept, not shown
+
+
+def _keep(study: Study, found: dict[Paper, list[Judged]], runs: dict[str, Runs], repeats: int) -> None:
+    """Leave figures, the report and notes with the study."""
+    drawn = figures.draw(found, runs)
+    for name, (figure, _) in drawn.items():
+        study.figure(name, figure)
+    captions = {f"{name}.png": caption for name, (_, caption) in drawn.items()}
+    study.text("reproduction", report.write(found, runs, repeats, captions, PAPERS))
+    missing = dict.fromkeys(each.missing for claims in found.values() for each in claims if each.missing)
+    for reason in missing:
+        study.note(f"No data: {reason}")

@@ -1,0 +1,167 @@
+"""The sweeps that the papers' study reads: a study at some settings over several seeds, in a folder of its own."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netsim.errors import BadInput
+from netsim.results import load
+from netsim.scenarios.data.files import find, find_table
+from netsim.studies.catalogue import flag
+from netsim.studies.sweep import sweep
+from netsim.studies.sweep.sweep import read_points
+from netsim.studies.terminal import Reporter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DRAWN = ("synthetic", "drift", "switch", "rotate", "mixtures", "field", "digits")
+"""Data sets that are drawn, or come with a library: they are always there."""
+
+_ARRAYS = {"brodatz": ("brodatz_center256", ".npz")}
+"""Data sets that a study finds under another name."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A study at some settings.
+
+    Parameters
+    ----------
+    name : str
+        What its folder is called.
+    scenario : str
+        The study's name.
+    settings : mapping
+        Its parameters.
+    differs : str
+        What differs from the paper, in data or setting; empty if nothing is known to.
+    """
+
+    name: str
+    scenario: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    differs: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that does one repetition of it."""
+        flags = [flag(name, value) for name, value in self.settings.items()]
+        return " ".join([f"netsim run {self.scenario}", *flags])
+
+    def check_data(self) -> None:
+        """Raise BadInput, which says what to put where, if its data are not there."""
+        data = self.settings.get("data")
+        if data in _ARRAYS:
+            find(*_ARRAYS[data])
+        elif data is not None and data not in _DRAWN:
+            find_table(data)
+
+
+class Runs:
+    """The runs of a work that are done.
+
+    Parameters
+    ----------
+    work : Work
+    folder : Path
+        Of its sweep.
+    missing : str
+        Why there is none, if there is none.
+    failed : mapping, optional
+        Why, by point, for runs that failed.
+
+    Attributes
+    ----------
+    work, folder, missing, failed
+        As given.
+    """
+
+    def __init__(self, work: Work, folder: Path, missing: str = "", failed: Mapping[str, str] | None = None) -> None:
+        self.work, self.folder, self.missing, self.failed = work, folder, missing, dict(failed or {})
+
+    @cached_property
+    def rounds(self) -> "pd.DataFrame":
+        """Every round of every run, with its seed."""
+        return load(self.folder, rounds=True)
+
+    def table(self, name: str) -> "pd.DataFrame":
+        """Return a study's own table of every run, with its seed.
+
+        Raises
+        ------
+        BadInput
+            If a run has no such table.
+        """
+        import pandas as pd
+
+        parts = []
+        for _, given, place in read_points(self.folder):
+            try:
+                part = pd.read_csv(place / f"{name}.csv")
+            except (OSError, ValueError):
+                raise BadInput(f"{place}: must hold a table {name}.csv") from None
+            parts.append(part.assign(seed=given["seed"]))
+        return pd.concat(parts, ignore_index=True)
+
+    def beside(self, name: str) -> "Runs":
+        """Return the runs of another work of the same study, to be compared with; raises BadInput if there are none."""
+        place = self.folder.parent / name
+        if not (place / "sweep.json").is_file():
+            raise BadInput(f"{place}: must be the sweep of {name}; there is none")
+        return Runs(Work(name, self.work.scenario), place)
+
+    def centralised(self, name: str) -> "pd.Series[float]":
+        """Return a measure of the reference with all data in one place, by seed; raises BadInput if there is none."""
+        import pandas as pd
+
+        found = {}
+        for _, given, place in read_points(self.folder):
+            summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+            if summary["centralised"].get(name) is None:
+                raise BadInput(f"{place}: must have a centralised {name!r} in its summary.json")
+            found[given["seed"]] = float(summary["centralised"][name])
+        return pd.Series(found)
+
+    def columns(self, frame: "pd.DataFrame", *names: str) -> "pd.DataFrame":
+        """Return columns of one of its tables; raises BadInput that names the one that is missing."""
+        for name in names:
+            if name not in frame:
+                raise BadInput(f"{self.folder}: must have results with a column {name!r}")
+        return frame[list(names)]
+
+
+def do(works: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter) -> dict[str, Runs]:
+    """Do what is missing of some works; return their runs by name.
+
+    Runs that failed before are tried again. A work whose data are not there, and one none of whose runs ends well, has
+    no runs, and says why.
+
+    Raises
+    ------
+    BadInput
+        If a folder holds something else.
+    """
+    found = {}
+    for number, work in enumerate(works, 1):
+        place = folder / work.name
+        reporter.line(f"{number} of {len(works)}, {work.name}: {work.command}")
+        why, failed = "", {}
+        try:
+            work.check_data()
+        except BadInput as error:
+            # The report goes out of the house: what is in whose folder does not.
+            why = f"the table {work.settings['data']!r} is not in the folder NETSIM_DATA"
+            reporter.line(str(error))
+        else:
+            done = sweep(
+                work.scenario, out=place, jobs=jobs, retry=True, reporter=reporter, seed=seeds, **work.settings
+            )
+            failed = done.failed
+            if len(failed) == len(seeds):
+                why = f"all runs failed: {next(iter(failed.values()))}"
+        found[work.name] = Runs(work, place, why, failed)
+    return found

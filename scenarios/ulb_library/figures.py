@@ -1,0 +1,96 @@
+"""Predictions beside readings, and who heard whom."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.scenarios.ulb_library.field import Field
+from netsim.scenarios.ulb_library.readings import Readings
+from netsim.typing import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
+    """Draw the running errors at a mote's own place and at the others'.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        A study's rows, with ``running_own_c`` and ``running_field_c``.
+    best : float
+        The error (°C) of the one model that fits all readings afterwards.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    columns = {"running_own_c": "of its own reading", "running_field_c": "of the others' readings"}
+    for panel, (column, title) in zip(panels, columns.items(), strict=True):
+        for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
+            style = ("-", "--", "-.", ":")[number % 4]
+            panel.plot(rows["round"], rows[column], style, linewidth=1.6, label=str(name))
+        panel.axhline(best, color="0.4", linewidth=1, label="one model fitted to all afterwards")
+        panel.set_yscale("log")
+        panel.set_xlabel("minute")
+        panel.set_title(title)
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("running error (°C, root mean square)")
+    figure.suptitle("What a mote's model predicts, before it learns from the minute")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def predictions(
+    readings: Readings, fields: Mapping[str, Field], motes: Sequence[int], names: Sequence[object], first: int
+) -> "Figure":
+    """Draw, for a few motes, what they read, and what the models of all others predict of it.
+
+    Parameters
+    ----------
+    fields : mapping
+        By algorithm.
+    motes, names
+        Which motes, and the names of all.
+    first : int
+        The minute to begin with.
+    """
+    from matplotlib.figure import Figure
+
+    minutes = len(next(iter(fields.values())).others)
+    hours = readings.hours[first:minutes]
+    figure = Figure(figsize=(4.2 * len(motes), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(motes), sharey=True, squeeze=False)[0]
+    for panel, mote in zip(panels, motes, strict=True):
+        read = np.where(readings.present, readings.celsius, np.nan)[first:minutes, mote]
+        for number, (name, field) in enumerate(fields.items()):
+            told = np.array(field.others)[first:, mote]
+            panel.plot(hours, told, ("-", "--", "-.", ":")[number % 4], linewidth=1.1, label=name)
+        panel.plot(hours, read, color="black", linewidth=1.8, label="read")
+        panel.set_title(f"mote {names[mote]}")
+        panel.set_xlabel("hours since midnight (UTC)")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("temperature (°C)")
+    figure.suptitle("What the other motes' models predict of a mote's reading, on the average")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
+    return figure
+
+
+def who_heard(share: Array, names: Sequence[object]) -> "Figure":
+    """Draw the share of packets that each mote heard of each; NaN: no link."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.2, 5.2), layout="constrained")
+    panel = figure.subplots()
+    image = panel.imshow(share, vmin=0.0, vmax=1.0, cmap="viridis")
+    panel.set_xticks(range(len(names)), [str(name) for name in names], fontsize=8)
+    panel.set_yticks(range(len(names)), [str(name) for name in names], fontsize=8)
+    panel.set_xlabel("receiver")
+    panel.set_ylabel("sender")
+    figure.colorbar(image, ax=panel, label="share of packets heard")
+    return figure

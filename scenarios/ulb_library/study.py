@@ -1,0 +1,245 @@
+"""Motes that learn the temperature of their library from their own readings, over the packets that were heard."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+import netsim
+from netsim import Link, Network, check
+from netsim.agents import Always, OnlineCost
+from netsim.agents.consensus.base import Dual
+from netsim.agents.maps.features import RandomFourier
+from netsim.coders import Exact, Float
+from netsim.links import Measured
+from netsim.links import ulb_library as measured_library
+from netsim.scenarios.tasks.diagnosis import unheard
+from netsim.scenarios.tasks.measured import numbered, reliability_of, ways_in
+from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
+from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods, wanted
+from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
+from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
+from netsim.scenarios.ulb_library.readings import Readings, load
+from netsim.studies import Study
+from netsim.typing import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MINUTE = 60.0
+_ALONE = "alone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibrarySteps(OnlineSteps):
+    """Step sizes of the online methods.
+
+    Parameters
+    ----------
+    rho : float
+        Penalty of the ADMM methods.
+    eta : float
+        Weight of staying where one is, of the ADMM methods: the larger, the shorter the step.
+    step : float
+        Step size of RFF-DOKL, and of a mote alone.
+    """
+
+    USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 0.01, "eta": 1.0, "step": 0.3}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryModel:
+    """The model of the temperature.
+
+    Parameters
+    ----------
+    inputs : str
+        What predicts a mote's temperature, with commas between: "time" of day, and its own readings humidity, par and
+        tsr (light), volt, temp_int. Positions were not published.
+    features : int
+        Number L of random frequencies; a model has 2L elements.
+    sigma : float
+        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1].
+    regularizer : float
+        The centre's regulariser lambda.
+    """
+
+    inputs: str = "time,humidity,par,tsr"
+    features: int = 50
+    sigma: float = 0.5
+    regularizer: float = 1e-4
+
+
+def ulb_library(
+    study: Study,
+    *,
+    rounds: int = 1596,
+    model: LibraryModel = LibraryModel(),
+    steps: LibrarySteps = LibrarySteps(),
+    algorithms: str = "ODKLA,RFF-DOKL",
+    remedies: str = "running-sums,coded-sums",
+    seed: int = 0,
+) -> None:
+    """Nineteen motes learn a library's temperature over the packets that were really heard, minute by minute.
+
+    A round is a minute: each mote predicts, learns from its reading, and broadcasts its model; it arrives where the
+    mote's packet of that minute did (ulb_library1_links and ulb_library1_readings in the folder NETSIM_DATA).
+
+    Parameters
+    ----------
+    rounds : int
+        Number of minutes, of 1596.
+    model : LibraryModel
+        The model.
+    steps : LibrarySteps
+        Step sizes.
+    algorithms : str
+        Which to run, with commas between: RFF-DOKL, DOKL, ODKLA, DDKL.
+    remedies : str
+        What ADMM methods do about lost frames: "running-sums", "coded-sums", "edge-duals", with commas between; "none":
+        nothing.
+    seed : int
+        Seed of everything random.
+    """
+    steps = steps.resolved("other")
+    known = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.censor, Always)}
+    plain = {name: each for name, each in known.items() if isinstance(each.coder, Float)}
+    run = [steps.of(each) for each in wanted(algorithms, plain)]
+    alone = Method(_ALONE, Alone, {"eta": check.finite("step", steps.step, above=0.0)})
+    ways = ways_in(remedies)
+    measured = numbered(measured_library(minute=_MINUTE))
+    rounds = check.integer("rounds", rounds, low=2, high=_minutes(measured))
+    names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
+    readings = load(names, model.inputs, _minutes(measured))
+    phi = RandomFourier(readings.inputs.shape[2], model.features, sigma=model.sigma, form="cos+sin", seed=seed)
+    library = _Library(study, measured, readings, readings.features(phi), rounds, model.regularizer, seed)
+    for method in run:
+        library.learn(f"{method.name} ideal", method, "ideal")
+        library.learn(f"{method.name} heard", method, "heard")
+        for way in ways if issubclass(method.kind, Dual) else ():
+            duals = REMEDIES.get(way, REMEDIES["none"])
+            # Coded sums code by themselves.
+            coder = Exact() if way == "coded-sums" else method.coder
+            kept = dataclasses.replace(method, duals=duals, coder=coder)
+            library.learn(f"{method.name} {way}", kept, way)
+    library.learn(_ALONE, alone, "ideal")
+    study.record(steps)
+    library.report(names)
+
+
+def _minutes(measured: Measured) -> int:
+    """Return how many minutes were recorded."""
+    return len(next(iter(measured.links.values())).loss_model.losses)  # type: ignore[attr-defined]
+
+
+class Alone(netsim.Agent):
+    """A mote that sends nothing and learns from its own readings only: θ ← θ − η ∇L_t(θ)."""
+
+    def __init__(self, cost: OnlineCost, count: int, *, eta: float) -> None:
+        self.cost, self.count, self.eta = cost, count, eta
+        self.theta = np.zeros(cost.size)
+
+    async def run(self) -> None:
+        """Learn from a reading in each minute."""
+        async for _ in self.rounds(self.count):
+            self.cost.draw(self.theta)
+            self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
+
+
+class _Library:
+    """The motes, their readings and their network, and what was learned."""
+
+    def __init__(
+        self,
+        study: Study,
+        measured: Measured,
+        readings: Readings,
+        features: Array,
+        rounds: int,
+        regularizer: float,
+        seed: int,
+    ) -> None:
+        self._study, self._measured, self._readings = study, measured, readings
+        self._features, self._rounds, self._seed = features, rounds, seed
+        self._regularizer = check.finite("regularizer", regularizer, low=0.0)
+        self._fields: dict[str, Field] = {}
+
+    def learn(self, name: str, method: Method, way: str) -> None:
+        """Run a method over ideal links or over what was heard, with a remedy or without."""
+        graph, links = self._measured
+        reliability = reliability_of(way)
+        link = Link(reliability=reliability)
+        heard = {ends: dataclasses.replace(each, reliability=reliability) for ends, each in links.items()}
+        links = {} if way == "ideal" else heard
+        network = Network(graph, link, links=links, round_period=_MINUTE, medium="radio", seed=self._seed)
+        streams = self._readings.streams(self._features, self._rounds)
+        size = self._features.shape[2]
+        task = OnlineTask(streams, size, self._regularizer, graph, rounds=self._rounds, ideal=way == "ideal")
+        field = self._fields[name] = Field(self._readings, self._features)
+        agents = method.agents(task, self._rounds)
+        check_joined(name, self._study.run(name, network, agents, [task.measure, field], self._rounds))
+
+    def report(self, names: list[int]) -> None:
+        """Show what was learned."""
+        study, readings = self._study, self._readings
+        fit = hindsight(readings, self._features, self._rounds, self._regularizer)
+        best = error_of(readings, fit)
+        study.centralised = {"error_c": best}
+        table = self._ends()
+        study.table("ends", "Errors over the second half, °C, root mean square", table)
+        share = self._heard()
+        for line in self._notes(names, share, best):
+            study.note(line)
+        rows = study.rounds
+        shown = rows[rows["round"] >= min(30, self._rounds // 2)]
+        study.figure("errors", errors(shown, best))
+        method = next(iter(self._fields)).split()[0]
+        drawn = {name: field for name, field in self._fields.items() if name.split()[0] in (method, _ALONE)}
+        motes = [0, len(names) // 2, len(names) - 1]
+        study.figure("predictions", predictions(readings, drawn, motes, names, min(30, self._rounds // 2)))
+        study.figure("heard", who_heard(share, names))
+
+    def _ends(self) -> "pd.DataFrame":
+        import pandas as pd
+
+        first = self._rounds // 2
+        rows = []
+        for name, run in self._study.runs.items():
+            late = run.rounds.iloc[first:]
+            rows.append(
+                {
+                    "algorithm": name,
+                    "own_c": float(np.sqrt(np.nanmean(late["own_error_c"] ** 2))),
+                    "elsewhere_c": float(np.sqrt(np.nanmean(late["field_error_c"] ** 2))),
+                    "consensus_error": late["consensus_error"].iloc[-1],
+                    "heard": late["delivered"].iloc[-1] / max(1, run.ledger.link_messages),
+                    "payload_bits": late["payload_bits"].iloc[-1],
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _heard(self) -> Array:
+        """Return the share of minutes in which each was heard by each, shape (N, N), of those that were run."""
+        count = len(self._measured.graph)
+        share = np.full((count, count), np.nan)
+        for (sender, receiver), link in self._measured.links.items():
+            losses = link.loss_model.losses  # type: ignore[attr-defined]
+            share[sender, receiver] = 1.0 - losses[: self._rounds].mean()
+        return share
+
+    def _notes(self, names: list[int], share: Array, best: float) -> Iterator[str]:
+        received = np.nanmean(share, axis=0)
+        worst = int(np.argmin(received))
+        there = self._readings.present[: self._rounds]
+        yield (
+            f"{len(share)} motes, {self._rounds} minutes; {np.nanmean(share):.1%} of the packets were heard, "
+            f"by mote {names[worst]} {received[worst]:.1%}, as it reported. In {1 - there.mean():.1%} of the minutes a "
+            "mote has no reading: it learns from its last one again, and is not judged."
+        )
+        yield f"One model fitted to all readings afterwards is wrong by {best:.3g} °C (root mean square)."
+        yield "Positions were not published: a model tells motes apart by what they read beside the temperature."
+        for name, run in self._study.runs.items():
+            if name != _ALONE:
+                yield from filter(None, [unheard(name, run)])

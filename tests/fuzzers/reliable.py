@@ -1,0 +1,54 @@
+"""Random networks whose links are reliable: those of `networks` and `radios`, with faults or without."""
+
+import dataclasses
+
+import numpy as np
+
+from netsim import BadInput, Reliability
+from tests.fuzzers.faults import COUNTS, faulty
+from tests.fuzzers.laws import Played, check_books, check_same
+from tests.fuzzers.networks import Case, Rng
+from tests.fuzzers.radios import RadioCase, what_was_on_the_air_is_what_was_counted
+
+
+def a_reliability(rng: Rng, case: Case) -> Reliability:
+    """Return what a case's links are to do about loss; where acknowledgements cannot be back in time, ask instead."""
+    network = case.network
+    way = ("ack", "ack", "nack", "keyframe")[rng.integers(4)]
+    timeout = None if rng.random() < 0.6 else float(network.round_period * 10 ** rng.uniform(-3, 0.3))
+    few = Reliability(way, timeout, tries=int(rng.integers(1, 6)), window=int(rng.integers(1, 6)))
+    try:
+        for link in (network.link, *network.links.values()):
+            few.resend_after(link.latency_model, network.round_period)
+    except BadInput:
+        return Reliability("nack", window=few.window)
+    return few
+
+
+def reliable(case: Case, seed: int, with_faults: bool) -> Case:
+    """Return a case whose links are reliable in a way drawn from a seed, maybe with faults."""
+    rng = np.random.default_rng([seed, 1])
+    network, way = case.network, a_reliability(rng, case)
+    network.link = dataclasses.replace(network.link, reliability=way)
+    network.links = {ends: dataclasses.replace(link, reliability=way) for ends, link in network.links.items()}
+    if with_faults:
+        faulty(case, seed, {name: int(rng.integers(most + 1)) for name, most in COUNTS.items()})
+    return case
+
+
+def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False) -> Played:
+    """Check that what holds for any run holds, that looking changes nothing, and that nobody hears a thing twice."""
+    kind = RadioCase if on_radio else Case
+    played = reliable(kind(seed), seed, with_faults).play(trace=True)
+    check_books(played)
+    if on_radio:
+        what_was_on_the_air_is_what_was_counted(played)
+    only_requests_have_numbers(played)
+    check_same(played, reliable(kind(seed), seed, with_faults).play(watched=True))
+    return played
+
+
+def only_requests_have_numbers(played: Played) -> None:
+    """Nobody reads the channel's own frames, nor takes one for a request that is none."""
+    kinds = {got.kind for agent in played.agents.values() for got in agent.notes.got}
+    assert played.damages or not kinds & {"ack", "nack", "resent"}, kinds

@@ -1,0 +1,55 @@
+"""``netsim compare``: settings that differ, last values, and a figure."""
+
+from pathlib import Path
+
+import pytest
+
+import netsim
+from netsim import BadInput
+from netsim.studies import compare
+from netsim.studies.catalogue import find
+from tests.netsim.test_cli import call
+
+SMALL = {"agents": 5, "radius": 0.9}
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compare")
+    for name, loss in (("a", 0.0), ("b", 0.3)):
+        find("averaging").execute(loss=loss, **SMALL).save(folder / name)
+    netsim.sweep("averaging", out=folder / "sweep", loss=0.3, seed=[1, 2], **SMALL)
+    return folder
+
+
+def test_what_differs_and_the_last_values(room: Path) -> None:
+    places = [str(room / "a"), str(room / "b")]
+    found = compare.table(places, ["transmissions", "spread"])
+    assert list(found.columns) == ["folder", "loss", "algorithm", "transmissions", "spread"]
+    assert list(found["loss"]) == [0.0, 0.3]
+    expected = [netsim.results.load(place)["spread"].iloc[0] for place in places]
+    assert list(found["spread"]) == expected
+
+
+def test_a_sweep_has_a_row_for_each_point(room: Path) -> None:
+    found = compare.table([str(room / "b"), str(room / "sweep")], ["spread"])
+    assert list(found["seed"]) == [1, 1, 2]
+    assert found["spread"].iloc[0] == found["spread"].iloc[1], "the same settings"
+
+
+def test_an_unknown_metric_and_an_ending_are_refused_by_name(room: Path) -> None:
+    with pytest.raises(BadInput, match=r"^metric = 'spred': must be one of .*did you mean 'spread'"):
+        compare.table([str(room / "a")], ["spred"])
+    with pytest.raises(BadInput, match=r"^out: its ending = 'gif'"):
+        compare.draw([str(room / "a")], "spread", "x.gif")
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.pdf", b"%PDF")])
+def test_the_command_prints_and_draws(name: str, begins: bytes, room: Path) -> None:
+    done = call("compare", "a", "sweep", "--metric", "spread", "--out", name, cwd=room)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1] == "Last values"
+    assert (room / name).read_bytes().startswith(begins)
+    none = call("compare", "a", "none", cwd=room)
+    assert none.returncode == 2
+    assert none.stderr.startswith("netsim: run folder = 'none': must be what")

@@ -1,0 +1,609 @@
+"""Faults: what is said to happen happens, at its time, to those it names, and nothing else changes."""
+
+import asyncio
+import contextlib
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import netsim
+from netsim import AgentError, BadInput, Faults, Link, Network, latency, topology
+from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
+from netsim.testing import Listener
+from tests.fuzzers.faults import COUNTS, check_faulty
+
+
+class Talker(netsim.Agent):
+    """Says its name in each round, and notes in which rounds it was and whom it heard."""
+
+    def __init__(self, count: int = 10) -> None:
+        self.count = count
+        self.lives = 0
+        self.rounds_of: list[int] = []
+        self.heard: dict[int, list[Any]] = {}
+
+    async def run(self) -> None:
+        self.lives += 1
+        async for k in self.rounds(self.count):
+            self.rounds_of.append(k)
+            await self.broadcast("hello", k)
+            self.heard[k] = sorted(frame.sender for frame in await self.collect())
+
+
+def talk(faults: Any, nodes: int = 4, link: Link | None = None, **more: Any) -> tuple[dict[Any, Talker], netsim.Run]:
+    graph = topology.complete(nodes)
+    agents = {node: Talker() for node in graph}
+    network = Network(graph, Link(latency=0.1) if link is None else link, seed=1, faults=faults, **more)
+    return agents, network.run(agents, trace=True)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_crash_with_its_state_kept() -> None:
+    agents, run = talk([Crash(0, at=2.5, until=6.5, keeps_state=True)])
+    assert agents[0].lives == 2
+    # It is back in the midst of round 7, takes part from the next on, and ends with the others.
+    assert agents[0].rounds_of == [1, 2, 3, 8, 9, 10]
+    assert run.ended_at == 10
+    # It had spoken in round 3 before it failed.
+    assert [0 in agents[1].heard[k] for k in range(1, 11)] == [k in (1, 2, 3, 8, 9, 10) for k in range(1, 11)]
+    table = run.ledger.table("receiver")
+    down = dict(zip(table["receiver"], table["receiver_down"], strict=True))
+    # Three neighbours in rounds 4, 5 and 6; round 7's frames arrive at 6.1 s, when it is still down.
+    assert down == {0: 12, 1: 0, 2: 0, 3: 0}
+
+
+def test_a_crash_without_its_state_begins_as_before_the_run() -> None:
+    agents, _ = talk([Crash(0, at=2.5, until=6.5)])
+    assert agents[0].lives == 1
+    assert agents[0].rounds_of == [8, 9, 10]
+    assert sorted(agents[0].heard) == [8, 9, 10]
+
+
+def test_a_node_may_fail_again_and_again() -> None:
+    agents, _ = talk([Crash(0, at=k + 0.5, until=k + 0.7, keeps_state=True) for k in range(9)])
+    assert agents[0].lives == 10
+    # It fails after it has spoken, and is back before the round closes: it never hears anything but in the last.
+    assert agents[0].rounds_of == list(range(1, 11))
+    assert list(agents[0].heard) == [10]
+    assert all(0 in agents[1].heard[k] for k in range(1, 11))
+
+
+def test_failures_that_overlap_end_with_the_last() -> None:
+    agents, _ = talk([Crash(0, at=1.5, until=4.5, keeps_state=True), Crash(0, at=3.5, until=7.5)])
+    assert agents[0].rounds_of == [9, 10]
+    agents, _ = talk([Crash(0, at=1.5, until=7.5, keeps_state=True), Crash(0, at=3.5)])
+    assert agents[0].rounds_of == [1, 2]
+
+
+def test_leaving_and_joining() -> None:
+    agents, run = talk([Leave(0, at=4.0), Join(1, at=3.0)])
+    assert agents[0].rounds_of == [1, 2, 3, 4]
+    # At 4 s it is gone before round 4 closes at that very instant.
+    assert sorted(agents[0].heard) == [1, 2, 3]
+    assert agents[1].rounds_of == list(range(4, 11))
+    assert run.ended_at == 10
+
+
+def test_a_run_ends_when_all_that_are_left_have_ended() -> None:
+    _, run = talk([Leave(node, at=2.5) for node in range(4)])
+    assert run.ended_at == 2.5
+    _, run = talk([Crash(0, at=2.5, until=30.5)])
+    # It comes back to find that there are no rounds left.
+    assert run.ended_at == 30.5
+
+
+def test_what_a_node_had_not_read_is_lost_and_its_tasks_end() -> None:
+    class Listener(netsim.Agent):
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+            self.ticks: list[float] = []
+            self.ended: list[float] = []
+
+        async def tick(self) -> None:
+            while True:
+                await asyncio.sleep(1)
+                self.ticks.append(self.now)
+
+        async def run(self) -> None:
+            background = asyncio.create_task(self.tick())
+            try:
+                await asyncio.sleep(3)
+                self.seen += [(await self.inbox.get()).payload for _ in range(len(self.inbox))]
+                background.cancel()
+            finally:
+                self.ended.append(self.now)
+
+    class Sender(netsim.Agent):
+        async def run(self) -> None:
+            for number in range(8):
+                await self.broadcast("number", number)
+                await asyncio.sleep(1)
+
+    agents: dict[int, netsim.Agent] = {0: Sender(), 1: Listener()}
+    faults = [Crash(1, at=2.5, until=3.5, keeps_state=True)]
+    run = Network(topology.path(2), faults=faults).run(agents)
+    listener = agents[1]
+    assert isinstance(listener, Listener)
+    assert listener.ended == [2.5, 6.5]
+    assert listener.ticks == [1, 2, 4.5, 5.5]
+    assert listener.seen == [4, 5, 6]
+    # Delivered, though never read: 0, 1, 2 before it failed; 3 was sent at 3 s, when it was down.
+    assert run.ledger.table([])[["delivered", "receiver_down"]].iloc[0].tolist() == [7, 1]
+
+
+def test_nothing_leaves_a_node_that_is_down() -> None:
+    class LastWords(netsim.Agent):
+        async def run(self) -> None:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                await self.broadcast("goodbye", 1)
+
+    run = Network(topology.path(2), faults=[Leave(0, at=1.0)]).run({0: LastWords(), 1: LastWords()})
+    table = run.ledger.table("sender")
+    assert table["link_down"].tolist() == [1, 0]
+
+
+def test_an_agent_that_does_not_let_go_is_named() -> None:
+    class Stubborn(netsim.Agent):
+        async def run(self) -> None:
+            for _ in range(3):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(10)
+
+    agents = {0: Stubborn(), 1: Talker()}
+    with pytest.raises(AgentError, match=r"agent 0 does not end when it is cancelled"):
+        Network(topology.path(2), faults=[Crash(0, at=1.0, until=2.0, keeps_state=True)]).run(agents)
+
+
+def test_an_agent_that_cannot_be_copied_is_named() -> None:
+    class Holder(Talker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = (k for k in range(3))
+
+    agents = {0: Holder(), 1: Talker()}
+    with pytest.raises(BadInput, match=r"agent = 0: must be copied .* use keeps_state=True"):
+        Network(topology.path(2), faults=[Crash(0, at=1.0, until=2.0)]).run(agents)
+    Network(topology.path(2), faults=[Crash(0, at=1.0, until=2.0, keeps_state=True)]).run(agents)
+
+
+def test_slots_are_state_too() -> None:
+    class Slotted(netsim.Agent):
+        __slots__ = ("met",)
+
+        def __init__(self) -> None:
+            self.met = 0
+
+        async def run(self) -> None:
+            async for _ in self.rounds(6):
+                self.met += 1
+                await self.collect()
+
+    agents = {0: Slotted(), 1: Slotted()}
+    Network(topology.path(2), faults=[Crash(0, at=2.5, until=3.5)]).run(agents)
+    assert [agent.met for agent in agents.values()] == [2, 6]
+
+
+def test_what_an_agent_holds_of_itself_is_still_itself_after_a_crash() -> None:
+    class Dispatcher(netsim.Agent):
+        def __init__(self) -> None:
+            self.lives = 0
+            self.handlers = {"live": self.live}
+
+        def live(self) -> None:
+            self.lives += 1
+
+        async def run(self) -> None:
+            self.handlers["live"]()
+            await asyncio.sleep(1)
+            assert self.handlers["live"].__self__ is self
+
+    agents = {0: Dispatcher(), 1: Dispatcher()}
+    Network(topology.path(2), faults=[Crash(0, at=0.5, until=1.5)]).run(agents)
+    assert [agent.lives for agent in agents.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_an_agent_that_says_how_it_is_copied_is_restored_so(as_list: bool) -> None:
+    class Locked(netsim.Agent):
+        def __init__(self) -> None:
+            self.lives = 0
+            self.lock = threading.Lock()
+
+        def __getstate__(self) -> Any:
+            return [self.lives] if as_list else {"lives": self.lives}
+
+        def __setstate__(self, state: Any) -> None:
+            [self.lives] = state if as_list else state.values()
+            self.lock = threading.Lock()
+
+        async def run(self) -> None:
+            with self.lock:
+                self.lives += 1
+            await asyncio.sleep(1)
+
+    agents = {0: Locked(), 1: Locked()}
+    Network(topology.path(2), faults=[Crash(0, at=0.5, until=1.5)]).run(agents)
+    assert [agent.lives for agent in agents.values()] == [1, 1]
+
+
+def test_who_had_ended_still_answers_and_does_not_begin_anew() -> None:
+    class Asked(netsim.Agent):
+        def __init__(self) -> None:
+            self.lives = 0
+            self.heard: list[int | None] = []
+
+        def answer(self, frame: netsim.Frame) -> int:
+            return self.lives
+
+        async def run(self) -> None:
+            self.lives += 1
+            for _ in range(4 if self.name == 1 else 0):
+                try:
+                    self.heard.append((await self.request(0, "lives", None, timeout=0.5)).payload)
+                except TimeoutError:
+                    self.heard.append(None)
+                await asyncio.sleep(1)
+
+    agents = {0: Asked(), 1: Asked()}
+    faults = [Crash(0, at=0.9, until=1.2, keeps_state=True), Crash(0, at=2.5, until=2.9)]
+    Network(topology.path(2), Link(latency=0.01), faults=faults).run(agents)
+    # Asked at 0, 1.02, 2.52 (it is down) and at 4.02 s, when it is as before the run.
+    assert agents[1].heard == [1, None, None, 0]
+
+
+def test_a_slot_that_was_empty_before_the_run_is_empty_again() -> None:
+    class Slotted(netsim.Agent):
+        __slots__ = ("__own", "met")
+
+        async def run(self) -> None:
+            assert not hasattr(self, "met")
+            assert not hasattr(self, "_Slotted__own")
+            self.met = self.__own = 1
+            await asyncio.sleep(1)
+
+    agents = {0: Slotted(), 1: Slotted()}
+    Network(topology.path(2), faults=[Crash(0, at=0.5, until=1.5)]).run(agents)
+    assert agents[0].met == 1
+
+
+def test_a_task_of_an_agent_that_does_not_let_go_is_named_too() -> None:
+    class Haunted(netsim.Agent):
+        async def beat(self) -> None:
+            while self.now < 8:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.3)
+
+        async def run(self) -> None:
+            beating = asyncio.create_task(self.beat())
+            await asyncio.sleep(9)
+            await beating
+
+    with pytest.raises(AgentError, match=r"agent 0 does not end when it is cancelled: it waits for sleep\(\)"):
+        play_two(Haunted, [Crash(0, at=1.0, until=2.0)])
+
+
+def test_a_task_begun_while_cleaning_up_does_not_outlive_the_crash() -> None:
+    class Heir(netsim.Agent):
+        async def run(self) -> None:
+            try:
+                await asyncio.sleep(6)
+            finally:
+                self.heir = asyncio.create_task(asyncio.sleep(3))
+
+    with pytest.raises(AgentError, match="agent 0 does not end"):
+        play_two(Heir, [Crash(0, at=1.0, until=2.0, keeps_state=True)])
+
+
+@pytest.mark.parametrize("number", [0, 1, 4])
+@pytest.mark.parametrize("rounding", [-3e-10, 0.0, 1e-12, 3e-10])
+def test_who_is_back_a_rounding_off_a_boundary_ends_with_the_others(number: int, rounding: float) -> None:
+    faults = [Join(0, at=max(number + rounding, 0.0))]
+    agents, run = talk(faults)
+    assert run.ended_at == 10
+    assert agents[0].rounds_of[-1] == 10
+    assert agents[0].rounds_of[0] in (number + 1, number + 2)
+
+
+def play_two(kind: type[netsim.Agent], faults: list[Fault]) -> netsim.Run:
+    return Network(topology.path(2), faults=faults).run({0: kind(), 1: kind()})
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def silent_rounds(agent: Talker, sender: int) -> list[int]:
+    return [k for k, names in agent.heard.items() if sender not in names]
+
+
+def test_links_are_cut_one_way_or_both() -> None:
+    agents, run = talk([LinkDown(0, 1, at=2.5, until=5.5, one_way=True), LinkDown(2, 3, at=1, until=2)])
+    # What is sent at 3 s, when a round opens, is the first to be lost.
+    assert silent_rounds(agents[1], 0) == [4, 5, 6]
+    assert silent_rounds(agents[0], 1) == []
+    assert silent_rounds(agents[2], 3) == silent_rounds(agents[3], 2) == [2]
+    assert run.ledger.table([])["link_down"].iloc[0] == 5
+
+
+def test_a_partition_cuts_what_joins_the_sides_and_heals() -> None:
+    agents, _ = talk([Partition({0, 1}, at=3, until=5), LinkDown(0, 2, at=4, until=7)])
+    assert silent_rounds(agents[0], 1) == silent_rounds(agents[3], 2) == []
+    assert silent_rounds(agents[0], 3) == silent_rounds(agents[2], 1) == [4, 5]
+    # Two faults hold this one.
+    assert silent_rounds(agents[0], 2) == silent_rounds(agents[2], 0) == [4, 5, 6, 7]
+
+
+def test_jitter_delays_each_frame_by_its_own_amount() -> None:
+    _, plain = talk([])
+    _agents, run = talk([Jitter(0.5, at=2.5, until=6.5)])
+    ended = run.trace.table()
+    times = ended[ended["event"] == "delivered"]["time_s"].to_numpy() % 1
+    frames = ended[ended["event"] == "delivered"]["time_s"].to_numpy() // 1
+    during = (frames >= 3) & (frames < 7)
+    assert np.allclose(times[~during], 0.1)
+    assert (times[during] >= 0.1).all()
+    assert (times[during] < 0.6).all()
+    assert len(set(times[during])) == 4 * 12
+    # Uniform: mean and deviation of 48 draws.
+    assert abs(times[during].mean() - 0.35) < 4 * 0.5 / math.sqrt(12 * 48)
+    assert run.trace_hash != plain.trace_hash
+
+
+def test_jitter_on_some_links_leaves_the_others() -> None:
+    _, run = talk([Jitter(0.5, on=[(0, 1)])])
+    table = run.trace.table()
+    delivered = table[table["event"] == "delivered"]
+    late = delivered[(delivered["time_s"] % 1).round(9) != 0.1]
+    assert set(zip(late["sender"], late["receiver"], strict=True)) == {(0, 1)}
+    assert len(late) == 10
+
+
+def test_frames_of_a_fifo_link_keep_their_order_in_a_burst_and_after_it() -> None:
+    class Counter(netsim.Agent):
+        def __init__(self) -> None:
+            self.heard: list[int] = []
+
+        async def run(self) -> None:
+            if self.name == 0:
+                for number in range(200):
+                    await self.broadcast("number", number)
+                    await asyncio.sleep(0.01)
+                return
+            async for frame in self.inbox:
+                self.heard.append(frame.payload)
+
+    def heard(fifo: bool) -> list[int]:
+        agents = {0: Counter(), 1: Counter()}
+        faults = [Jitter(0.5, until=1.0)]
+        Network(topology.path(2), Link(latency=0.1, fifo=fifo), faults=faults).run(agents)
+        return agents[1].heard
+
+    assert heard(fifo=True) == list(range(200))
+    assert sorted(heard(fifo=False)) == list(range(200)) != heard(fifo=False)
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_straggler_sends_late() -> None:
+    agents, run = talk([Straggler(0, 0.5, at=1.5, until=4.5)])
+    table = run.trace.table()
+    sent = table[(table["event"] == "sent") & (table["sender"] == 0)]["time_s"].tolist()
+    assert sent == [0, 1, 2.5, 3.5, 4.5, 5, 6, 7, 8, 9]
+    assert silent_rounds(agents[1], 0) == []
+    agents, run = talk([Straggler(0, 0.95, at=1.5, until=4.5)])
+    # 0.95 s and a latency of 0.1 s are more than a round.
+    assert silent_rounds(agents[1], 0) == [3, 4, 5]
+    assert run.ledger.table([])["late"].iloc[0] == 9
+
+
+def test_what_a_straggler_delivers_is_late_as_well() -> None:
+    class Delivering(netsim.Agent):
+        async def run(self) -> None:
+            self.done_at = []
+            for k in range(2):
+                assert await self.deliver(0, "reading", k)
+                self.done_at.append(self.now)
+
+    agents = {0: Listener(), 1: Delivering()}
+    medium = netsim.Radio(acks=True)
+    Network(topology.path(2), Link(rate=1e6), medium=medium, faults=[Straggler(1, delay=0.5)]).run(agents)
+    assert agents[1].done_at == pytest.approx([0.5, 1.0], abs=0.02)
+    assert [time for time, _, _ in agents[0].heard] == pytest.approx([0.5, 1.0], abs=0.02)
+
+
+def test_delays_of_a_straggler_add_up() -> None:
+    _, run = talk([Straggler(0, 0.2), Straggler(0, 0.3, at=2, until=4)])
+    table = run.trace.table()
+    sent = table[(table["event"] == "sent") & (table["sender"] == 0)]["time_s"].to_numpy()
+    assert np.allclose(sent - np.arange(10), [0.2, 0.2, 0.5, 0.5, *[0.2] * 6])
+
+
+@pytest.mark.parametrize("offset", [0.3, -0.3])
+def test_a_clock_that_is_off_opens_its_rounds_then(offset: float) -> None:
+    _, run = talk([ClockSkew(0, offset=offset)])
+    table = run.trace.table()
+    sent = table[(table["event"] == "sent") & (table["sender"] == 0)]["time_s"].to_numpy()
+    expected = np.arange(10) + offset
+    assert np.allclose(sent, np.maximum(expected, 0))
+
+
+def test_a_clock_that_drifts_falls_behind_until_it_is_late() -> None:
+    agents, run = talk([ClockSkew(0, drift=0.11)])
+    table = run.trace.table()
+    sent = table[(table["event"] == "sent") & (table["sender"] == 0)]["time_s"].to_numpy()
+    assert np.allclose(sent, 1.11 * np.arange(10))
+    # Its frames are late once it is 0.9 s behind: in round 10, at 9.99 s.
+    assert silent_rounds(agents[1], 0) == [10]
+    # What the others say in round k comes in its round k − 1 once it is that far behind, and is heard there.
+    assert all(agents[0].heard[k] for k in range(1, 10))
+
+
+def test_rows_go_on_by_the_networks_clock() -> None:
+    everybody_late = [ClockSkew(node, offset=0.25, drift=1e-3 * node) for node in range(4)]
+    agents, run = talk(everybody_late)
+    assert run.rounds["time_s"].tolist() == list(range(1, 11))
+    assert all(agent.rounds_of == list(range(1, 11)) for agent in agents.values())
+    # Each receiver judges by its own clock, and all are late by about as much: nothing is.
+    assert run.ledger.table([])["late"].iloc[0] == 0
+
+
+# --- the script -------------------------------------------------------------------------------------------------------
+
+EVERYTHING: list[Fault] = [
+    Crash("a", at=3, until=9),
+    Crash("b", at=1.5, keeps_state=True),
+    Leave(("c", 1), at=2),
+    Join("d", at=4.5),
+    LinkDown("a", "b", at=1, until=2, one_way=True),
+    Partition(["b", "a"], at=0.5, until=1),
+    Straggler("a", 0.2, at=1),
+    ClockSkew("b", offset=-0.1, drift=1e-5),
+    Jitter(0.4, at=1, until=2, on=[("a", ("c", 1))]),
+]
+
+
+def test_a_script_is_sorted_printed_and_kept(tmp_path: Path) -> None:
+    faults = Faults(EVERYTHING)
+    begins = [fault.begins for fault in faults]
+    assert begins == sorted(begins)
+    assert len(str(faults).splitlines()) == len(EVERYTHING)
+    assert "agent 'a' is down from 3 s to 9 s and returns without its state" in str(faults)
+    faults.save(tmp_path / "faults.json")
+    assert Faults.load(tmp_path / "faults.json") == faults
+    assert faults[:2] + faults[2:] == faults
+    assert eval(repr(faults), {"Faults": Faults, **vars(netsim.faults)}) == faults
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[", "must be a list of faults in JSON"),
+        ("[" * 100_000, "must be a list of faults in JSON"),
+        ('[{"fault": []}]', "entry 0: must be an object whose 'fault' is one of"),
+        ("{}", "must be a list of faults in JSON"),
+        ('[{"fault": "Flood"}]', "entry 0: must be an object whose 'fault' is one of"),
+        ('[{"fault": "Leave", "agent": 1, "at": 1}, 3]', "entry 1"),
+        ('[{"fault": "Crash", "agent": 1, "at": 1, "until": 0.5}]', r"entry 0: until = 0.5: must be a number > 1"),
+        ('[{"fault": "Crash", "agent": 1, "att": 1}]', "entry 0: 'att' must be one of"),
+        ('[{"fault": "Crash", "agent": 1}]', "entry 0: must have all of"),
+    ],
+)
+def test_a_file_that_is_no_script_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(BadInput, match=why) as refused:
+        Faults.load(tmp_path / "bad.json")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+    Faults(EVERYTHING).save(tmp_path / "whole.json")
+    text = (tmp_path / "whole.json").read_text()
+    for end in range(0, len(text) - 1, 37):
+        (tmp_path / "cut.json").write_text(text[:end])
+        with pytest.raises(BadInput):
+            Faults.load(tmp_path / "cut.json")
+    with pytest.raises(BadInput, match="must be a file that can be read"):
+        Faults.load(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: Crash(0, at=-1), "at = -1"),
+        (lambda: Crash(0, at=math.nan), "at = nan"),
+        (lambda: Crash(0, at=1, until=1), "until = 1: must be a number > 1"),
+        (lambda: Crash(0, at=1, keeps_state=2), "keeps_state = 2"),  # type: ignore[arg-type]
+        (lambda: Straggler(0, 0.0), "delay = 0"),
+        (lambda: ClockSkew(0, drift=-1), "drift = -1"),
+        (lambda: Jitter(-0.1), "most = -0.1"),
+        (lambda: Jitter(0.1, on=[0, 1]), "on = "),  # type: ignore[list-item]
+        (lambda: Jitter(0.1, on=[(0, 1), (1, 0), [0, 1]]), r"on = \(0, 1\): must be named once"),  # type: ignore[list-item]
+        (lambda: Network(topology.ring(4), faults=[Jitter(1, on=[([0], 1)])]), r"link = \(\[0\], 1\): must be an edge"),
+        (lambda: Network(topology.ring(4), faults=[LinkDown([0], 1, at=1)]), r"link = \(\[0\], 1\): must be an edge"),
+        (lambda: Partition("ab", at=1), "side = 'ab'"),
+        (lambda: Network(topology.ring(4), faults=[Leave(7, at=1)]), "agent = 7: must be a node of the graph"),
+        (lambda: Network(topology.ring(4), faults=[LinkDown(0, 2, at=1)]), r"link = \(0, 2\): must be an edge"),
+        (lambda: Network(topology.ring(4), faults=[Partition(range(4), at=1)]), "side has 4 of 4 agents"),
+        (lambda: Network(topology.ring(4), faults=[ClockSkew(1), ClockSkew(1)]), "agent = 1: must be named once"),
+        (lambda: Network(topology.ring(4), faults=["crash"]), "faults = 'crash'"),  # type: ignore[list-item]
+        (lambda: Network(topology.ring(4), faults=3), "faults = 3"),  # type: ignore[arg-type]
+        (lambda: Faults.draw(topology.ring(4), until=1, floods=1), "kind of fault = 'floods'"),
+        (lambda: Faults.draw(topology.ring(4), until=1, joins=5), "joins = 5: must be at most 4"),
+        (lambda: Faults.draw(topology.ring(4), until=0, cuts=1), "until = 0"),
+        (lambda: Faults([Crash(2j, at=1)]).save("faults.json"), "must name agents by text"),
+    ],
+)
+def test_bad_input_ends_in_one_line(make: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match=why) as refused:
+        make()
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
+    faults = Faults([Crash(np.int64(0), at=np.float32(1.5), until=np.int64(3)), Jitter(np.float64(0.5))])
+    faults.save(tmp_path / "faults.json")
+    assert Faults.load(tmp_path / "faults.json") == faults
+    assert json.loads((tmp_path / "faults.json").read_text())[1]["at"] == 1.5
+
+
+def test_a_drawn_script_comes_from_its_seed_and_kinds_are_independent() -> None:
+    graph = topology.ring(10)
+    drawn = Faults.draw(graph, until=100, seed=3, **COUNTS)
+    assert Faults.draw(graph, until=100, seed=3, **COUNTS) == drawn
+    assert Faults.draw(graph, until=100, seed=4, **COUNTS) != drawn
+    more = Faults.draw(graph, until=100, seed=3, **(COUNTS | {"cuts": 9}))
+    assert set(drawn) <= set(more)
+    Network(graph, faults=drawn)
+    lengths = [f.until - f.at for f in Faults.draw(graph, until=1e3, mean_duration=7, cuts=2000) if f.until is not None]  # type: ignore[attr-defined]
+    assert abs(np.mean(lengths) - 7) < 4 * 7 / math.sqrt(2000)
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**40),
+    counts=st.fixed_dictionaries({name: st.integers(0, most) for name, most in COUNTS.items()}),
+    on_radio=st.booleans(),
+)
+def test_books_close_and_runs_repeat_with_every_fault_at_once(
+    seed: int, counts: dict[str, int], on_radio: bool
+) -> None:
+    check_faulty(seed, counts, on_radio)
+
+
+def test_a_fault_elsewhere_changes_no_draw() -> None:
+    """Law 2: what happens on the links that a fault does not touch is what would have happened without."""
+    link = Link(latency=latency.uniform(0.0, 0.8), loss=0.3)
+
+    def ends(faults: list[Fault]) -> list[Any]:
+        _, run = talk(faults, link=link)
+        table = run.trace.table()
+        ended = table[(table["event"] != "sent") & ~table["sender"].isin([0]) & ~table["receiver"].isin([0])]
+        return sorted(ended[["time_s", "sender", "receiver", "event"]].itertuples(index=False, name=None))
+
+    untouched = ends([])
+    assert ends([Crash(0, at=2.5, until=6.5)]) == untouched
+    assert ends([LinkDown(0, 1, at=2, until=4), Jitter(0.3, on=[(0, 2), (2, 0)]), Straggler(0, 0.4)]) == untouched
+    assert ends([ClockSkew(0, offset=0.2)]) == untouched
+
+
+def test_without_faults_nothing_changes() -> None:
+    _, plain = talk([])
+    graph = topology.complete(4)
+    network = Network(graph, Link(latency=0.1), seed=1)
+    assert network.run({node: Talker() for node in graph}).trace_hash == plain.trace_hash

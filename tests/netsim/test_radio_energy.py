@@ -1,0 +1,221 @@
+"""What radios spend: Σ power × time exactly, batteries that end a node, what a frame costs."""
+
+import asyncio
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netsim import Agent, AgentError, BadInput, Energy, Link, Network, Radio, topology
+from netsim.radio import DutyCycle
+from netsim.radio.energy import Meter
+from netsim.testing import Actor, Listener, Talker, counts, sized
+
+LINK = Link(rate=8000.0)
+SECOND = sized(1000)
+POWERS = Energy(transmit=4.0, receive=3.0, listen=2.0, sleep=0.5)
+
+
+async def forever(me: Actor) -> None:
+    await asyncio.sleep(1e6)
+
+
+def states(run: Any) -> list[list[float]]:
+    return run.energy[["transmit_s", "receive_s", "listen_s", "sleep_s", "used_j"]].to_numpy().tolist()
+
+
+def test_energy_is_power_times_time() -> None:
+    """0 sends from 1 to 2 and from 5 to 6 s; 1 hears it, 2 does not; all end at 10 s."""
+    network = Network(topology.path(3), LINK, medium=Radio(access="aloha", energy=POWERS))
+    run = network.run({0: Talker([(1.0, SECOND), (5.0, SECOND)]), 1: Actor(forever), 2: Actor(forever)}, until=10.0)
+    assert states(run) == [[2, 0, 8, 0, 24], [0, 2, 8, 0, 22], [0, 0, 10, 0, 20]]
+
+
+def test_a_radio_that_is_off_spends_little() -> None:
+    """Awake for 2 of 5 s; the frame at 1.5 s lasts until 2.5 s, longer than its hearer would have been on."""
+    radio = Radio(access="aloha", energy=POWERS, duty_cycle=DutyCycle(period=5.0, awake=2.0))
+    network = Network(topology.path(2), LINK, medium=radio)
+    run = network.run({0: Talker([(1.5, SECOND)]), 1: Actor(forever)}, until=10.0)
+    assert states(run) == [[1, 0, 3.5, 5.5, 4 + 7 + 2.75], [0, 1, 3.5, 5.5, 3 + 7 + 2.75]]
+
+
+def test_frames_that_overlap_are_one_time_of_receiving() -> None:
+    network = Network(topology.star(3), LINK, medium=Radio(access="aloha", energy=POWERS))
+    talkers = {1: Talker([(1.0, SECOND)]), 2: Talker([(1.25, SECOND)])}
+    run = network.run({0: Actor(forever), **talkers}, until=4.0)
+    assert states(run)[0] == [0, 1.25, 2.75, 0, 3.75 + 5.5]
+
+
+def test_who_sends_does_not_receive() -> None:
+    network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=POWERS))
+    run = network.run({0: Talker([(0.0, sized(4000)), (5.0, 0)]), 1: Talker([(1.0, SECOND)])}, until=5.0)
+    # 1 hears from 0 to 1 s and from 2 to 4 s; 0 sends when 1 begins, so it hears nothing.
+    assert states(run) == [[4, 0, 1, 0, 18], [1, 3, 1, 0, 15]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.booleans()), max_size=12),
+    st.sampled_from([None, (7.0, 3.0), (4.0, 4.0), (11.0, 1.0)]),
+    st.integers(0, 60),
+)
+def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cycle: Any, asked: int) -> None:
+    """Against a look at every moment: sending comes before receiving, that before listening, that before sleep."""
+    schedule = None if cycle is None else DutyCycle(period=cycle[0], awake=cycle[1]).of("a")
+    meter = Meter(POWERS, schedule)
+    doing = ["idle"] * 100
+    now = 0
+    for gap, length, sends in frames:
+        now = now + gap % 8
+        if meter.sends_until > now:
+            now = int(meter.sends_until)
+        if now >= asked:
+            break
+        if sends:
+            meter.transmit(now, now + length, 1, 0.0)
+        else:
+            meter.receive(now, now + length, 1)
+        for moment in range(now, now + length):
+            if sends or doing[moment] == "idle":
+                doing[moment] = "sends" if sends else "hears"
+    awake = [schedule is None or schedule.is_awake(moment) for moment in range(asked)]
+    idle = [on for on, what in zip(awake, doing, strict=False) if what == "idle"]
+    expected = [doing[:asked].count("sends"), doing[:asked].count("hears"), sum(idle), len(idle) - sum(idle)]
+    assert meter.seconds(asked) == pytest.approx(expected)
+    assert meter.used(asked) == pytest.approx(np.dot(expected, [4.0, 3.0, 2.0, 0.5]))
+
+
+def test_the_first_order_model() -> None:
+    """E = E_elec·k + ε_amp·k·d² to send over d metres, E_elec·k to hear; a broadcast reaches the farthest."""
+    graph = topology.path(3)
+    for node, place in enumerate([(0, 0), (3, 4), (3, 24)]):
+        graph.nodes[node]["pos"] = place
+    energy = Energy.first_order(electronics=50e-9, amplifier=100e-12, exponent=2)
+    network = Network(graph, LINK, medium=Radio(access="aloha", energy=energy))
+    run = network.run({0: Listener(), 1: Talker([(0.0, SECOND)]), 2: Talker([(2.0, SECOND)], to=1)})
+    bits = 8000
+    expected = [50e-9 * bits, (100e-9 + 100e-12 * 20**2) * bits, (50e-9 + 50e-9 + 100e-12 * 20**2) * bits]
+    assert run.energy["used_j"].tolist() == pytest.approx(expected)
+
+
+# --- batteries --------------------------------------------------------------------------------------------------------
+
+
+class Alive(Agent):
+    """Notes the time every second, and speaks."""
+
+    def __init__(self, says: bool = True) -> None:
+        self.says = says
+        self.times: list[float] = []
+
+    async def run(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(1.0)
+            self.times.append(self.now)
+            if self.says:
+                await self.broadcast("m", 1)
+
+
+def test_an_empty_battery_ends_a_node_and_not_the_run() -> None:
+    energy = {0: Energy(receive=2.0, listen=2.0, battery=21.0)}
+    network = Network(topology.path(2), Link(rate=1e6), medium=Radio(access="aloha", energy=energy))
+    run = network.run({0: Alive(says=False), 1: Alive()})
+    [row] = run.energy.to_dict("records")
+    assert row["died_at_s"] == pytest.approx(10.5, rel=1e-9)
+    assert row["used_j"] == pytest.approx(21.0)
+    assert row["left_j"] == pytest.approx(0.0, abs=1e-8)
+    assert run.agents[0].times == [float(k) for k in range(1, 11)]
+    assert run.agents[1].times[-1] == 50.0
+    assert counts(run) == {"delivered": 10, "receiver_down": 39, "in_flight": 1}
+
+
+def test_sending_empties_it_sooner() -> None:
+    """A second of sending costs 4 J instead of 2: ten of them are 20 J more."""
+    network = Network(
+        topology.path(2), LINK, medium=Radio(access="aloha", energy={0: Energy(transmit=4, listen=2, battery=100)})
+    )
+    run = network.run({0: Talker([(2.0 * k, SECOND) for k in range(10)]), 1: Actor(forever)}, until=80.0)
+    assert run.energy["died_at_s"][0] == pytest.approx(40.0)
+
+
+def test_a_frame_that_is_begun_is_still_sent() -> None:
+    network = Network(
+        topology.path(2), LINK, medium=Radio(access="aloha", energy={0: Energy(transmit=4.0, battery=6.0)})
+    )
+    run = network.run({0: Talker([(0.0, SECOND)] * 3), 1: Actor(forever)}, until=80.0)
+    assert counts(run) == {"delivered": 2, "refused": 1}
+    assert run.energy["died_at_s"][0] == 2.0
+
+
+def test_with_a_duty_cycle_it_lasts_longer() -> None:
+    """2 W for 1 of 10 s and 0.1 W else is 2.9 J in 10 s."""
+    radio = Radio(
+        access="aloha",
+        energy=Energy(listen=2.0, sleep=0.1, battery=29.0),
+        duty_cycle=DutyCycle(period=10.0, awake=1.0),
+    )
+    run = Network(topology.path(2), LINK, medium=radio).run({0: Actor(forever), 1: Actor(forever)}, until=500.0)
+    assert run.energy["died_at_s"].tolist() == pytest.approx([100.0, 100.0])
+
+
+@pytest.mark.parametrize("battery", [0.0123, 2.2345, 10.811, 14.01])
+@pytest.mark.parametrize(("period", "awake"), [(1.0, 0.1), (0.3, 0.1), (7.0, 7.0)])
+def test_a_death_is_when_the_battery_is_spent(battery: float, period: float, awake: float) -> None:
+    cycle = DutyCycle(period=period, awake=awake)
+    radio = Radio(access="aloha", energy=Energy(listen=0.0564, sleep=6e-5, battery=battery), duty_cycle=cycle)
+    run = Network(topology.path(2), LINK, medium=radio).run({0: Actor(forever), 1: Actor(forever)})
+    assert run.energy["used_j"].tolist() == pytest.approx([battery] * 2, abs=1e-9)
+
+
+def test_all_dead_is_the_end() -> None:
+    radio = Radio(access="aloha", energy=Energy(listen=1.0, battery=5.0))
+    run = Network(topology.path(2), LINK, medium=radio).run({0: Actor(forever), 1: Actor(forever)})
+    assert run.ended_at == pytest.approx(5.0)
+
+
+def test_an_agent_that_cleans_up_as_it_dies_is_no_error() -> None:
+    class Says(Agent):
+        async def run(self) -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await self.broadcast("m", "goodbye")
+
+    radio = Radio(access="aloha", energy={0: Energy(listen=1.0, battery=5.0)})
+    run = Network(topology.path(2), LINK, medium=radio).run({0: Says(), 1: Actor(forever)}, until=20.0)
+    assert counts(run, sender=0) == {"link_down": 1}
+
+
+# --- what an agent knows ----------------------------------------------------------------------------------------------
+
+
+def test_an_agent_knows_its_energy_and_what_a_frame_cost() -> None:
+    async def look(me: Actor) -> None:
+        me.log += [me.energy.used, me.energy.left, me.energy.last_frame]
+        await me.broadcast("m", SECOND)
+        await asyncio.sleep(3.0)
+        me.log += [me.energy.used, me.energy.left, me.energy.last_frame]
+
+    radio = Radio(access="aloha", energy={0: Energy(transmit=4.0, listen=2.0, battery=100.0)})
+    run = Network(topology.path(2), LINK, medium=radio).run({0: Actor(look), 1: Actor(forever)}, until=9.0)
+    assert run.agents[0].log == pytest.approx([0.0, 100.0, 0.0, 8.0, 92.0, 4.0])
+
+
+def test_without_energy_there_is_none_to_know() -> None:
+    async def look(me: Actor) -> None:
+        me.log.append(me.energy.used)
+
+    for medium in ("wires", Radio()):
+        with pytest.raises(
+            AgentError, match=r"agent 0 has no energy: the medium must be a netsim\.Radio\(energy=...\)"
+        ):
+            Network(topology.path(2), LINK, medium=medium).run({0: Actor(look), 1: Listener()})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", [{"transmit": -1.0}, {"battery": 0.0}, {"listen": math.nan}, {"exponent": math.inf}])
+def test_bad_energies_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match=next(iter(values))):
+        Energy(**values)

@@ -1,0 +1,47 @@
+"""Random networks on a `netsim.Radio` keep the laws: one run for each seed, every frame accounted for."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netsim.count.records import ALL_CAUSES
+from tests.fuzzers.networks import digest
+from tests.fuzzers.radios import RadioCase, check_seed
+
+ROOT = Path(__file__).parents[2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**50))
+def test_laws_hold_on_random_radios(seed: int) -> None:
+    check_seed(seed)
+
+
+def test_the_radios_are_hard_enough() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(120):
+        played = RadioCase(seed).play()
+        for row in played.links:
+            met.update({name: row[name] for name in (*ALL_CAUSES, "in_flight")})
+        met.update(dict(played.run.airtime.drop(columns="agent").sum()))
+    wanted = [*ALL_CAUSES, "in_flight", "retries", "acks", "duplicates", "no_ack", "busy", "access_failures"]
+    assert all(met[name] > 5 for name in wanted), met
+
+
+@pytest.mark.parametrize("environment", [{"PYTHONHASHSEED": "2"}, {"NETSIM_CORE": "python"}])
+def test_every_process_and_both_cores_run_the_same(environment: dict[str, str]) -> None:
+    code = (
+        "from tests.fuzzers.networks import digest; from tests.fuzzers.radios import RadioCase\n"
+        "for seed in range(20): print(digest(RadioCase(seed).play().run))"
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=kept | environment, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == [digest(RadioCase(seed).play().run) for seed in range(20)], done.stderr

@@ -1,0 +1,130 @@
+"""Convergecast: what arrives against closed forms, the tree against a search of all paths, refusals, what it leaves."""
+
+import inspect
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from netsim import BadInput, Link
+from netsim.scenarios.convergecast import mote
+from netsim.scenarios.convergecast.field import Field
+from netsim.studies import Study, catalogue
+
+LINK = Link(rate=250e3)
+
+
+def run(**parameters: object) -> Study:
+    return catalogue.find("convergecast").execute(**parameters)
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Study:
+    """So little traffic that frames hardly ever meet."""
+    return run(agents=12, radius=45.0, model="disk", loss=0.3, period=100.0, readings=150, awake="1", seed=3)
+
+
+def test_the_agent_is_short() -> None:
+    assert len(inspect.getsource(mote.Mote).splitlines()) <= 60
+
+
+def test_what_arrives_is_what_losses_by_hop_make_of_it(quiet: Study) -> None:
+    """Without acknowledgements (1 − p)^hops; with three repetitions (1 − p^4)^hops."""
+    table = quiet.tables["by_hops"]
+    assert table["hops"].max() >= 3
+    for _, row in table.iterrows():
+        hop = 0.7 if row["algorithm"].startswith("no acks") else 1 - 0.3**4
+        share = hop ** row["hops"]
+        assert row["expected_%"] == pytest.approx(100 * share)
+        # Readings share their way, so their losses are not independent; each has at least a hop of its own.
+        band = 5 * math.sqrt(share * (1 - share) / row["readings"])
+        assert abs(row["delivered_%"] / 100 - share) < band + 0.01
+
+
+def test_all_readings_are_taken_and_each_arrives_once_at_most(quiet: Study) -> None:
+    motes = quiet.tables["by_mote"]
+    assert (motes["readings"] == 150).all()
+    for each in quiet.runs.values():
+        (sink,) = [agent for agent in each.agents.values() if agent.parent is None]  # type: ignore[attr-defined]
+        heard = [(name, taken) for name, taken, _ in sink.heard]  # type: ignore[attr-defined]
+        assert len(heard) == len(set(heard)) == motes.loc[motes["algorithm"] == _name(quiet, each), "arrived"].sum()
+    last = quiet.rounds.groupby("algorithm")["arrived"].last()
+    assert last.to_dict() == motes.groupby("algorithm")["arrived"].sum().to_dict()
+
+
+def _name(study: Study, run: object) -> str:
+    return next(name for name, each in study.runs.items() if each is run)
+
+
+def test_who_is_near_the_sink_sends_what_the_others_say(quiet: Study) -> None:
+    table = quiet.tables["by_hops"].query("algorithm == 'acks, awake 1'")
+    frames = table["frames"].tolist()
+    assert frames == sorted(frames, reverse=True)
+
+
+def test_sleep_saves_energy_and_costs_time() -> None:
+    table = run(agents=15, radius=40.0, readings=15, acks=True, awake="1,0.1").tables["by_run"]
+    always, asleep = table.iloc[0], table.iloc[1]
+    # 18.8 mA at 3 V for 17 periods of 30 s, and a tenth of it.
+    assert always["used_mj"] == pytest.approx(56.4 * 17 * 30, rel=0.01)
+    assert asleep["used_mj"] == pytest.approx(0.1 * 56.4 * 17 * 30, rel=0.05)
+    assert asleep["latency_s"] > 5 * always["latency_s"]
+
+
+@pytest.mark.parametrize("tree", ["etx", "hops"])
+def test_the_tree_is_the_best_of_all_paths(tree: str) -> None:
+    layout = Field(agents=9, radius=55.0, tree=tree).layout(LINK, 2)
+
+    def cost(path: list[int]) -> float:
+        hops = pairwise(path)
+        return sum(1 / (layout.received[a, b] * layout.received[b, a]) if tree == "etx" else 1 for a, b in hops)
+
+    for node in layout.parents:
+        ours = [node, *(receiver for _, receiver in layout.path(node))]
+        assert ours[-1] == layout.sink
+        best = min(cost(path) for path in nx.all_simple_paths(layout.graph, node, layout.sink))
+        assert cost(ours) == pytest.approx(best)
+    corner = {node: math.hypot(*place) for node, place in layout.graph.nodes(data="pos")}
+    assert layout.sink == min(corner, key=lambda node: corner[node])
+
+
+def test_half_of_the_frames_are_received_at_the_radius() -> None:
+    model = Field(radius=30.0)._path_loss()
+    assert model.reception({0: (0, 0), 1: (30, 0)})[0, 1] > 0
+    assert replace(model, shadowing=0.0).reception({0: (0, 0), 1: (30, 0)})[0, 1] == pytest.approx(0.5)
+
+
+def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
+    quiet.save(tmp_path / "run")
+    assert {"hops.png", "tree.png", "by_mote.csv"} <= {file.name for file in (tmp_path / "run").iterdir()}
+    assert np.isfinite(quiet.tables["by_mote"]["used_j"]).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"awake": "0.1,x"}, "awake = '0.1,x': must be numbers above 0"),
+        ({"awake": "1.3"}, r"awake = 1.3: must be a probability"),
+        ({"awake": "0"}, "awake = 0"),
+        ({"tree": "etcs"}, "tree = 'etcs': must be one of etx, hops"),
+        ({"model": "disc"}, "model = 'disc': must be one of path-loss, disk"),
+        ({"loss": 1.0, "model": "disk"}, "loss = 1"),
+        ({"loss": float("nan")}, "loss = nan"),
+        ({"agents": 1}, "agents = 1"),
+        ({"radius": -3.0}, "radius = -3"),
+        ({"readings": 0}, "readings = 0"),
+        ({"period": 0.0}, "period = 0"),
+        ({"cycle": -1.0}, "cycle = -1"),
+        (
+            {"radius": 70.0, "shadowing": 25.0, "agents": 3, "seed": 0},
+            "radius = 70.0: must be larger: 1 of 3 motes without",
+        ),
+    ],
+)
+def test_bad_input_is_refused_by_name(parameters: dict[str, object], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        run(**parameters)

@@ -1,0 +1,319 @@
+"""The papers' study: how claims are judged and told, from known tables; and that what is done is not done again."""
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from netsim import BadInput
+from netsim.scenarios.papers import figures, report
+from netsim.scenarios.papers.claim import (
+    AGREES,
+    DIFFERS,
+    NO_DATA,
+    OPEN,
+    Cell,
+    Claim,
+    Judged,
+    Paper,
+    Try,
+    judge,
+    judged,
+    printed,
+    why,
+)
+from netsim.scenarios.papers.reading import by_round, cost, ratio, single
+from netsim.scenarios.papers.study import PAPERS
+from netsim.scenarios.papers.work import Runs, Work, do
+from netsim.studies import catalogue
+from netsim.studies.terminal import Reporter
+
+SMALL = {"agents": 4, "features": 5, "rounds": 6, "algorithms": "DKLA,COKE"}
+BASE, OTHER = Work("base", "coke", SMALL), Work("other", "coke", {**SMALL, "rho": 0.1})
+QUIET = Reporter(quiet=True)
+
+
+class Known(Runs):
+    """Runs whose rounds are given."""
+
+    def __init__(self, work: Work, rounds: pd.DataFrame) -> None:
+        super().__init__(work, Path("known"))
+        self.__dict__["rounds"] = rounds
+
+
+def known(values: dict[int, list[float]], work: Work = BASE) -> Known:
+    """Return runs of an algorithm A, by seed and round from 1; what was sent is ten a round."""
+    rows = [
+        {"seed": seed, "algorithm": "A", "round": number, "train_mse": value, "transmissions": 10 * number}
+        for seed, column in values.items()
+        for number, value in enumerate(column, 1)
+    ]
+    return Known(work, pd.DataFrame(rows))
+
+
+def claim(*cells: Cell, **more: object) -> Claim:
+    settings: dict[str, object] = {"read": by_round("A", "train_mse"), "where": "table 9", "what": "A: error"}
+    return Claim(work="base", cells=cells, **(settings | more))  # type: ignore[arg-type]
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_printed_number_agrees_where_95_percent_of_further_runs_lie() -> None:
+    rng = np.random.default_rng(1)
+    drawn = rng.normal(5.0, 1.0, (4000, 6))
+    inside = [judge(Cell("x", float(row[5])), row[:5]).verdict != DIFFERS for row in drawn]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
+
+
+def test_the_interval_is_students() -> None:
+    values = [1.0, 1.1, 0.9, 1.05, 0.95]
+    found = judge(Cell("x", 1.0), values)
+    # statsmodels' and every textbook's prediction interval.
+    half = stats.t.ppf(0.975, 4) * np.std(values, ddof=1) * math.sqrt(1 + 1 / 5)
+    assert (found.low, found.high) == pytest.approx((1.0 - half, 1.0 + half))
+    assert found.verdict == AGREES
+    assert judge(Cell("x", 1.0 + 1.01 * half), values).verdict == DIFFERS
+
+
+def test_rounding_of_the_print_is_forgiven() -> None:
+    assert judge(Cell("x", 0.12, digit=0.005), [0.1249, 0.1249, 0.1249]).verdict == AGREES
+    assert judge(Cell("x", 0.12, digit=0.005), [0.1251, 0.1251, 0.1251]).verdict == DIFFERS
+
+
+def test_an_interval_as_wide_as_the_number_decides_nothing() -> None:
+    assert judge(Cell("x", 10.0), [2.0, 10.0, 20.0]).verdict == OPEN
+
+
+def test_a_run_without_the_value_differs() -> None:
+    found = judge(Cell("x", 10.0), [9.0, math.nan, 11.0])
+    assert found.verdict == DIFFERS
+    assert math.isnan(found.mean)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"), [([0.7, 0.8, 0.9], AGREES), ([1.2, 1.3, 1.1], DIFFERS), ([0.8, 1.2], OPEN)]
+)
+def test_a_statement_holds_where_the_interval_of_the_mean_does(values: list[float], verdict: str) -> None:
+    assert judge(Cell("x", high=1.0), values).verdict == verdict
+
+
+def test_how_far_off_is_relative_to_theirs() -> None:
+    assert judge(Cell("x", 2.0), [2.5, 2.5]).off == pytest.approx(0.25)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_read_by_round_and_seed() -> None:
+    table = by_round("A", "train_mse")(known({0: [3.0, 2.0], 1: [5.0, 4.0]}))
+    assert table["k = 2"].to_dict() == {0: 2.0, 1: 4.0}
+
+
+def test_the_cost_is_that_of_the_first_round_at_the_level_or_none() -> None:
+    table = cost("A", "train_mse", {"low": 1.0, "mid": 2.5})(known({0: [3.0, 2.0, 1.0], 1: [3.0, 2.5, 2.0]}))
+    assert table["mid"].to_dict() == {0: 20.0, 1: 20.0}
+    assert table.loc[0, "low"] == 30.0
+    assert math.isnan(table.loc[1, "low"])
+
+
+def test_what_is_not_there_is_named_in_one_line() -> None:
+    runs = known({0: [1.0], 1: [1.0]})
+    with pytest.raises(BadInput, match="column 'test_mse'"):
+        by_round("A", "test_mse")(runs)
+    with pytest.raises(BadInput, match="algorithm = 'B'"):
+        by_round("B", "train_mse")(runs)
+    with pytest.raises(BadInput, match="'k = 7' of table 9"):
+        judged(claim(Cell("k = 7", 1.0)), {"base": runs})
+    with pytest.raises(BadInput, match=r"no_such\.csv") as caught:
+        printed("no_such", "value")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match="column = 'price'"):
+        printed("dkl", "price")
+    with pytest.raises(BadInput, match=r"running_time\.csv"):
+        missing_table()
+
+
+def missing_table() -> None:
+    """Ask runs that are there for a table that their study has not."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        runs = do([BASE], Path(folder), range(2), 1, QUIET)
+        runs["base"].table("running_time")
+
+
+def test_printed_numbers_are_the_papers() -> None:
+    rows = printed("coke_by_round", "train_mse", dataset="tomshardware", algorithm="DKLA", round=2000)
+    assert rows["train_mse"].tolist() == [9.9e-4]
+
+
+# --- why --------------------------------------------------------------------------------------------------------------
+
+FAR, NEAR = known({0: [3.0], 1: [3.1], 2: [2.9]}), known({0: [1.0], 1: [1.1], 2: [0.9]}, OTHER)
+
+
+def told(*tries: Try, **runs: Runs) -> str:
+    return why(judged(claim(Cell("k = 1", 1.0), tries=tries), {"base": FAR, **runs}))
+
+
+def test_nothing_is_called_a_cause_that_was_not_measured() -> None:
+    assert told() == "The cause is not known; no other setting was tried."
+    unchanged = told(Try("rho 0.2", "other"), other=Known(OTHER, FAR.rounds))
+    assert unchanged.startswith("The cause is not known. Tried: rho 0.2: 0 of 1 agree")
+
+
+def test_a_setting_with_which_it_agrees_is_named() -> None:
+    assert told(Try("rho 0.1", "other"), other=NEAR).startswith("It agrees with rho 0.1.")
+
+
+def test_what_agrees_has_no_reason() -> None:
+    fine = judged(claim(Cell("k = 1", 3.0)), {"base": FAR})
+    assert fine.verdict == AGREES
+    assert why(fine) == ""
+
+
+# --- doing ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_done_is_not_done_again_and_what_is_missing_is(tmp_path: Path) -> None:
+    do([BASE], tmp_path, range(2), 1, QUIET)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.glob("base/points/*/rounds.csv")}
+    assert len(files) == 2
+    runs = do([BASE, OTHER], tmp_path, range(3), 1, QUIET)
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    assert runs["base"].rounds["seed"].unique().tolist() == [0, 1, 2]
+    assert runs["other"].rounds["seed"].unique().tolist() == [0, 1, 2]
+
+
+def test_missing_data_are_named_and_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    work = Work("absent", "coke", {**SMALL, "data": "twitter"})
+    runs = do([work], tmp_path / "sweeps", range(2), 1, QUIET)
+    found = judged(
+        Claim(where="t", what="w", work="absent", read=by_round("COKE", "train_mse"), cells=(Cell("k = 1", 1.0),)), runs
+    )
+    assert found.verdict == NO_DATA
+    assert "'twitter'" in found.missing
+    # The report leaves the house.
+    assert str(tmp_path) not in found.missing
+
+
+def test_runs_that_fail_are_told(tmp_path: Path) -> None:
+    runs = do([Work("bad", "coke", {**SMALL, "rho": -1.0})], tmp_path, range(2), 1, QUIET)
+    assert "rho = -1" in runs["bad"].missing
+
+
+def test_seeds_without_a_run_are_told(tmp_path: Path) -> None:
+    """Some ensembles of so few sensors are not connected, which the study refuses."""
+    few = Work("few", "projections", {"agents": 5, "examples": 12, "sweeps": 1})
+    runs = do([few], tmp_path, range(2), 1, QUIET)
+    assert not runs["few"].missing
+    assert list(runs["few"].failed) == ["seed=1"]
+    paper = Paper(name="p", title="t", works=(few,), claims=())
+    assert "seeds without a run: 1 (radius = 0.2" in report.write({paper: []}, runs, 2, {})
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def small_paper(tmp_path: Path) -> tuple[Paper, dict[str, Runs], list[Judged]]:
+    claims = (
+        Claim(
+            where="table 1",
+            what="COKE: error",
+            work="base",
+            read=by_round("COKE", "train_mse"),
+            cells=(Cell("k = 2", 0.02), Cell("k = 6", 9.0)),
+        ),
+        Claim(
+            where="figure 1",
+            what="COKE sends less",
+            work="base",
+            read=single("ratio", ratio("transmissions", "COKE", "DKLA")),
+            cells=(Cell("ratio", high=1.0),),
+            criterion="Below 1.",
+        ),
+        Claim(
+            where="table 2",
+            what="unheard of",
+            work="absent",
+            read=by_round("COKE", "train_mse"),
+            cells=(Cell("k = 1", 1.0),),
+        ),
+    )
+    paper = Paper(name="small", title="A. Author, A Title", works=(BASE,), claims=claims, left_out=("The rest.",))
+    runs = do([BASE], tmp_path, range(3), 1, QUIET)
+    runs["absent"] = Runs(OTHER, tmp_path / "absent", "the table 'x' is not in the folder NETSIM_DATA")
+    return paper, runs, [judged(each, runs) for each in claims]
+
+
+def test_the_report_tells_every_claim(tmp_path: Path) -> None:
+    paper, runs, claims = small_paper(tmp_path)
+    drawn = figures.draw({paper: claims}, runs)
+    assert list(drawn) == ["reproduction_ratios"]
+    text = report.write({paper: claims}, runs, 3, {f"{name}.png": caption for name, (_, caption) in drawn.items()})
+    assert "3 seeds each" in text
+    assert "A. Author, A Title." in text
+    assert "unheard of" in text
+    assert "the table 'x' is not in the folder" in text
+    assert "`netsim run coke --agents 4 --features 5 --rounds 6 --algorithms DKLA,COKE`" in text
+    assert "The cause is not known; no other setting was tried." in text
+    assert re.search(r"\*\*[\d.]+ ± [\d.e-]+\*\* \(9\)", text)
+    assert set(re.findall(r"\]\((\w+\.png)\)", text)) == {f"{name}.png" for name in drawn}
+    table = pd.DataFrame(report.table({paper: claims}))
+    assert table["verdict"].tolist()[-1] == NO_DATA
+    assert len(table) == 4
+
+
+def test_every_paper_can_be_judged_by_the_works_that_it_names() -> None:
+    for paper in PAPERS.values():
+        names = [work.name for work in paper.works]
+        assert len(set(names)) == len(names)
+        for each in paper.claims:
+            assert {each.work, *(one.work for one in each.tries)} <= set(names)
+            assert each.cells
+            if each.cells[0].published is None:
+                assert each.criterion
+        for work in paper.works:
+            known_names = {one.name for one in catalogue.find(work.scenario).parameters}
+            assert set(work.settings) <= known_names
+
+
+def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The projections alone: they need no data; here with little to do."""
+    paper = PAPERS["projections"]
+    few = {"agents": 6, "examples": 40, "sweeps": 8}
+    works = tuple(Work(work.name, work.scenario, {**work.settings, **few}) for work in paper.works)
+    monkeypatch.setitem(PAPERS, "projections", dataclasses.replace(paper, works=works))
+    study = catalogue.find("papers").execute(only="projections", repeats=2, jobs=1, folder=str(tmp_path / "sweeps"))
+    folder = study.save(tmp_path / "run")
+    text = (folder / "reproduction.md").read_text(encoding="utf-8")
+    assert "theorem 5" in text
+    assert {f"{name}.png" for name in study.figures} == set(re.findall(r"\]\((\w+\.png)\)", text))
+    claims = pd.read_csv(folder / "claims.csv")
+    assert set(claims["paper"]) == {"projections"}
+    # No step may lead away from the limit: that is a theorem.
+    assert claims.loc[claims["where"] == "theorem 2", "verdict"].tolist() == [AGREES]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"only": "cooke"}, "only"),
+        ({"repeats": 1}, "repeats"),
+        ({"jobs": 0}, "jobs"),
+        ({"folder": ""}, "folder"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_flags_end_in_one_line(given: dict[str, object], named: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=f"^{named} = ") as caught:
+        catalogue.find("papers").execute(**({"only": "projections", "folder": str(tmp_path / "s")} | given))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "s").exists()
