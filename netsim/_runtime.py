@@ -153,7 +153,7 @@ class Runtime:
 
     def give_up(self, agent: Hashable) -> None:
         """Count an agent as finished."""
-        self.tasks.give_up(agent)
+        self.tasks.finished(agent)
 
     def restart(self, agent: Hashable) -> None:
         """Begin an agent's code anew, or late, unless it had finished."""
@@ -221,7 +221,7 @@ class Runtime:
             timer.cancel()
         if self.sampler:
             self.sampler.stop()
-        for shared in (self.parts.shared, *self.parts.own.values()):
+        for shared in self.parts.all_shared:
             shared.rounds.stop()
         if self.parts.medium:
             self.parts.medium.stop()
@@ -234,7 +234,7 @@ class Runtime:
         for inbox in self.parts.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.time()
-        for shared in (self.parts.shared, *self.parts.own.values()):
+        for shared in self.parts.all_shared:
             shared.over = True
         self.tasks.over = self.closed = True
 

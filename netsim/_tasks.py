@@ -106,10 +106,6 @@ class AgentTasks:
             if owner == name and not task.done():
                 cancel(task)
 
-    def give_up(self, name: Hashable) -> None:
-        """Take note that an agent will not start again."""
-        self._finished(name)
-
     def is_finished(self, name: Hashable) -> bool:
         """Return whether an agent's code came to its end."""
         return name not in self._unfinished
@@ -119,7 +115,8 @@ class AgentTasks:
         tasks = (*self.mains.items(), *self.background.items())
         return next((task for task, owner in tasks if owner == name and not task.done() and _is_own(task)), None)
 
-    def _finished(self, name: Hashable) -> None:
+    def finished(self, name: Hashable) -> None:
+        """Take note that an agent has ended, or will not start again."""
         if name in self._unfinished:
             self._unfinished.discard(name)
             if not self._unfinished:
@@ -186,13 +183,13 @@ class AgentTasks:
             self._loop.instants.at_instant_end(self._abandon)
         self._gone.append(name)
         if task.cancelled():
-            if not self._may_end(name):
+            if not self.over:
                 self._fail(cancelled_error(name, task, self._contexts[name]))
                 return
         elif error := task.exception():
             self.failed(name, error)
             return
-        self._finished(name)
+        self.finished(name)
 
     def _abandon(self) -> None:
         """Keep no more frames for agents that have ended, if the others go on without them."""

@@ -1,5 +1,6 @@
 """Building a run: each agent's inbox, outbox and context, the links between them, the ledger and the rounds."""
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from netsim import draws
+from netsim import check, draws
 from netsim.agent import Agent, attach
 from netsim.core import Tally
 from netsim.count.ledger import Ledger
+from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.link import Link
 from netsim.radio.energy import Account
@@ -27,7 +29,7 @@ from netsim.transport.rounds import RoundClock
 from netsim.transport.shared import Shared
 from netsim.transport.wiring import Wiring
 
-__all__ = ["Parts", "Settings", "build"]
+__all__ = ["Parts", "Settings", "build", "check_agents"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,31 @@ class Parts:
     outboxes: dict[Hashable, Outbox]
     contexts: dict[Hashable, Context]
     medium: Medium | None
+
+    @property
+    def all_shared(self) -> list[Shared]:
+        """What agents share, by clock."""
+        return [self.shared, *self.own.values()]
+
+
+def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
+    """Raise BadInput unless there is one agent, an object of its own, for each node."""
+    if not isinstance(agents, Mapping):
+        raise check.refuse("agents", agents, "a mapping {node: Agent}")
+    missing = [node for node in graph if node not in agents]
+    extra = [name for name in agents if name not in graph]
+    if missing or extra:
+        which = f"no agent for node {missing[0]!r}" if missing else f"agent {extra[0]!r} is no node of the graph"
+        counts = f"({len(missing)} missing, {len(extra)} too many)"
+        raise BadInput(f"agents: must be one for each node of the graph; {which} {counts}")
+    seen: dict[int, Hashable] = {}
+    for name, agent in agents.items():
+        if not isinstance(agent, Agent):
+            raise check.refuse(f"agents[{name!r}]", agent, "an instance of a subclass of netsim.Agent")
+        if inspect.iscoroutinefunction(agent.answer):
+            raise BadInput(f"agents[{name!r}].answer: must be a plain function, without async; it replies at once")
+        if seen.setdefault(id(agent), name) != name:
+            raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
 
 
 def build(

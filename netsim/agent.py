@@ -166,15 +166,8 @@ class Agent:
         AgentError
             If ``to`` is not a neighbour.
         """
-        context = self._netsim
         self._must_be_neighbor(to)
-        if context.delay:
-            await asyncio.sleep(context.delay)
-        try:
-            return context.outbox.send(to, kind, payload, context.round, raw_data)
-        except AgentError:
-            await asyncio.sleep(0)  # as in broadcast
-            raise
+        return await self._netsim.send(to, kind, payload, raw_data)
 
     async def deliver(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
         """Send a message to one neighbour, wait until it was acknowledged or given up, and return which of the two.
@@ -194,14 +187,8 @@ class Agent:
             raise AgentError(
                 f"agent {self.name!r} cannot know what is delivered: the medium must be a netsim.Radio(acks=True)"
             )
-        if context.delay:
-            await asyncio.sleep(context.delay)
         outcome: asyncio.Future[bool] = asyncio.Future(loop=context.shared.loop)
-        try:
-            context.outbox.send(to, kind, payload, context.round, raw_data, outcome=outcome)
-        except AgentError:
-            await asyncio.sleep(0)  # as in broadcast
-            raise
+        await context.send(to, kind, payload, raw_data, outcome=outcome)
         return await outcome
 
     async def request(
@@ -220,15 +207,8 @@ class Agent:
         self._must_be_neighbor(to)
         if timeout is not None:
             timeout = check.number("timeout", timeout, low=0)
-        if context.delay:
-            await asyncio.sleep(context.delay)
-        context.requests += 1
-        number = context.requests
-        try:
-            context.outbox.send(to, kind, payload, context.round, raw_data, request=number)
-        except AgentError:
-            await asyncio.sleep(0)  # as in broadcast
-            raise
+        number = context.requests = context.requests + 1
+        await context.send(to, kind, payload, raw_data, request=number)
         return await context.inbox.reply_to(number, timeout)
 
     async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
@@ -236,16 +216,9 @@ class Agent:
         if frame.request is None or frame.is_reply:
             raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
         self._must_be_neighbor(frame.sender)
-        context = self._netsim
-        if context.delay:
-            await asyncio.sleep(context.delay)
-        try:
-            return context.outbox.send(
-                frame.sender, frame.kind, payload, context.round, raw_data, frame.request, is_reply=True
-            )
-        except AgentError:
-            await asyncio.sleep(0)  # as in broadcast
-            raise
+        return await self._netsim.send(
+            frame.sender, frame.kind, payload, raw_data, request=frame.request, is_reply=True
+        )
 
     async def collect(self) -> Heard:
         """Wait until the round closes; return the frames that arrived since the last collect, in order of arrival.

@@ -12,7 +12,7 @@ import networkx as nx
 from netsim import check, draws
 from netsim._runtime import Runtime
 from netsim._sampler import MOST_ROWS
-from netsim._wiring import Settings
+from netsim._wiring import Settings, check_agents
 from netsim.agent import Agent
 from netsim.errors import BadInput, Interrupted, NetsimError
 from netsim.faults import Fault, Faults
@@ -270,7 +270,7 @@ class Network:
         progress: Progress | None,
         blas_threads: int | None,
     ) -> "_Job":
-        _check_agents(self.graph, agents)
+        check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
@@ -364,25 +364,6 @@ class _Job:
         self._interrupted = True
         if self._runtime is not None:
             self._runtime.interrupt()
-
-
-def _check_agents(graph: "nx.Graph[Any]", agents: Agents) -> None:
-    if not isinstance(agents, Mapping):
-        raise check.refuse("agents", agents, "a mapping {node: Agent}")
-    missing = [node for node in graph if node not in agents]
-    extra = [name for name in agents if name not in graph]
-    if missing or extra:
-        which = f"no agent for node {missing[0]!r}" if missing else f"agent {extra[0]!r} is no node of the graph"
-        counts = f"({len(missing)} missing, {len(extra)} too many)"
-        raise BadInput(f"agents: must be one for each node of the graph; {which} {counts}")
-    seen: dict[int, Hashable] = {}
-    for name, agent in agents.items():
-        if not isinstance(agent, Agent):
-            raise check.refuse(f"agents[{name!r}]", agent, "an instance of a subclass of netsim.Agent")
-        if inspect.iscoroutinefunction(agent.answer):
-            raise BadInput(f"agents[{name!r}].answer: must be a plain function, without async; it replies at once")
-        if seen.setdefault(id(agent), name) != name:
-            raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
 
 
 def _in_thread(job: _Job, simulate: Callable[[], Run]) -> Run:

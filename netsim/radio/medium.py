@@ -249,7 +249,7 @@ class Medium:
             self.book.log.append((now, end, sender.number, link, *what))
 
     def _died(self, station: Station) -> None:
-        station.die(self._loop.time())
+        station.alive = False
         self._on_death(station.name)
 
 

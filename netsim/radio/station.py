@@ -359,13 +359,6 @@ class Station:
         if self.ear.sends_until <= now + early(now) and turn == sender.turn and not self._is_exhausted:
             self._common.air.acknowledge(self, sender, job, turn, now)
 
-    def die(self, now: float) -> None:
-        """Fall silent for good: what waits is not sent."""
-        self.flush(now)
-        self.alive = False
-        self.inbox.settle_now()
-        self.inbox.up = False
-
     def flush(self, now: float) -> None:
         """Forget all that was taken and not sent; what is on the air now is for nobody any more."""
         self._flushed += 1

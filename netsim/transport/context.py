@@ -3,11 +3,14 @@
 agent → outbox → link → inbox → agent: you are at both ends.
 """
 
+import asyncio
 import math
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 
+from netsim.errors import AgentError
 from netsim.reliability import Reliability
 from netsim.transport.account import Account
 from netsim.transport.inbox import Inbox
@@ -21,11 +24,11 @@ class Context:
     """What the network gives one agent for one run."""
 
     __slots__ = (
-        "_first_round",
         "_passed",
         "collected",
         "delay",
         "energy",
+        "first_round",
         "inbox",
         "left",
         "name",
@@ -59,7 +62,8 @@ class Context:
         self.requests = 0
         # Seconds that a straggler needs before each message.
         self.delay = 0.0
-        self._first_round = 0
+        # The first round that it took part in.
+        self.first_round = 0
         # Rounds that had passed when it began again, and that it leaves out; None: to be found out.
         self._passed: int | None = 0
 
@@ -67,15 +71,30 @@ class Context:
         """Take note that the agent's code begins anew, or late."""
         self._passed = None
 
-    def opened(self, number: int) -> None:
-        """Take note that it takes part in a round."""
-        self.round = number
-        self._first_round = self._first_round or number
+    async def send(
+        self,
+        to: Hashable,
+        kind: str,
+        payload: Any,
+        raw_data: bool,
+        *,
+        request: int | None = None,
+        is_reply: bool = False,
+        outcome: asyncio.Future[bool] | None = None,
+    ) -> bool:
+        """Send to a neighbour, as soon as a straggler has got round to it; return whether the link took the frame."""
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        try:
+            return self.outbox.send(to, kind, payload, self.round, raw_data, request, is_reply, outcome)
+        except AgentError:
+            await asyncio.sleep(0)  # or one that tries again and again would never let the loop go on
+            raise
 
     def without_passed(self, count: int) -> int:
         """Return how many of so many rounds are left to an agent that began anew; all of them, usually."""
         if self._passed is None:
-            self._passed = self.shared.rounds.next_number() - max(self._first_round, 1)
+            self._passed = self.shared.rounds.next_number() - max(self.first_round, 1)
         passed = min(self._passed, count)
         self._passed -= passed
         return count - passed
@@ -108,7 +127,8 @@ class Rounds:
             raise StopAsyncIteration
         self._left -= 1
         number = await rounds.opening()
-        context.opened(number)
+        context.round = number
+        context.first_round = context.first_round or number
         context.inbox.be_strict(0 if self._keep_late else math.inf)
         self._inside = True
         return number

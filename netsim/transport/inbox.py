@@ -191,13 +191,13 @@ class Inbox:
         """Put a frame where it belongs, and count it."""
         time, key, kind, frame = entry
         cause = self._refusal(entry)
-        if cause is None and self._on_numbered is not None and frame.request is not None and frame.request < 0:
+        if cause is not None:
+            self.collided.discard(key)
+        elif self._on_numbered is not None and frame.request is not None and frame.request < 0:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
                 cause = INBOX_FULL  # and it is not acknowledged
             elif (said := self._on_numbered(frame)) is not None and not self._abandoned:
                 self._put(time, key, for_receiver(said))
-        elif cause is not None:
-            self.collided.discard(key)
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
             if waiting is None or waiting.done():

@@ -19,7 +19,7 @@ from netsim.transport.framing import damaged, new_frame
 from netsim.transport.inbox import Inbox
 from netsim.transport.offered import Offered, Taker
 from netsim.transport.path import Copies, Path
-from netsim.transport.port import Departure, Port
+from netsim.transport.port import Departure, ports_of
 from netsim.transport.shared import Shared
 from netsim.transport.spreader import weighed
 from netsim.transport.wiring import Wiring
@@ -103,7 +103,7 @@ class Outbox:
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._paths: dict[int, Path] = {}
-        self._ports = _ports(wiring, shared.rounds.period)
+        self._ports = ports_of(wiring.links, wiring.radio, shared.rounds.period)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
         self._spreader = Spreader(
@@ -407,10 +407,3 @@ class Outbox:
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[place] = Path(link, wiring.keys[place : place + 1], wiring.seed, purpose)
         return path
-
-
-def _ports(wiring: Wiring, period: float) -> dict[int, Port]:
-    """Return the ports by place, where frames may wait, be refused or be cut up; on a radio all share one."""
-    if wiring.radio is not None:
-        return dict.fromkeys(range(len(wiring.links)), Port(wiring.radio, period)) if wiring.radio.has_port else {}
-    return {place: Port(link, period) for place, link in enumerate(wiring.links) if link.has_port}

@@ -185,3 +185,10 @@ class Port:
         held.append((end, bits))
         self._held_bits += bits
         return "", start, ends
+
+
+def ports_of(links: Sequence[Link], radio: Link | None, round_period: float) -> dict[int, Port]:
+    """Return the ports by place, where frames may wait, be refused or be cut up; on a radio all share one."""
+    if radio is not None:
+        return dict.fromkeys(range(len(links)), Port(radio, round_period)) if radio.has_port else {}
+    return {place: Port(link, round_period) for place, link in enumerate(links) if link.has_port}

@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim import AgentError, BadInput, Network, check
+from netsim import BadInput, check
 from netsim.agents import OnlineCost, Squared
 from netsim.agents.schedule import Step
 from netsim.results import pareto
@@ -24,7 +24,7 @@ from netsim.scenarios.frontier.combinations import (
 )
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
-from netsim.scenarios.tasks.diagnosis import missed, outgrown
+from netsim.scenarios.tasks.diagnosis import may_diverge, missed
 from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
@@ -180,21 +180,13 @@ def frontier(
     for each in wanted:
         online = each.labels["method"] in ONLINE
         count = passed if online else rounds
-        _run(study, each, network, each.agents(stream if online else task, count), task, count)
+        agents = each.agents(stream if online else task, count)
+        with may_diverge():
+            check_joined(each.name, study.run(each.name, network, agents, [task.measure], count))
         if REFERENCE not in study.runs or not math.isfinite(_end(study)):
             raise BadInput(f"rho = {steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
     study.centralised = task.optimum()
     _report(study, wanted, f"{data} data, {len(task.nodes)} agents{channel.title}", task)
-
-
-def _run(study: Study, each: Method, network: Network, agents: Mapping[int, Any], task: BatchTask, rounds: int) -> None:
-    """Run a combination. It may diverge; that is an answer, too."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            check_joined(each.name, study.run(each.name, network, agents, [task.measure], rounds))
-    except AgentError as error:
-        if not outgrown(error):
-            raise
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------

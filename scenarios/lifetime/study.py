@@ -12,10 +12,10 @@ import numpy as np
 from netsim import Network, Run, check, presets
 from netsim.agents import COKE, CTA, DKLA, CodedSums
 from netsim.coders import Uniform
-from netsim.faults import Straggler
 from netsim.radio import DutyCycle, Energy, Radio
 from netsim.radio.energy import STATES
 from netsim.scenarios.lifetime.figures import draw
+from netsim.scenarios.tasks.air import in_turn
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
 from netsim.scenarios.tasks.method import Method, check_joined
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
@@ -166,7 +166,7 @@ def _network(
         medium=_radio(graph, duty_cycle=duty, energy=energies),
         round_period=period,
         seed=seed,
-        faults=[Straggler(node, delay=node * slot) for node in graph if node],
+        faults=in_turn(graph, slot),
     )
 
 
@@ -187,7 +187,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     )
     study.table("lifetime", "Rounds until batteries are empty; mJ of an agent in a round, by state", table)
     best = study.centralised["train_mse"]
-    study.note(f"Centralised: training MSE {best:.4g}; the target's variance is {task.variance:.4g}.")
+    study.note(task.yardsticks(best))
     for line in _notes(table, rounds):
         study.note(line)
     for name, run in study.runs.items():

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
-import numpy as np
 
-from netsim import AgentError, Network, Reliability, Run, check, presets
+from netsim import Network, Reliability, Run, check, presets
 from netsim.agents import COKE, DKLA, Always
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
-from netsim.faults import Straggler
 from netsim.scenarios.mtu.figures import draw
+from netsim.scenarios.tasks.air import in_turn
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
-from netsim.scenarios.tasks.diagnosis import missed, on_radio, outgrown
+from netsim.scenarios.tasks.diagnosis import may_diverge, missed, on_radio
 from netsim.scenarios.tasks.method import Method, check_joined
 from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
@@ -111,7 +110,11 @@ def mtu(
         for way, network in zip(("", air.remedy), networks[bits], strict=True):
             name = _name(algorithm, bits, way)
             method = Method(name, COKE if algorithm == "COKE" else DKLA, rho, censor, coder)
-            _run(study, method, network, task, rounds)
+            with may_diverge() as outcome:
+                run = study.run(name, network, method.agents(task, rounds), [task.measure], rounds)
+                check_joined(name, run)
+            if outcome.error is not None:
+                study.note(f"{name} diverged: {outcome.error}")
     study.centralised = task.optimum()
     _report(study, algorithm, list(coders), task, air)
 
@@ -140,7 +143,6 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int)
     period = check.finite("period", air.period, above=0.0)
     if 2 * turns > period:
         raise check.refuse("period", period, f"at least {2 * turns:.3g} s, or not all can speak with {bits} bits")
-    turn = [Straggler(node, delay=place * slot) for place, node in enumerate(graph) if place]
     plain, mended = (
         Network(
             graph,
@@ -148,24 +150,12 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int)
             medium=radio,
             round_period=period,
             seed=seed,
-            faults=turn,
+            faults=in_turn(graph, slot),
         )
         # Who waits for acknowledgements repeats once all had their turn.
         for way in ("none", "nack" if air.remedy == "nack" else Reliability("ack", timeout=period / 4))
     )
     return plain, mended
-
-
-def _run(study: Study, method: Method, network: Network, task: BatchTask, rounds: int) -> None:
-    """Run a method. It may diverge; that is an answer, too."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            run = study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds)
-            check_joined(method.name, run)
-    except AgentError as error:
-        if not outgrown(error):
-            raise
-        study.note(f"{method.name} diverged: {error}")
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -177,7 +167,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
     table = pd.DataFrame([_row(study, algorithm, each, task.size, air) for each in bits])
     best = study.centralised["train_mse"]
     study.table("by_bits", "Messages, frames, energy of frames by bits an element", table)
-    study.note(f"Centralised: training MSE {best:.4g}; the target's variance is {task.variance:.4g}.")
+    study.note(task.yardsticks(best))
     for name, run in study.runs.items():
         if frames := missed(run):
             study.note(f"{name}: {frames}.{on_radio(run)}")

@@ -104,6 +104,10 @@ class BatchTask:
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
         self._ideal = ideal
 
+    def yardsticks(self, best: float) -> str:
+        """Return a note of what an error is to be held against: the centralised one, and that of the mean."""
+        return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
+
     @property
     def nodes(self) -> range:
         """The agents' names."""

@@ -1,5 +1,11 @@
 """What may be said of a run that went wrong: the true cause where it can be told, nothing more."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
 from netsim import AgentError, BadInput, Run
 from netsim.agents import Accumulated
 from netsim.count.records import CAUSES, DELIVERED, REFUSED
@@ -15,9 +21,25 @@ _ON_RADIO = {
 """What causes mean that frames have on a `netsim.Radio` only."""
 
 
-def outgrown(error: AgentError) -> bool:
-    """Return whether a run ended because a model had grown beyond what its coder can code, which is an answer, too."""
-    return isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")
+@dataclass
+class Outcome:
+    """How a run ended that may diverge: ``error`` is that of a model that outgrew its coder, else None."""
+
+    error: AgentError | None = None
+
+
+@contextmanager
+def may_diverge() -> Iterator[Outcome]:
+    """Let a run diverge: that is an answer, too. An AgentError of another cause is raised on."""
+    outcome = Outcome()
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield outcome
+    except AgentError as error:
+        # What a coder says of what it cannot code.
+        if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
+            raise
+        outcome.error = error
 
 
 def missed(run: Run) -> str:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import networkx as nx
 import numpy as np
 
-from netsim import AgentError, BadInput, Network, check
+from netsim import BadInput, Network, check
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float
-from netsim.scenarios.tasks.diagnosis import outgrown
+from netsim.scenarios.tasks.diagnosis import may_diverge
 from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
 from netsim.studies import Study
@@ -252,16 +252,12 @@ class Streaming:
         start = time.perf_counter()
         streams = self.begin()
         agents, measure = method.agents(streams, rounds), self.measure(streams, rounds)
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                run = study.run(method.name, self.network, agents, [measure], rounds)
-        except AgentError as error:
-            if not outgrown(error):
-                raise
+        with may_diverge() as outcome:
+            check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
+        if outcome.error is not None:
             steps = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
-            study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {error}")
+            study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {outcome.error}")
             return
-        check_joined(method.name, run)
         self.seconds[method.name] = time.perf_counter() - start
 
     def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
@@ -275,9 +271,7 @@ class Streaming:
             errors = []
             with study.progress(f"tune {method.name}", len(grid)) as progress:
                 for number, each in enumerate(grid, 1):
-                    # Steps that are too long diverge; that is an answer, too.
-                    with np.errstate(over="ignore", invalid="ignore"):
-                        errors.append(self._outcome(each, rounds))
+                    errors.append(self._outcome(each, rounds))
                     rows.append({"algorithm": method.name, **each.steps, "running_mse": errors[-1]})
                     progress(number)
             best.append(grid[int(np.argmin(errors))])
@@ -290,14 +284,10 @@ class Streaming:
     def _outcome(self, method: Method, rounds: int) -> float:
         """Return the running MSE at the end of a run; infinity if it diverged."""
         streams = self.begin()
-        try:
+        with may_diverge() as outcome:
             self.network.run(method.agents(streams, rounds))
-        except AgentError as error:
-            if not outgrown(error):
-                raise
-            return math.inf
         mean = sum(cost.squared_error for cost in streams.costs) / (len(streams.costs) * rounds)
-        return mean if math.isfinite(mean) else math.inf
+        return mean if outcome.error is None and math.isfinite(mean) else math.inf
 
 
 class Measure:
