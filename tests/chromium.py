@@ -55,6 +55,7 @@ class Page:
         self.requested: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.call("Performance.enable", timeDomain="threadTicks")
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -114,6 +115,11 @@ class Page:
         if "exceptionDetails" in done:
             raise RuntimeError(done["exceptionDetails"].get("exception", {}).get("description", done))
         return done["result"].get("value")
+
+    def processor_ms(self) -> float:
+        """Return the processor's time that this page's main thread has had, in milliseconds."""
+        metrics = self.call("Performance.getMetrics")["metrics"]
+        return 1e3 * next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
         """Set the window's size (px) and the colours that its user prefers."""

@@ -58,10 +58,10 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> str:
     ----------
     meta : mapping
         ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
-        (False: they are a layout), ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``, ``causes``
-        (the first is "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and ``omitted``,
-        ``states`` ({name: {times (s), values (a row of agents for each time, NaN for none)}}), ``curves`` (``x`` in s,
-        ``columns``), ``notes``.
+        (False: they are a layout), ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``,
+        ``causes`` (the first is "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and
+        ``omitted``, ``states`` ({name: {times (s), values (a row of agents for each time, NaN for none)}}), ``curves``
+        (``x`` in s, ``columns``), ``notes``.
     columns : mapping of arrays, shape (events,)
         Those of `COLUMNS`, sorted by ``start``: ``start``, ``depart`` (the first bit leaves) and ``end`` in seconds;
         ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,

@@ -61,7 +61,7 @@ class Curves {
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       scales: { x: { time: false, range: [0, this.page.span] }, y: { distr: logarithmic ? 3 : 1 } },
       axes: [{ ...axis, values: format, label: "time in s", labelSize: 16, size: 30, labelFont: axis.font },
-        { ...axis, values: format, size: 58, ...(decades > 1.2 ? { splits: powersOfTen } : {}) }],
+        { ...axis, values: format, size: 58, ...(decades > 1.2 ? { splits: powersOfTen, filter: (_, list) => list } : {}) }],
       series: [{}, ...this.shown.map((i, k) => ({ label: this.names[i], stroke: this.colours[k], width: 2, dash: DASHES[k], points: { show: this.x.length < 3 } }))],
       // Where a time stands is known only once the axes are laid out.
       hooks: { ready: [() => this.draw(this.page.player ? this.page.player.time : 0)] },

@@ -7,15 +7,20 @@ class Inspector {
     Object.assign(this, { page, panel });
     this.title = panel.querySelector("[data-part=chosen]");
     this.body = panel.querySelector("[data-part=inspected]");
-    this.showing = null;
+    this.idle = false;
   }
 
   draw(t) {
     const { chosen, meta } = this.page;
     if (!chosen) {
+      if (this.idle) return;
+      this.idle = true;
       this.title.textContent = "Inspector";
       this.body.replaceChildren(element("p", "Click an agent or a link on the map, or an agent's line in the sequence.", { class: "hint" }));
-    } else if (chosen.link) {
+      return;
+    }
+    this.idle = false;
+    if (chosen.link) {
       const [i, j] = chosen.link;
       this.title.textContent = `Link ${meta.agents[i]} – ${meta.agents[j]}`;
       this.body.replaceChildren(...this.link(i, j, t));

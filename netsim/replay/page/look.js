@@ -103,7 +103,8 @@ class Look {
   }
 }
 
-// A canvas as large as its element, in the screen's own pixels.
+// A canvas as large as its element, in the screen's own pixels. Asking for a size makes the browser lay out the page:
+// only when it has changed.
 function fitted(canvas) {
   const ratio = window.devicePixelRatio || 1, box = canvas.getBoundingClientRect();
   const width = Math.max(box.width, 1), height = Math.max(box.height, 1);

@@ -15,8 +15,9 @@ class MapView {
 
   resize() {
     const { positions } = this.page.meta;
-    const { width, height } = fitted(this.under);
-    fitted(this.canvas);
+    this.surface = fitted(this.canvas);
+    this.underneath = fitted(this.under);
+    const { width, height } = this.surface;
     const ends = (k) => positions.reduce(([low, high], p) => [Math.min(low, p[k]), Math.max(high, p[k])], [Infinity, -Infinity]);
     const [left, right] = ends(0), [bottom, top] = ends(1);
     const room = Math.min(44, 0.09 * Math.min(width, height) + 8);
@@ -32,7 +33,7 @@ class MapView {
 
   // What does not move: links and names, on a canvas of its own.
   drawUnder() {
-    const { context, width, height } = fitted(this.under), { look, meta, chosen } = this.page;
+    const { context, width, height } = this.underneath, { look, meta, chosen } = this.page;
     context.clearRect(0, 0, width, height);
     const stroke = (list, colour, thick) => {
       context.beginPath();
@@ -63,7 +64,7 @@ class MapView {
   }
 
   draw(t) {
-    const { context, width, height } = fitted(this.canvas);
+    const { context, width, height } = this.surface;
     context.clearRect(0, 0, width, height);
     const rows = this.page.events.overlapping(t, t);
     const drawn = this.drawFrames(context, t, rows);

@@ -62,6 +62,7 @@ class Page {
 
   resize() {
     this.views.map.resize();
+    this.views.sequence.resize();
     this.strip.resize();
     this.curves.build();
     this.draw();

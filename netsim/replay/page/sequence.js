@@ -7,6 +7,11 @@ class SequenceView {
     // So much time that some 300 frames are seen, but no less than a round has where there are few.
     const few = span * Math.min(1, 300 / Math.max(events.count, 1)), round = meta.round_period || 0;
     this.window = Math.min(span, Math.max(few, Math.min(1.25 * round, 4 * few))) || 1;
+    this.resize();
+  }
+
+  resize() {
+    this.surface = fitted(this.canvas);
   }
 
   zoom(factor) {
@@ -25,7 +30,7 @@ class SequenceView {
   }
 
   draw(t) {
-    const { context, width, height } = fitted(this.canvas), { look, events } = this.page;
+    const { context, width, height } = this.surface, { look, events } = this.page;
     this.measure(t, width, height);
     context.clearRect(0, 0, width, height);
     this.drawGrid(context, width, height);

@@ -31,7 +31,7 @@ class Strip {
   }
 
   resize() {
-    const { width, height } = fitted(this.canvas), { look, events, span } = this.page;
+    const { width, height } = (this.surface = fitted(this.canvas)), { look, events, span } = this.page;
     this.under.width = this.canvas.width;
     this.under.height = this.canvas.height;
     const context = this.under.getContext("2d");
@@ -85,7 +85,7 @@ class Strip {
   }
 
   draw(t) {
-    const { context, width, height } = fitted(this.canvas), x = 8 + (t / this.page.span) * (width - 16);
+    const { context, width, height } = this.surface, x = 8 + (t / this.page.span) * (width - 16);
     context.clearRect(0, 0, width, height);
     context.drawImage(this.under, 0, 0, width, height);
     context.fillStyle = this.page.look.accent;
