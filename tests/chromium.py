@@ -1,7 +1,6 @@
 """A headless Chromium for tests: the DevTools protocol over two pipes, without a server, a port or another package."""
 
 import base64
-import fcntl
 import json
 import os
 import select
@@ -140,6 +139,9 @@ class Page:
 @contextmanager
 def browser() -> Iterator[Page]:
     """Start a Chromium with an empty profile, which ends with the block."""
+    # Windows has none.
+    import fcntl
+
     found = program()
     assert found is not None
     ours, theirs = os.pipe(), os.pipe()
