@@ -1,0 +1,150 @@
+"""The page of a run: one HTML file with all that it needs in it, which opens without a server or a network."""
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import check
+from netsim.errors import BadInput
+from netsim.replay.packing import pack
+
+__all__ = ["COLUMNS", "html"]
+
+COLUMNS: dict[str, type] = {
+    "start": np.float64,
+    "depart": np.float64,
+    "end": np.float64,
+    "sender": np.int32,
+    "receiver": np.int32,
+    "kind": np.int16,
+    "cause": np.int16,
+    "round": np.int32,
+    "bits": np.int64,
+    "reply": np.uint8,
+    "number": np.int64,
+}
+"""The columns of the events, and their types."""
+
+_INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause": "causes"}
+
+# In this order they make one program.
+_SCRIPTS = (
+    "unpack",
+    "events",
+    "look",
+    "map",
+    "sequence",
+    "strip",
+    "curves",
+    "inspector",
+    "panels",
+    "player",
+    "page",
+)
+
+# Bits of a state's mantissa that are kept: seven digits, of a number that is shown as a colour and with five.
+_STATE_BITS = 24
+
+
+def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> str:
+    """Return the page that shows a run.
+
+    Parameters
+    ----------
+    meta : mapping
+        ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
+        (False: they are a layout), ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``,
+        ``causes`` (the first is "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and
+        ``omitted``, ``states`` ({name: {times (s), values (a row of agents for each time, NaN for none)}}), ``curves``
+        (``x`` in s, ``columns``), ``notes``.
+    columns : mapping of arrays, shape (events,)
+        Those of `COLUMNS`, sorted by ``start``: ``start``, ``depart`` (the first bit leaves) and ``end`` in seconds;
+        ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,
+        the sender's transmission.
+
+    Raises
+    ------
+    BadInput
+        If a column is missing, of another length, or points outside of ``meta``; or if they are not sorted.
+    """
+    events = _checked(meta, columns)
+    states, curves = meta["states"], meta["curves"]
+    for index, state in enumerate(states.values()):
+        events[f"state {index} times"] = np.asarray(state["times"], dtype=np.float64)
+        events[f"state {index} values"] = _shortened(np.asarray(state["values"], dtype=np.float64).ravel())
+    events["curves x"] = np.asarray(curves.get("x", ()), dtype=np.float64)
+    for index, values in enumerate(curves.get("columns", {}).values()):
+        events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
+    told = {**meta, "states": list(states), "curves": list(curves.get("columns", {}))}
+    parts = {
+        "title": _text(str(meta["title"])),
+        "style": _file("uplot/uPlot.min.css") + _file("page.css"),
+        "meta": _json(told),
+        "packed": _json(pack(events)),
+        "uplot": _file("uplot/uPlot.iife.min.js"),
+        "script": "\n".join(_file(f"{name}.js") for name in _SCRIPTS),
+    }
+    page = _file("page.html")
+    # Split by all marks before any is filled in: what is filled in may contain what looks like one.
+    pieces = page.split("{{")
+    filled = [part.partition("}}") for part in pieces[1:]]
+    return pieces[0] + "".join(parts[name.strip()] + rest for name, _, rest in filled)
+
+
+def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the columns in their types."""
+    events: dict[str, NDArray[Any]] = {}
+    for name, dtype in COLUMNS.items():
+        if name not in columns:
+            raise check.refuse("columns", sorted(columns), f"with a column {name!r}")
+        column = np.asarray(columns[name])
+        if column.shape != np.shape(columns["start"]) or column.ndim != 1:
+            raise check.refuse(f"columns[{name!r}]", column.shape, f"of shape {np.shape(columns['start'])}, as start")
+        if name in _INDEX_OF and len(column):
+            for index in (column.min(), column.max()):
+                check.integer(f"columns[{name!r}]", index.item(), low=0, high=len(meta[_INDEX_OF[name]]) - 1)
+        events[name] = column.astype(dtype, casting="same_kind")
+    start, depart, end = (check.finite_array(f"columns[{name!r}]", events[name]) for name in ("start", "depart", "end"))
+    if np.any(np.diff(start) < 0) or np.any(start < 0) or np.any(depart < start) or np.any(end < depart):
+        raise BadInput("columns: must be sorted by start >= 0, with start <= depart <= end")
+    # Bits of -0.0 would sort as a huge number.
+    return events | {"start": start + 0.0, "depart": depart + 0.0, "end": end + 0.0}
+
+
+def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values to `_STATE_BITS` bits of the mantissa: the zeros behind them take no room."""
+    with np.errstate(invalid="ignore"):
+        mantissa, exponent = np.frexp(values)
+        short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)
+    return short
+
+
+def _file(name: str) -> str:
+    return (files("netsim.replay") / "page" / name).read_text(encoding="utf-8")
+
+
+def _text(text: str) -> str:
+    """Return text for HTML; without an encoding (lone surrogates) the escapes."""
+    shown = text.encode(errors="backslashreplace").decode()
+    return shown.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _json(value: object) -> str:
+    """Return JSON that can stand in a script element: in ASCII, without a "<" that could end it."""
+    return json.dumps(_plain(value), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with numpy's numbers as Python's, and None for what JSON has no number for."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,97 @@
+// The run's curves, drawn by uPlot, with the cursor of time and the values there.
+
+const CURVE_COLOURS = { light: ["#0072b2", "#d55e00", "#007a5a", "#b0457f"], dark: ["#56b4e9", "#ff7a1a", "#2ec79a", "#e79ac4"] };
+const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
+
+// The largest of any number of values.
+const greatest = (values) => values.reduce((most, v) => Math.max(most, v), -Infinity);
+
+// Of a logarithmic axis the powers of ten, at most some seven.
+function powersOfTen(_, axis, low, high) {
+  const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9), step = Math.ceil((last - first + 1) / 7);
+  const list = [];
+  for (let power = first; power <= last; power += step) list.push(10 ** power);
+  return list;
+}
+
+class Curves {
+  constructor(page, panel) {
+    Object.assign(this, { page, panel });
+    this.names = page.meta.curves;
+    this.x = page.columns["curves x"];
+    // Gaps, not numbers, where there is none.
+    this.values = this.names.map((_, i) => Array.from(page.columns[`curve ${i}`], (v) => (Number.isFinite(v) ? v : null)));
+    panel.hidden = !this.names.length || !this.x.length;
+    this.shown = this.names.length ? [0] : [];
+    this.log = true;
+    const chips = panel.querySelector("[data-part=chips]");
+    this.chips = this.names.map((name, i) => {
+      const chip = element("button", name, { type: "button", title: `show or hide ${name}` });
+      chip.addEventListener("click", () => this.toggle(i));
+      chips.append(chip);
+      return chip;
+    });
+    this.logBox = panel.querySelector("[data-part=log]");
+    this.logBox.addEventListener("change", () => ((this.log = this.logBox.checked), this.build()));
+    this.readings = panel.querySelector("[data-part=readings]");
+    this.build();
+  }
+
+  // At most four at once: so many colours and dashes there are.
+  toggle(i) {
+    if (this.shown.includes(i)) this.shown = this.shown.filter((each) => each !== i);
+    else this.shown = [...this.shown, i].slice(-4);
+    this.build();
+  }
+
+  build() {
+    if (this.panel.hidden) return;
+    const { look } = this.page, holder = this.panel.querySelector("[data-part=plot]");
+    if (this.plot) this.plot.destroy();
+    this.colours = CURVE_COLOURS[look.dark ? "dark" : "light"];
+    const all = this.shown.flatMap((i) => this.values[i]).filter((v) => v !== null);
+    const positive = all.length > 0 && all.every((v) => v > 0);
+    this.logBox.disabled = !positive;
+    this.logBox.checked = positive && this.log;
+    const axis = { stroke: look.ink, grid: { stroke: look.line, width: 1 }, ticks: { stroke: look.line }, font: "11px system-ui, sans-serif" };
+    const format = (_, list) => list.map((v) => (v === null ? "" : short(v, 4)));
+    const logarithmic = this.logBox.checked, decades = logarithmic ? Math.log10(greatest(all) / -greatest(all.map((v) => -v))) : 0;
+    this.plot = new uPlot({
+      width: Math.max(holder.clientWidth, 200), height: 190, legend: { show: false },
+      cursor: { drag: { x: false, y: false }, points: { show: false } },
+      scales: { x: { time: false, range: [0, this.page.span] }, y: { distr: logarithmic ? 3 : 1 } },
+      axes: [{ ...axis, values: format, label: "time in s", labelSize: 16, size: 30, labelFont: axis.font },
+        { ...axis, values: format, size: 58, ...(decades > 1.2 ? { splits: powersOfTen, filter: (_, list) => list } : {}) }],
+      series: [{}, ...this.shown.map((i, k) => ({ label: this.names[i], stroke: this.colours[k], width: 2, dash: DASHES[k], points: { show: this.x.length < 3 } }))],
+      // Where a time stands is known only once the axes are laid out.
+      hooks: { ready: [() => this.draw(this.page.player ? this.page.player.time : 0)] },
+    }, [this.x, ...this.shown.map((i) => this.values[i])], holder);
+    this.line = element("div", "", { class: "now" });
+    this.plot.over.append(this.line);
+    this.plot.over.addEventListener("click", (event) => this.page.player.seek(this.plot.posToVal(event.offsetX, "x")));
+    this.chips.forEach((chip, i) => {
+      const k = this.shown.indexOf(i);
+      chip.setAttribute("aria-pressed", String(k >= 0));
+      chip.style.borderColor = k >= 0 ? this.colours[k] : "";
+      chip.style.borderStyle = k === 1 ? "dashed" : k === 2 ? "dotted" : k === 3 ? "double" : "";
+    });
+    this.rows = this.shown.map((i, k) => {
+      const row = element("span", ""), key = element("b", this.names[i]), value = element("output", "");
+      key.style.color = this.colours[k];
+      row.append(key, " ", value);
+      return { row, value, i };
+    });
+    this.readings.replaceChildren(...this.rows.map(({ row }) => row));
+  }
+
+  draw(t) {
+    if (this.panel.hidden || !this.plot || !this.rows) return;
+    const left = this.plot.valToPos(t, "x");
+    this.line.style.transform = `translateX(${left}px)`;
+    const at = countUpTo(this.x, t) - 1;
+    for (const { value, i } of this.rows) {
+      const text = at < 0 ? "–" : short(this.values[i][at]);
+      if (value.textContent !== text) value.textContent = text;
+    }
+  }
+}

@@ -1,0 +1,137 @@
+// The link messages of a run, and what can be asked of them at a time. A row is waiting while start <= t < depart, flying
+// while depart <= t < end, and has ended once end <= t.
+
+const BLOCK = 1024;
+
+// Rows by value, for values >= 0: their bits then have the order of their values. Least significant digits first.
+function orderOf(values) {
+  const length = values.length;
+  const words = new Uint32Array(values.buffer, values.byteOffset, 2 * length);
+  let order = new Uint32Array(length), next = new Uint32Array(length);
+  for (let i = 0; i < length; i++) order[i] = i;
+  for (let digit = 0; digit < 4; digit++) {
+    const offset = digit >> 1, shift = 16 * (digit & 1);
+    const places = new Uint32Array(65537);
+    for (let i = 0; i < length; i++) places[((words[2 * i + offset] >>> shift) & 0xffff) + 1]++;
+    if (places.includes(length)) continue;
+    for (let i = 1; i < 65537; i++) places[i] += places[i - 1];
+    for (let i = 0; i < length; i++) {
+      const row = order[i];
+      next[places[(words[2 * row + offset] >>> shift) & 0xffff]++] = row;
+    }
+    [order, next] = [next, order];
+  }
+  return order;
+}
+
+// How many of the sorted values are <= limit (or < limit).
+function countUpTo(values, limit, without = false) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (without ? values[middle] < limit : values[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Rows by one of their ends: those of agent i are rows[first[i]] ... rows[first[i + 1] - 1], in order of start.
+function grouped(ends, agents) {
+  const first = new Uint32Array(agents + 1), rows = new Uint32Array(ends.length);
+  for (const agent of ends) first[agent + 1]++;
+  for (let i = 1; i <= agents; i++) first[i] += first[i - 1];
+  const place = first.slice();
+  for (let row = 0; row < ends.length; row++) rows[place[ends[row]]++] = row;
+  return (agent) => rows.subarray(first[agent], first[agent + 1]);
+}
+
+class Events {
+  constructor(columns, meta) {
+    Object.assign(this, columns);
+    this.count = this.start.length;
+    this.causes = meta.causes.length;
+    this.keptKinds = new Uint8Array(meta.kinds.length).fill(1);
+    this.keptCauses = new Uint8Array(this.causes).fill(1);
+    this.order = orderOf(this.end);
+    this.ends = Float64Array.from(this.order, (row) => this.end[row]);
+    const blocks = Math.ceil(this.count / BLOCK);
+    this.latest = new Float64Array(blocks);
+    // How many had ended by each cause before a block of the order of ends.
+    this.before = new Uint32Array((blocks + 1) * this.causes);
+    const sums = new Uint32Array(this.causes);
+    for (let i = 0; i < this.count; i++) {
+      const block = Math.floor(i / BLOCK);
+      if (i % BLOCK === 0) this.before.set(sums, block * this.causes);
+      if (this.end[i] > this.latest[block]) this.latest[block] = this.end[i];
+      sums[this.cause[this.order[i]]]++;
+    }
+    this.before.set(sums, blocks * this.causes);
+    this.found = new Uint32Array(this.count);
+    this.sentBy = grouped(this.sender, meta.agents.length);
+    this.sentTo = grouped(this.receiver, meta.agents.length);
+  }
+
+  keeps(row) {
+    return this.keptKinds[this.kind[row]] && this.keptCauses[this.cause[row]];
+  }
+
+  // The kept rows that began by `to` and end after `from`; the list is valid until the next call.
+  overlapping(from, to) {
+    const { start, end, kind, cause, keptKinds, keptCauses, found } = this;
+    const last = countUpTo(start, to);
+    let size = 0;
+    for (let first = 0; first < last; first += BLOCK) {
+      if (this.latest[first / BLOCK] <= from) continue;
+      const stop = Math.min(first + BLOCK, last);
+      for (let row = first; row < stop; row++) {
+        if (end[row] > from && keptKinds[kind[row]] && keptCauses[cause[row]]) found[size++] = row;
+      }
+    }
+    return found.subarray(0, size);
+  }
+
+  // Numbers of link messages that have ended by t, by cause; of all, filtered or not.
+  endedBy(t) {
+    const total = countUpTo(this.ends, t), block = Math.floor(total / BLOCK);
+    const counts = this.before.slice(block * this.causes, (block + 1) * this.causes);
+    for (let i = block * BLOCK; i < total; i++) counts[this.cause[this.order[i]]]++;
+    return counts;
+  }
+
+  // The next time after t at which a kept frame starts or ends; NaN if there is none.
+  later(t) {
+    let start = countUpTo(this.start, t), end = countUpTo(this.ends, t);
+    while (start < this.count && !this.keeps(start)) start++;
+    while (end < this.count && !this.keeps(this.order[end])) end++;
+    const next = Math.min(start < this.count ? this.start[start] : Infinity, end < this.count ? this.ends[end] : Infinity);
+    return next < Infinity ? next : NaN;
+  }
+
+  earlier(t) {
+    let start = countUpTo(this.start, t, true) - 1, end = countUpTo(this.ends, t, true) - 1;
+    while (start >= 0 && !this.keeps(start)) start--;
+    while (end >= 0 && !this.keeps(this.order[end])) end--;
+    const last = Math.max(start >= 0 ? this.start[start] : -Infinity, end >= 0 ? this.ends[end] : -Infinity);
+    return last > -Infinity ? last : NaN;
+  }
+}
+
+// Which of very many rows are drawn: always the same ones, so that nothing flickers.
+class Thinned {
+  constructor(rows, most) {
+    this.rows = rows;
+    this.most = most;
+    this.bits = Math.max(0, Math.ceil(Math.log2(rows.length / most)));
+  }
+
+  forEach(draw) {
+    let drawn = 0;
+    for (const row of this.rows) {
+      if (this.bits && Math.imul(row, 0x9e3779b1) >>> (32 - this.bits)) continue;
+      if (drawn === this.most) break;
+      drawn++;
+      draw(row);
+    }
+    return drawn;
+  }
+}

@@ -1,0 +1,169 @@
+// What stands beside: states and their colours, counts by cause with filters, kinds, notes.
+
+function rangeOf(values) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return { low, high, log: low > 0 && high / low > 1000 };
+}
+
+class States {
+  constructor(page) {
+    this.names = page.meta.states;
+    this.agents = page.meta.agents.length;
+    this.list = this.names.map((_, i) => {
+      const values = page.columns[`state ${i} values`];
+      return { times: page.columns[`state ${i} times`], values, ...rangeOf(values) };
+    });
+    this.shown = this.names.length ? 0 : -1;
+    this.momentary = false;
+  }
+
+  // What the colours span: the values of the whole run, or those of this moment.
+  range(values) {
+    return this.momentary && values ? rangeOf(values) : this.list[this.shown];
+  }
+
+  // The values of all agents at t, of the state that colours the map.
+  at(t, index = this.shown) {
+    if (index < 0) return null;
+    const { times, values } = this.list[index], row = countUpTo(times, t) - 1;
+    return row < 0 ? null : values.subarray(row * this.agents, (row + 1) * this.agents);
+  }
+
+  of(name, agent, t) {
+    const values = this.at(t, this.names.indexOf(name));
+    return values ? values[agent] : NaN;
+  }
+
+  // Where a value stands in the range of colours.
+  share(value, { low, high, log }) {
+    if (!Number.isFinite(value)) return NaN;
+    if (high <= low) return 0.5;
+    return log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  }
+}
+
+class StatePanel {
+  constructor(page, panel) {
+    Object.assign(this, { page, panel });
+    const select = panel.querySelector("select");
+    panel.hidden = !page.states.names.length;
+    select.append(...page.states.names.map((name, i) => element("option", name, { value: i })), element("option", "none", { value: -1 }));
+    select.addEventListener("change", () => {
+      page.states.shown = Number(select.value);
+      page.draw();
+    });
+    const momentary = panel.querySelector("[data-part=momentary]");
+    momentary.addEventListener("change", () => {
+      page.states.momentary = momentary.checked;
+      page.draw();
+    });
+    const stops = Array.from({ length: 11 }, (_, i) => `rgb(${cividis(i / 10)})`);
+    panel.querySelector("[data-part=bar] i").style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
+  }
+
+  draw(t) {
+    if (this.panel.hidden) return;
+    const { states } = this.page, bar = this.panel.querySelector("[data-part=bar]");
+    bar.hidden = states.shown < 0;
+    if (bar.hidden) return;
+    const { low, high, log } = states.range(states.at(t));
+    const texts = [short(low, 4), log ? "logarithmic" : "", short(high, 4)];
+    bar.querySelectorAll("span").forEach((each, i) => {
+      if (each.textContent !== texts[i]) each.textContent = texts[i];
+    });
+  }
+}
+
+class Counts {
+  constructor(page, panel) {
+    Object.assign(this, { page, panel });
+    const { meta, events } = page, body = panel.querySelector("[data-part=counts] tbody");
+    this.rows = new Map();
+    // A cause of the ledger of which no frame is shown has no number among the events.
+    const causes = [...new Set([...meta.causes, ...Object.keys(meta.counts)])];
+    for (const cause of causes) this.rows.set(cause, this.add(body, cause, meta.causes.indexOf(cause)));
+    const total = element("tr", "", { "data-part": "total" });
+    this.ended = element("td", "");
+    total.append(element("th", "all", { scope: "row" }), this.ended, element("td", String(meta.total)));
+    body.append(total);
+    const kinds = panel.querySelector("[data-part=kinds]");
+    meta.kinds.forEach((kind, i) => {
+      const label = element("label", "", { "data-kind": kind }), canvas = this.icon((context) => {
+        context.beginPath();
+        DOTS[i % DOTS.length](context, 8, 8, 5);
+        context.fillStyle = page.look.frame;
+        context.fill();
+      });
+      label.append(this.box(events.keptKinds, i), canvas, kind);
+      kinds.append(label);
+    });
+    kinds.hidden = !meta.kinds.length;
+  }
+
+  add(body, cause, index) {
+    const { meta, look, events } = this.page, count = meta.counts[cause] || 0;
+    const row = element("tr", "", { "data-cause": cause }), head = element("th", "", { scope: "row" }), label = element("label");
+    if (index >= 0) label.append(this.box(events.keptCauses, index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
+    label.append(cause.replaceAll("_", " "));
+    head.append(label);
+    const now = element("td", "0", { "data-now": "" });
+    row.append(head, now, element("td", String(count), { "data-count": count }));
+    row.hidden = !count && cause !== "delivered" && !events.cause.includes(index);
+    body.append(row);
+    return { now, index };
+  }
+
+  box(kept, i) {
+    const box = element("input", "", { type: "checkbox" });
+    box.checked = true;
+    box.addEventListener("change", () => {
+      kept[i] = box.checked ? 1 : 0;
+      this.page.strip.resize();
+      this.page.draw();
+    });
+    return box;
+  }
+
+  // A small picture of a shape, painted again when the colours change.
+  icon(paint) {
+    const canvas = element("canvas", "", { width: 32, height: 32, class: "icon", "aria-hidden": "true" });
+    const context = canvas.getContext("2d");
+    context.scale(2, 2);
+    const again = () => {
+      context.clearRect(0, 0, 16, 16);
+      paint(context);
+    };
+    again();
+    (this.icons ||= []).push(again);
+    return canvas;
+  }
+
+  draw(t) {
+    const counts = this.page.events.endedBy(t);
+    let all = 0;
+    for (const { now, index } of this.rows.values()) {
+      if (index < 0) continue;
+      all += counts[index];
+      const text = String(counts[index]);
+      if (now.textContent !== text) now.textContent = text;
+    }
+    this.ended.textContent = String(all);
+  }
+}
+
+function tell(page) {
+  const { root, meta } = page, part = (name) => root.querySelector(`[data-part=${name}]`);
+  part("title").textContent = meta.title;
+  part("command").textContent = meta.command;
+  const notes = [...meta.notes];
+  if (meta.shown < meta.total) notes.unshift(`Shown are ${meta.shown} of ${meta.total} link messages. ${meta.omitted}`);
+  if (!meta.has_positions && meta.agents.length > 1) notes.push("The network has no positions: the map is a layout.");
+  part("notes").replaceChildren(...notes.map((note) => element("li", note)));
+  const versions = Object.entries(meta.versions).map(([name, version]) => `${name} ${version}`);
+  part("versions").textContent = versions.join(" · ");
+}

@@ -1,0 +1,365 @@
+"""The page of a replay: what is packed comes back, and a real browser shows what the columns say, and only that."""
+
+import base64
+import gzip
+import hashlib
+import importlib.resources
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netsim import BadInput
+from netsim.replay.html import COLUMNS, html
+from netsim.replay.packing import pack
+from tests import chromium
+from tests.recorded import Columns, averaging
+
+PAGE = importlib.resources.files("netsim.replay") / "page"
+UPLOT = {
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+HOSTILE = ["<img src=x onerror=document.title='bad'>", "</script><script>document.title='bad'</script>", "{{meta}}"]
+
+
+def unpack(packed: dict[str, Any]) -> Columns:
+    """Undo `pack`, as page/unpack.js does."""
+    data, found = gzip.decompress(base64.b64decode(packed["data"])), {}
+    for column in packed["columns"]:
+        dtype = np.dtype(f"<{column['type']}")
+        size, width = column["length"], dtype.itemsize
+        planes, data = data[: size * width], data[size * width :]
+        bits = np.frombuffer(planes, np.uint8).reshape(width, size).T.copy().view(f"<u{width}").ravel()
+        if column["less"]:
+            bits = (bits >> 1) ^ (0 - (bits & 1)).astype(bits.dtype)
+            base = 0 if column["less"] == "previous" else found[column["less"]].view(bits.dtype)
+            bits = np.cumsum(bits, dtype=bits.dtype) if column["less"] == "previous" else bits + base
+        found[column["name"]] = bits.view(dtype)
+    assert not data
+    return found
+
+
+@given(st.integers(0, 300), st.integers(0, 2**32), st.sampled_from(["any bits", "sorted", "steps", "constant", "ends"]))
+def test_every_bit_comes_back(size: int, seed: int, form: str) -> None:
+    draw, columns = np.random.default_rng(seed), {}
+    for name, dtype in COLUMNS.items():
+        bits = np.frombuffer(draw.bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
+        whole = np.arange(size) % 100
+        steps = (whole * 0.1 if dtype is np.float64 else whole).astype(dtype)
+        ends = np.resize([bits.min(), bits.max()] if size else [0], size).astype(dtype)
+        forms = {
+            "any bits": bits,
+            "sorted": np.sort(bits),
+            "steps": steps,
+            "constant": np.full_like(bits, 3),
+            "ends": ends,
+        }
+        columns[name] = forms[form]
+    found = unpack(json.loads(json.dumps(pack(columns))))
+    assert list(found) == list(columns)
+    for name, column in columns.items():
+        assert found[name].dtype == column.dtype
+        assert found[name].tobytes() == column.tobytes()
+
+
+def test_a_real_run_packs_small_and_the_same_every_time(recorded: tuple[dict[str, Any], Columns]) -> None:
+    packed = pack(recorded[1])
+    assert packed == pack(recorded[1])
+    # Uniform latencies are five random bytes an event, and no scheme gets below.
+    assert len(packed["data"]) / len(recorded[1]["start"]) < 12
+    even = {"start": np.arange(50_000) * 0.1, "end": np.arange(50_000) * 0.1 + 0.02}
+    assert len(pack(even)["data"]) < 40_000
+
+
+def test_uplot_is_as_published() -> None:
+    for name, digest in UPLOT.items():
+        assert hashlib.sha256((PAGE / "uplot" / name).read_bytes()).hexdigest() == digest
+    assert "MIT License" in (PAGE / "uplot" / "LICENSE").read_text()
+
+
+def test_the_page_holds_all_its_parts_and_asks_for_nothing(small: tuple[dict[str, Any], Columns]) -> None:
+    page = html(*small)
+    assert "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:" in page
+    for script in PAGE.iterdir():
+        if script.name.endswith(".js"):
+            assert script.read_text() in page, script.name
+    # Nothing is loaded, and no script is ended by another's text.
+    assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:|//|\.)", page)
+    assert page.count("<script") == page.count("</script>") == 4
+    assert html(*small) == page
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("cause", None, "with a column 'cause'"),
+        ("end", np.zeros(2), "must be of shape (1,), as start"),
+        ("sender", np.array([2]), "columns['sender'] = 2: must be a whole number from 0 to 1"),
+        ("kind", np.array([-1]), "columns['kind'] = -1: must be a whole number from 0 to 0"),
+        ("end", np.array([np.nan]), "must be finite"),
+        ("depart", np.array([0.5]), "start <= depart <= end"),
+    ],
+)
+def test_columns_that_cannot_be_shown_are_refused(name: str, value: Any, says: str) -> None:
+    meta, columns = one_frame()
+    if value is None:
+        del columns[name]
+    else:
+        columns[name] = value
+    with pytest.raises(BadInput, match=re.escape(says)) as caught:
+        html(meta, columns)
+    assert "\n" not in str(caught.value)
+
+
+def one_frame(**told: Any) -> tuple[dict[str, Any], Columns]:
+    """Return a page's data with two agents and one lost frame."""
+    meta = {
+        "title": "one frame", "command": "", "versions": {}, "agents": ["a", "b"], "positions": [[0, 0], [1, 0]],
+        "has_positions": True, "links": [[0, 1]], "round_period": 1.0, "ended_at": 1.0, "kinds": ["hello"],
+        "causes": ["delivered", "lost"], "counts": {"delivered": 0, "lost": 1}, "total": 1, "shown": 1, "omitted": "",
+        "states": {}, "curves": {"x": [], "columns": {}}, "notes": [],
+    }  # fmt: skip
+    values = {"start": 0.25, "depart": 0.25, "end": 0.375, "receiver": 1, "cause": 1, "round": 1, "bits": 8}
+    columns = {name: np.array([values.get(name, 0)], dtype=dtype) for name, dtype in COLUMNS.items()}
+    return meta | told, columns
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[dict[str, Any], Columns]:
+    """A run of averaging on 16 agents, with loss and lateness."""
+    return averaging(16, 30)
+
+
+@pytest.fixture
+def small() -> tuple[dict[str, Any], Columns]:
+    return one_frame()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[chromium.Page]:
+    """A browser for all tests of this module."""
+    if chromium.program() is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    with chromium.browser() as page:
+        page.look(1200, 800)
+        yield page
+
+
+def shown(browser: chromium.Page, tmp_path: Path, data: tuple[dict[str, Any], Columns]) -> chromium.Page:
+    """Open the page of some data, which must ask for nothing, and complain of nothing."""
+    path = tmp_path / "page.html"
+    path.write_text(html(*data), encoding="utf-8")
+    browser.open(path)
+    quiet(browser)
+    assert browser.run("replay.readyAfter > 0")
+    return browser
+
+
+def quiet(browser: chromium.Page) -> None:
+    """Check that no request left, and that the console is empty."""
+    assert browser.run("performance.getEntriesByType('resource').length") == 0
+    assert [url for url in browser.requested if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in browser.requested if url.startswith("file:")]) == 1
+    assert browser.said == []
+
+
+def test_what_is_shown_at_a_time_is_what_the_columns_say(
+    browser: chromium.Page, tmp_path: Path, recorded: tuple[dict[str, Any], Columns]
+) -> None:
+    meta, columns = recorded
+    page = shown(browser, tmp_path, recorded)
+    start, end, cause = columns["start"], columns["end"], columns["cause"]
+    draw = np.random.default_rng(5)
+    # Also exactly at ends and starts, where one comparison for another would show.
+    times = [
+        *draw.uniform(0, meta["ended_at"], 12),
+        *draw.choice(end, 6),
+        *draw.choice(start, 3),
+        0.0,
+        meta["ended_at"],
+    ]
+    for view in ("map", "sequence"):
+        at = ", ".join(repr(float(time)) for time in times)
+        states = page.run(f"replay.show('{view}'), [{at}].map((time) => (replay.seek(time), replay.state()))")
+        for time, state in zip(map(float, times), states, strict=True):
+            assert state["time"] == time
+            assert state["flying"] == np.flatnonzero((start <= time) & (end > time)).tolist()
+            ended = np.bincount(cause[end <= time], minlength=len(meta["causes"]))
+            assert state["ended"] == dict(zip(meta["causes"], ended.tolist(), strict=True))
+            rows = np.searchsorted(meta["states"]["value"]["times"], time, side="right") - 1
+            expected = meta["states"]["value"]["values"][rows] if rows >= 0 else []
+            assert state["states"]["value"] == pytest.approx(expected, rel=1e-7)
+    quiet(page)
+
+
+def test_every_number_is_in_the_page_as_exactly_as_in_the_trace(browser: chromium.Page, tmp_path: Path) -> None:
+    draw, size = np.random.default_rng(9), 400
+    meta, columns = one_frame(counts={"lost": size}, total=size, shown=size)
+    columns = {key: np.repeat(column, size) for key, column in columns.items()}
+    columns["start"] = np.sort(draw.exponential(size=size) ** 9)
+    columns["depart"] = columns["start"] + draw.exponential(size=size) ** 5
+    columns["end"] = columns["depart"] + draw.exponential(size=size) ** 5
+    columns["round"] = draw.integers(-(2**31), 2**31, size=size, dtype=np.int32)
+    for name in ("bits", "number"):
+        columns[name] = draw.integers(-(2**53), 2**53, size=size)
+    page = shown(browser, tmp_path, (meta, columns))
+    rows = json.loads(page.run(f"JSON.stringify(Array.from({{length: {size}}}, (_, i) => replay.row(i)))"))
+    for name, column in columns.items():
+        assert [row[name] for row in rows] == column.tolist(), name
+
+
+def test_counts_in_the_page_are_those_of_the_ledger(
+    browser: chromium.Page, tmp_path: Path, recorded: tuple[dict[str, Any], Columns]
+) -> None:
+    page = shown(browser, tmp_path, recorded)
+    read = "Object.fromEntries([...document.querySelectorAll('[data-cause]')].map((row) => [row.dataset.cause, {}]))"
+    cells = read.replace("{}", "+row.querySelector('[data-count]').dataset.count")
+    counts = page.run(cells)
+    assert {name: count for name, count in counts.items() if name in recorded[0]["counts"]} == recorded[0]["counts"]
+    assert sum(counts.values()) == recorded[0]["total"]
+    page.run(f"replay.seek({recorded[0]['ended_at']})")
+    now = page.run(read.replace("{}", "+row.querySelector('[data-now]').textContent"))
+    assert now == {**dict.fromkeys(recorded[0]["causes"], 0), **recorded[0]["counts"]}
+
+
+def test_filters_steps_and_keys(
+    browser: chromium.Page, tmp_path: Path, recorded: tuple[dict[str, Any], Columns]
+) -> None:
+    meta, columns = recorded
+    page = shown(browser, tmp_path, recorded)
+    start, end = columns["start"], columns["end"]
+    page.run("document.querySelector('[data-kind=state] input').click(), document.activeElement.blur()")
+    kept = columns["kind"] == meta["kinds"].index("thanks")
+    page.run("replay.seek(1.23)")
+    assert page.run("replay.state().flying") == np.flatnonzero(kept & (start <= 1.23) & (end > 1.23)).tolist()
+    events = np.unique(np.concatenate([start[kept], end[kept]]))
+    page.press("ArrowRight")
+    assert page.run("replay.state().time") == events[np.searchsorted(events, 1.23, side="right")]
+    page.run("replay.seek(1.23)")
+    page.press("ArrowLeft")
+    assert page.run("replay.state().time") == events[np.searchsorted(events, 1.23) - 1]
+    page.run("replay.round()")
+    assert page.run("replay.state().time") == pytest.approx(
+        meta["round_period"] * (events[np.searchsorted(events, 1.23) - 1] // meta["round_period"] + 1)
+    )
+    page.press("End")
+    assert page.run("replay.state().time") == page.run("replay.state().span")
+    page.press("Home")
+    speed = page.run("replay.state().speed")
+    page.press("+", "+")
+    assert page.run("replay.state().speed") == pytest.approx(1.5 * speed)
+    page.press(" ", " ")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    playing = page.run("replay.state()")
+    page.press(" ", " ")
+    assert playing["playing"]
+    assert playing["time"] > 0
+    assert not page.run("replay.state().playing")
+    quiet(page)
+
+
+def test_the_inspector_tells_what_an_agent_and_a_link_did(
+    browser: chromium.Page, tmp_path: Path, recorded: tuple[dict[str, Any], Columns]
+) -> None:
+    meta, columns = recorded
+    page = shown(browser, tmp_path, recorded)
+    page.run("replay.seek(1.5); replay.choose({agent: 4})")
+    rows = "Object.fromEntries([...document.querySelectorAll('[data-part=inspected] tr[data-row]')].map("
+    told = page.run(rows + "(row) => [row.dataset.row, [...row.cells].slice(1).map((cell) => cell.textContent)]))")
+    over = columns["end"] <= 1.5
+    for cause in ("delivered", "lost"):
+        ended = over & (columns["cause"] == meta["causes"].index(cause))
+        by = [int(np.sum(ended & (columns[role] == 4))) for role in ("sender", "receiver")]
+        assert told[cause] == [str(count) for count in by]
+    times = page.run("[...document.querySelectorAll('[data-part=latest] time')].map((time) => time.textContent)")
+    mine = (columns["sender"] == 4) | (columns["receiver"] == 4)
+    latest = np.concatenate([columns["start"][mine], columns["end"][mine]])
+    latest = np.sort(latest[latest <= 1.5])[::-1][: len(times)]
+    # As exact as the trace has them.
+    assert [float(time.removesuffix(" s")) for time in times] == latest.tolist()
+    i, j = meta["links"][0]
+    page.run(f"replay.choose({{link: [{i}, {j}]}})")
+    title = page.run("document.querySelector('[data-part=chosen]').textContent")
+    assert title == f"Link {meta['agents'][i]} – {meta['agents'][j]}"
+    quiet(page)
+
+
+def test_names_are_text(browser: chromium.Page, tmp_path: Path) -> None:
+    data = one_frame(
+        agents=HOSTILE[:2], title=HOSTILE[0], command=HOSTILE[1], kinds=[HOSTILE[0]], notes=HOSTILE,
+        versions={HOSTILE[0]: HOSTILE[1]}, causes=["delivered", HOSTILE[1]], counts={HOSTILE[1]: 1},
+        states={HOSTILE[0]: {"times": [0.0], "values": [[1.0, float("nan")]]}},
+        curves={"x": [0.0, 1.0], "columns": {HOSTILE[1]: [1.0, 2.0], "\u2028\ud800": [float("nan"), float("inf")]}},
+    )  # fmt: skip
+    page = shown(browser, tmp_path, data)
+    page.run("replay.choose({agent: 0}); replay.seek(0.5)")
+    assert page.run("document.title") == HOSTILE[0]
+    assert page.run("document.images.length") == 0
+    assert page.run("document.querySelector('[data-part=chosen]').textContent") == f"Agent {HOSTILE[0]}"
+    assert page.run("[...document.querySelectorAll('[data-part=notes] li')].map((li) => li.textContent)") == HOSTILE
+    quiet(page)
+
+
+EMPTY = {name: np.array([], dtype=dtype) for name, dtype in COLUMNS.items()}
+
+
+@pytest.mark.parametrize("name", ["one", "empty", "alone", "nobody", "huge", "tiny", "at once", "one kind of state"])
+def test_runs_at_the_edge(name: str, browser: chromium.Page, tmp_path: Path) -> None:
+    meta, columns = one_frame()
+    none = {"links": [], "counts": {"delivered": 0}, "total": 0, "shown": 0, "kinds": [], "ended_at": 0.0}
+    if name == "empty":
+        columns, meta = EMPTY, meta | none
+    elif name == "alone":
+        columns, meta = EMPTY, meta | none | {"agents": ["a"], "positions": [[3.0, 4.0]], "ended_at": 2.0}
+    elif name == "nobody":
+        columns, meta = EMPTY, meta | none | {"agents": [], "positions": [], "causes": ["delivered"]}
+    elif name in ("huge", "tiny"):
+        scale = 1e15 if name == "huge" else 1e-12
+        columns |= {key: columns[key] * scale for key in ("start", "depart", "end")}
+        meta |= {"round_period": scale, "ended_at": scale, "positions": [[-scale, 0.0], [scale, 0.0]]}
+    elif name == "at once":
+        columns |= {key: columns[key] * 0 for key in ("start", "depart", "end")}
+        meta |= {
+            "ended_at": 0.0,
+            "round_period": 0.0,
+            "positions": [[0, 0], [0, 0]],
+            "curves": {"x": [0.0], "columns": {"e": [0.0]}},
+        }
+    elif name == "one kind of state":
+        values = [[1.0, 1.0], [1.0, 1.0]]
+        meta |= {
+            "states": {"s": {"times": [0.0, 0.5], "values": values}},
+            "curves": {"x": [0, 1], "columns": {"e": [3, 3]}},
+        }
+    page = shown(browser, tmp_path, (meta, columns))
+    for view in ("sequence", "map"):
+        page.run(f"replay.show('{view}'); replay.step(); replay.round(); replay.step(false); replay.theme()")
+        page.run("replay.seek(replay.state().span); document.querySelector('[data-part=map]').click()")
+    state = page.run("replay.state()")
+    assert state["time"] == state["span"] > 0
+    assert sum(state["ended"].values()) == len(columns["start"])
+    quiet(page)
+
+
+def test_too_many_frames_are_thinned_and_the_page_says_so(browser: chromium.Page, tmp_path: Path) -> None:
+    meta, columns = one_frame(
+        counts={"delivered": 20_000}, total=30_000, shown=20_000, omitted="Every third is left out."
+    )
+    columns = {key: np.repeat(column, 20_000) for key, column in columns.items()}
+    page = shown(browser, tmp_path, (meta, columns))
+    for view in ("map", "sequence"):
+        page.run(f"replay.show('{view}'); replay.seek(0.3)")
+        drawn = page.run("replay.state().drawn")
+        assert drawn["underway"] == 20_000
+        assert 2_000 < drawn["drawn"] <= 6_000
+        said = page.run("document.querySelector('[data-part=thinned]').textContent")
+        assert said == f"Thinned: {drawn['drawn']} of 20000 frames drawn."
+    notes = page.run("document.querySelector('[data-part=notes]').textContent")
+    assert "Shown are 20000 of 30000 link messages. Every third is left out." in notes
