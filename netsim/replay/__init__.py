@@ -1,0 +1,1 @@
+"""Watch a run: its trace as one page for the browser."""
