@@ -24,7 +24,7 @@ from zlib import crc32
 import numpy as np
 
 from netsim import draws
-from netsim.count.records import ALL_CAUSES, EXIT, SENT, key_shift
+from netsim.count.records import ALL_CAUSES, DETAIL, EXIT, LEFT, SENT, key_shift
 from netsim.errors import AgentError
 from netsim.latency import Constant as ConstantLatency
 from netsim.latency import Uniform as UniformLatency
@@ -83,6 +83,15 @@ cdef struct Sent:
     int64_t number, kind, sender, link, taken, payload_bits, raw_data_bits, wire_bits, saturated, each, checksum
 
 
+cdef struct Detail:
+    int64_t round, reply
+
+
+cdef struct Left:
+    double time
+    int64_t key, number, bits
+
+
 cdef enum:
     # Tables by link: the causes first.
     OFFERED = 13
@@ -112,6 +121,7 @@ cdef class Tally:
     """Counts and hash of one run; see `netsim.count.tally.Tally`."""
 
     cdef readonly int shift
+    cdef readonly bint keeps
     cdef readonly dict kinds
     cdef readonly int64_t transmissions, link_messages, duplicated, payload_bits, raw_data_bits, wire_bits, saturated
     cdef int64_t counted[N_CAUSES]
@@ -124,8 +134,8 @@ cdef class Tally:
     cdef int64_t* by_link_data[N_BY_LINK]
     cdef int64_t* by_sender_data[N_BY_SENDER]
     cdef uint64_t first_sum, second_sum
-    cdef bytearray kept_sent, kept_exits
-    cdef int64_t sent_size, exits_size
+    cdef bytearray kept_sent, kept_exits, kept_details, kept_left
+    cdef int64_t sent_size, exits_size, details_size, left_size
 
     def __init__(self, agent_keys, link_keys, keep):
         self.agents, self.links = len(agent_keys), len(link_keys)
@@ -145,6 +155,9 @@ cdef class Tally:
         memset(self.counted, 0, sizeof(self.counted))
         self.kept_sent = bytearray() if keep else None
         self.kept_exits = bytearray() if keep else None
+        self.kept_details = bytearray() if keep else None
+        self.kept_left = bytearray() if keep else None
+        self.keeps = keep
 
     @property
     def exits(self):
@@ -195,14 +208,15 @@ cdef class Tally:
             self.by_sender_data[which] = <int64_t*>cnp.PyArray_DATA(grown)
         return self.by_sender_data[which]
 
-    def sent(self, record, int64_t links):
-        """Count a transmission over so many links."""
+    def sent(self, record, int64_t links, int64_t round_number, bint reply):
+        """Count a transmission over so many links; its round, and whether it answers a request, are only kept."""
         cdef Sent s
         (s.time, s.number, s.kind, s.sender, s.link, s.taken, s.payload_bits, s.raw_data_bits, s.wire_bits,
          s.saturated, s.each, s.checksum) = record
-        self.count_sent(&s, links)
+        self.count_sent(&s, links, round_number, reply)
 
-    cdef int count_sent(self, Sent* s, int64_t links) except -1:
+    cdef int count_sent(self, Sent* s, int64_t links, int64_t round_number, bint reply) except -1:
+        cdef Detail detail
         cdef uint64_t h
         cdef int64_t slot = s.kind * self.agents + s.sender
         cdef int64_t place
@@ -239,13 +253,21 @@ cdef class Tally:
         h = mix_word(h, <uint64_t>s.checksum)
         self.first_sum += h
         self.second_sum += mix_word(0, h)
-        if self.kept_sent is not None:
+        if self.keeps:
             self.sent_size = keep(self.kept_sent, self.sent_size, <const char*>s, sizeof(Sent))
+            detail.round, detail.reply = round_number, reply
+            self.details_size = keep(self.kept_details, self.details_size, <const char*>&detail, sizeof(Detail))
         return 0
 
     def link_bits(self, int64_t link, int64_t kind, int64_t bits):
         """Count the bits that crossed one link."""
         self.by_link_table(WIRE_BITS)[kind * self.links + link] += bits
+
+    def left(self, double time, int64_t key, int64_t number, int64_t bits):
+        """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
+        cdef Left record
+        record.time, record.key, record.number, record.bits = time, key, number, bits
+        self.left_size = keep(self.kept_left, self.left_size, <const char*>&record, sizeof(Left))
 
     def aired(self, int64_t sender, int64_t kind, int64_t bits):
         """Count bits that a shared medium carried for a sender, some time after `sent`."""
@@ -310,12 +332,14 @@ cdef class Tally:
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
     def records(self):
-        """Return what was kept: ``sent`` (of dtype `SENT`) and ``exits`` (`EXIT`); None if nothing was to be kept."""
-        if self.kept_sent is None:
+        """Return what was kept: ``sent``, ``exits``, ``details`` and ``left``; None if nothing was to be kept."""
+        if not self.keeps:
             return None
         return {
             "sent": np.frombuffer(bytes(self.kept_sent[: self.sent_size]), dtype=SENT),
             "exits": np.frombuffer(bytes(self.kept_exits[: self.exits_size]), dtype=EXIT),
+            "details": np.frombuffer(bytes(self.kept_details[: self.details_size]), dtype=DETAIL),
+            "left": np.frombuffer(bytes(self.kept_left[: self.left_size]), dtype=LEFT),
         }
 
 
@@ -923,7 +947,7 @@ cdef class Spreader:
         if self.on_radio:
             s.each = 0
         s.checksum = crc32(frame.data)
-        self.tally.count_sent(&s, self.degree)
+        self.tally.count_sent(&s, self.degree, round_number, False)
         return self.degree
 
     cdef int spread(self, double now, int64_t number, int32_t slot, Frame frame, double deadline) except -1:

@@ -19,8 +19,10 @@ from netsim._tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handle
 from netsim._wiring import Parts, Settings, build
 from netsim.agent import Agent
 from netsim.core import Frame
+from netsim.count.scene import Scene, positions_of
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.faults.player import Player
+from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.transport.clock import Loop
 from netsim.transport.framing import for_receiver
@@ -78,6 +80,7 @@ class Runtime:
             raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
         self.result = result
         self.agents = result.agents
+        self.settings = settings
         self.until = until
         self.blas_threads = blas_threads
         self.started = False
@@ -234,9 +237,16 @@ class Runtime:
         for inbox in self.parts.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.time()
+        self.ledger.scene = self._scene()
         for shared in self.parts.all_shared:
             shared.over = True
         self.tasks.over = self.closed = True
+
+    def _scene(self) -> Scene:
+        settings = self.settings
+        medium = "shared" if isinstance(settings.medium, Radio) else settings.medium
+        places = positions_of(settings.graph, self.agents)
+        return Scene(settings.round_period, self.loop.time(), medium, places)
 
     async def _stop(self) -> None:
         """Leave nothing behind on the loop."""

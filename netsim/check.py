@@ -127,6 +127,19 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
     return array
 
 
+def measured(value: Any) -> float | None:
+    """Return what a probe measured as a number, whole ones as int, or None if it is none; true is 1."""
+    if isinstance(value, np.ndarray | np.generic) and value.size == 1:
+        value = value.item()
+    # Larger ones have no place in a table's columns of 64 bits.
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
+        return int(value)
+    try:
+        return float(value) if isinstance(value, numbers.Real) else None
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
 def put(frozen: object, **values: object) -> None:
     """Set fields of a frozen dataclass to what the checks in its ``__post_init__`` returned."""
     for name, value in values.items():

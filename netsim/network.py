@@ -2,25 +2,25 @@
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, Literal
 
 import networkx as nx
 
 from netsim import check, draws
+from netsim._job import Asked, Job, in_thread
 from netsim._runtime import Runtime
 from netsim._sampler import MOST_ROWS
 from netsim._wiring import Settings, check_agents
 from netsim.agent import Agent
-from netsim.errors import BadInput, Interrupted, NetsimError
+from netsim.errors import BadInput, NetsimError
 from netsim.faults import Fault, Faults
 from netsim.link import Link
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected
-from netsim.transport.clock import ClockName, Loop, new_loop
+from netsim.transport.clock import ClockName, Loop
+from netsim.watch import Watch, Watched
 
 Medium = Literal["wires", "radio"] | Radio
 Agents = Mapping[Any, Agent]
@@ -180,6 +180,7 @@ class Network:
         until: float | None = None,
         sample: float | None = None,
         trace: bool = False,
+        watch: Watched | None = None,
         progress: Progress | None = None,
         clock: ClockName = "virtual",
         speed: float = 1.0,
@@ -204,6 +205,10 @@ class Network:
             Default: a row for each round.
         trace : bool
             Keep the event log (`Run.trace`).
+        watch : mapping or sequence, optional
+            What to keep of each agent's state at each row, in `Run.states`: {column: what} or whats alone, where a what
+            is the name of an attribute that is a number, or a function of an agent that returns one (None for none).
+            Agents see nothing of it.
         progress : callable, optional
             Called with the number of each round that ended.
         clock : {"virtual", "wall"}
@@ -229,10 +234,11 @@ class Network:
         to then, which add up as those of a whole run do. So does the KeyboardInterrupt of a Ctrl-C, as long as it is
         the first.
         """
-        job = self._job(agents, probes, until, sample, trace, progress, blas_threads)
+        result = self._result(agents, probes, watch, progress)
+        job = Job(self, result, self._asked(until, sample, trace, blas_threads))
         if asyncio._get_running_loop() is None:
             return job.simulate(clock, speed)
-        return _in_thread(job, lambda: job.simulate(clock, speed))
+        return in_thread(job, lambda: job.simulate(clock, speed))
 
     async def run_async(
         self,
@@ -242,6 +248,7 @@ class Network:
         until: float | None = None,
         sample: float | None = None,
         trace: bool = False,
+        watch: Watched | None = None,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
     ) -> Run:
@@ -250,7 +257,8 @@ class Network:
         On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
-        job = self._job(agents, probes, until, sample, trace, progress, blas_threads)
+        result = self._result(agents, probes, watch, progress)
+        job = Job(self, result, self._asked(until, sample, trace, blas_threads))
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
             return await job.run(loop)
@@ -260,26 +268,20 @@ class Network:
             job.interrupt()
             raise
 
-    def _job(
-        self,
-        agents: Agents,
-        probes: Sequence[Probe],
-        until: float | None,
-        sample: float | None,
-        trace: bool,
-        progress: Progress | None,
-        blas_threads: int | None,
-    ) -> "_Job":
+    def _result(self, agents: Agents, probes: Sequence[Probe], watch: Watched | None, progress: Progress | None) -> Run:
         check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
+        watched = None if watch is None else Watch(watch)
+        return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
+
+    def _asked(self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None) -> Asked:
         until = None if until is None else check.finite("until", until, above=0)
         sample = None if sample is None else self._check_sample(sample, until)
-        result = Run({node: agents[node] for node in self.graph}, probes, progress)
         if blas_threads is not None:
             blas_threads = check.integer("blas_threads", blas_threads, low=1)
-        return _Job(self, result, until, sample, check.flag("trace", trace), blas_threads)
+        return Asked(until, sample, check.flag("trace", trace), blas_threads)
 
     def _check_sample(self, sample: float, until: float | None) -> float:
         sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))
@@ -291,101 +293,3 @@ class Network:
         if self._running is None:
             raise NetsimError("the network is not running: use Network.at(time, action) to plan ahead")
         return self._running
-
-
-class _Job:
-    """A run that was asked for and checked, and that another thread may interrupt, before it begins, too."""
-
-    def __init__(
-        self,
-        network: Network,
-        result: Run,
-        until: float | None,
-        sample: float | None,
-        trace: bool,
-        blas_threads: int | None,
-    ) -> None:
-        self._network = network
-        self._result = result
-        self._until = until
-        self._sample = sample
-        self._trace = trace
-        self._blas_threads = blas_threads
-        self._runtime: Runtime | None = None
-        self._interrupted = False
-
-    async def run(self, loop: Loop) -> Run:
-        """Run on a loop of simulated time."""
-        network = self._network
-        if network._running is not None:
-            raise NetsimError("this network is already running: make another Network for a second run at the same time")
-        network._running = self._runtime = Runtime(
-            network.settings,
-            self._result,
-            loop,
-            until=self._until,
-            sample=self._sample,
-            keep_trace=self._trace,
-            scheduled=network._scheduled,
-            blas_threads=self._blas_threads,
-        )
-        try:
-            if self._interrupted:
-                raise asyncio.CancelledError
-            return await self._runtime.run()
-        except BaseException as error:
-            self.hand_over(error)
-            raise
-        finally:
-            network._running = None
-
-    def simulate(self, clock: ClockName = "virtual", speed: float = 1.0) -> Run:
-        """Run on a loop of its own."""
-        loop = new_loop(clock, speed)
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                try:
-                    return runner.run(self.run(loop))
-                except KeyboardInterrupt as error:
-                    self.hand_over(error)
-                    raise
-        except Interrupted as error:
-            # Only the runner's end closed the books.
-            self.hand_over(error)
-            raise
-
-    def hand_over(self, error: BaseException) -> None:
-        """Put the run so far onto the error that ended it, if its books could be closed."""
-        if self._runtime is not None and self._runtime.closed:
-            error.run = self._result  # type: ignore[attr-defined]
-
-    def interrupt(self) -> None:
-        """End the run, from another thread."""
-        self._interrupted = True
-        if self._runtime is not None:
-            self._runtime.interrupt()
-
-
-def _in_thread(job: _Job, simulate: Callable[[], Run]) -> Run:
-    """Run where no event loop is running; an interrupt of this thread interrupts the run."""
-    outcome: Future[Run] = Future()
-    over = threading.Event()
-
-    def work() -> None:
-        try:
-            outcome.set_result(simulate())
-        except BaseException as error:
-            outcome.set_exception(error)
-        finally:
-            over.set()
-
-    try:
-        threading.Thread(target=work).start()
-        over.wait()
-    except BaseException as error:
-        job.interrupt()
-        # Not join(): after an interrupt that returns too early.
-        over.wait()
-        job.hand_over(error)
-        raise
-    return outcome.result()

@@ -2,10 +2,8 @@
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from netsim import check
 from netsim.agent import Agent
@@ -14,6 +12,7 @@ from netsim.count.records import TOTALS, totals_of
 from netsim.count.trace import Trace
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.radio.book import AirBook
+from netsim.watch import Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,13 +39,20 @@ class Run:
         On a `netsim.Radio`, what was counted there.
     """
 
-    def __init__(self, agents: dict[Any, Agent], probes: Sequence[Probe], progress: Progress | None) -> None:
+    def __init__(
+        self,
+        agents: dict[Any, Agent],
+        probes: Sequence[Probe],
+        progress: Progress | None,
+        watch: Watch | None = None,
+    ) -> None:
         self.agents = agents
         self.ledger: Ledger
         self.ended_at = 0.0
         self.air: AirBook | None = None
         self._probes = list(probes)
         self._progress = progress
+        self._watch = watch
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
 
@@ -61,6 +67,8 @@ class Run:
             measured |= columns
         self._rows.append((number, time, *totals))
         self._measured.append(measured)
+        if self._watch is not None:
+            self._watch.add_row(number, time, self.agents)
         if self._progress is not None:
             self._progress(number)
 
@@ -73,7 +81,7 @@ class Run:
             ) from error
         name, after = _name(probe), f"after round {number}"
         if not isinstance(value, Mapping):
-            found = _number(value)
+            found = check.measured(value)
             if found is None:
                 allowed = f"a function that returns a number or a mapping of numbers, {after}"
                 raise check.refuse(f"probe {name}", value, allowed)
@@ -82,7 +90,7 @@ class Run:
         for column, each in value.items():
             if not isinstance(column, str) or not column.isprintable() or not column.strip():
                 raise check.refuse(f"probe {name}, column", column, f"printable text, {after}")
-            found = _number(each)
+            found = check.measured(each)
             if found is None:
                 raise check.refuse(f"probe {name}, column {column!r}", each, f"a number (NaN for none), {after}")
             columns[str(column)] = found
@@ -112,6 +120,50 @@ class Run:
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
         return trace
+
+    @property
+    def watches(self) -> bool:
+        """Whether it keeps states."""
+        return self._watch is not None
+
+    @property
+    def states(self) -> "pd.DataFrame":
+        """What was watched: a row for each row of `rounds` and each agent.
+
+        Columns: round, time_s, agent, and one for each state, NaN where there was none.
+
+        Raises
+        ------
+        BadInput
+            If nothing was watched.
+        """
+        if self._watch is None:
+            raise BadInput("watch = None: must be given to Network.run for agents' states to be kept")
+        return self._watch.table(list(self.agents))
+
+    def replay(self, path: str | Path = "replay.html", *, title: str = "", most: int = 500_000) -> Path:
+        """Write one HTML file that shows the run in any browser, without a server or a network; return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; one that is there is replaced, once the new one is whole.
+        title : str
+            What stands above it.
+        most : int
+            Frames that it shows at most; which are left out of a longer run it says, and its counts are of all.
+
+        Raises
+        ------
+        BadInput
+            If the trace was not kept (``trace=True`` in `Network.run`), or an argument cannot be used.
+        NetsimError
+            If the file cannot be written.
+        """
+        from netsim.replay.render import render
+
+        states = self.states if self.watches else None
+        return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states)
 
     @property
     def airtime(self) -> "pd.DataFrame":
@@ -172,19 +224,6 @@ class Run:
             f"{totals['transmissions']} transmissions, "
             f"{totals['delivered']} of {totals['link_messages']} link messages delivered>"
         )
-
-
-def _number(value: Any) -> float | None:
-    """Return what a probe measured as a number, whole ones as int, or None if it is none; true is 1."""
-    if isinstance(value, np.ndarray | np.generic) and value.size == 1:
-        value = value.item()
-    # Larger ones have no place in a table's columns of 64 bits.
-    if isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
-        return int(value)
-    try:
-        return float(value) if isinstance(value, Real) else None
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
 
 
 def _name(probe: Probe) -> str:

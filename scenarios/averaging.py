@@ -62,7 +62,9 @@ def averaging(
     graph = topology.random_geometric(agents, radius, seed=seed)
     link = Link(latency=latencies.uniform(latency / 2, latency * 1.5), loss=loss, rate=rate)
     network = Network(graph, link, round_period=0.1, seed=seed)
-    study.run("averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50)
+    study.run(
+        "averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50, watch=["value"]
+    )
     rounds = study.rounds
     shown = rounds[rounds["round"].isin([1, 2, 5, 10, 20, 50])]
     study.table(

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.count.records import ALL_CAUSES, CAUSES, as_column
+from netsim.count.records import ALL_CAUSES, CAUSES, IN_FLIGHT, as_column
+from netsim.count.scene import Scene
 from netsim.count.tally import Tally, trace_hash
 from netsim.count.trace import Trace
 from netsim.draws import Keys
@@ -57,6 +58,8 @@ class Ledger:
         self.tally = tally
         self.causes = ALL_CAUSES if on_radio else CAUSES
         self._agent_keys = agent_keys
+        self.scene: Scene | None = None
+        """Where and when the run took place: its runtime puts it here."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = lambda: ()
         """Yields the key and the kind of each link message that is under way: the network puts it here."""
 
@@ -125,7 +128,8 @@ class Ledger:
         if records is None:
             return None
         kinds = list(self.tally.kinds)
-        return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers)
+        records["in_flight"] = np.array(list(self.in_flight()), dtype=IN_FLIGHT)
+        return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
 
     def table(self, by: str | Sequence[str] = ("sender", "receiver", "kind")) -> "pd.DataFrame":
         """Return the counts of link messages, one row for each combination of ``by``.

@@ -20,10 +20,13 @@ __all__ = [
     "COLLIDED",
     "CORRUPTED",
     "DELIVERED",
+    "DETAIL",
     "EXIT",
     "HALF_DUPLEX",
     "INBOX_FULL",
+    "IN_FLIGHT",
     "LATE",
+    "LEFT",
     "LINK_DOWN",
     "LOST",
     "QUEUE_FULL",
@@ -124,6 +127,18 @@ SENT = np.dtype([(name, "<f8" if kind is float else "<i8") for name, kind in Tra
 
 EXIT = np.dtype([("time", "<f8"), ("key", "<i8"), ("kind", "<i4"), ("cause", "<i4")])
 """Ends of link messages."""
+
+# What follows is kept with a trace only, for whoever looks at the run (`netsim.replay`); it is in no hash.
+
+DETAIL = np.dtype([("round", "<i8"), ("reply", "<i8")])
+"""Of each transmission, in the order of `SENT`: its round (0: outside rounds), and 1 if it answers a request."""
+
+LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
+"""Of link messages: when the first bit left (s), the transmission's number (a second copy has another in its key), and
+the bits on the wire. Who is not here left as it was offered, if at all, with the bits that `SENT` tells."""
+
+IN_FLIGHT = np.dtype([("key", "<i8"), ("kind", "<i4")])
+"""Link messages that were under way at the end."""
 
 
 def key_shift(links: int) -> int:

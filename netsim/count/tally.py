@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import draws
-from netsim.count.records import ALL_CAUSES, DELIVERED, EXIT, SENT, TO_ALL, Transmission, key_shift
+from netsim.count.records import (
+    ALL_CAUSES,
+    DELIVERED,
+    DETAIL,
+    EXIT,
+    LEFT,
+    SENT,
+    TO_ALL,
+    Transmission,
+    key_shift,
+)
 from netsim.draws import Keys
 
 __all__ = ["Tally", "mix_exits", "mix_sent", "sums_of", "trace_hash"]
@@ -24,6 +34,7 @@ Counts = NDArray[np.int64]
 _PACK = struct.Struct(
     "<" + "".join("d" if kind is float else "q" for kind in Transmission.__annotations__.values())
 ).pack
+_PACK_DETAIL, _PACK_LEFT = struct.Struct("<qq").pack, struct.Struct("<dqqq").pack
 _SENDERS = ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated")
 
 
@@ -43,6 +54,8 @@ class Tally:
     ----------
     shift : int
         See `netsim.count.records.key_shift`.
+    keeps : bool
+        Whether the records are kept.
     kinds : dict
         Numbers of the kinds of message by their names, in the order of their first use.
     exits : list of int
@@ -61,7 +74,9 @@ class Tally:
         self._link_keys = link_keys
         self._kind_keys = np.zeros(0, dtype=np.uint64)
         self._sums = np.zeros(2, dtype=np.uint64)
+        self.keeps = keep
         self._kept: dict[str, list[NDArray[np.void]]] | None = {"sent": [], "exits": []} if keep else None
+        self._details, self._left = bytearray(), bytearray()
         # Records not folded in yet: transmissions; times, keys and kinds of deliveries; other ends.
         self._sent = bytearray()
         self._times: list[float] = []
@@ -82,8 +97,8 @@ class Tally:
             self._kind_keys = np.append(self._kind_keys, np.uint64(draws.name_key(name)))
         return number
 
-    def sent(self, record: Transmission, links: int) -> None:
-        """Count a transmission over so many links."""
+    def sent(self, record: Transmission, links: int, round_number: int, reply: bool) -> None:
+        """Count a transmission over so many links; its round, and whether it answers a request, are only kept."""
         self.link_messages += links
         if record.taken:
             self.transmissions += 1
@@ -92,12 +107,18 @@ class Tally:
             self.wire_bits += record.wire_bits
             self.saturated += record.saturated
         self._sent += _PACK(*record)
+        if self.keeps:
+            self._details += _PACK_DETAIL(round_number, reply)
         if len(self._sent) >= self._block * SENT.itemsize:
             self._fold_sent()
 
     def link_bits(self, link: int, kind: int, bits: int) -> None:
         """Count the bits that crossed one link."""
         self._table("wire_bits", len(self._link_keys))[kind, link] += bits
+
+    def left(self, time: float, key: int, number: int, bits: int) -> None:
+        """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
+        self._left += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:
         """Count bits that a shared medium carried for a sender, some time after `sent`."""
@@ -152,12 +173,17 @@ class Tally:
         return self._sums
 
     def records(self) -> dict[str, NDArray[np.void]] | None:
-        """Return what was kept: ``sent`` (of dtype `SENT`) and ``exits`` (`EXIT`); None if nothing was to be kept."""
+        """Return what was kept: ``sent``, ``exits``, ``details`` and ``left``; None if nothing was to be kept.
+
+        Their dtypes are `SENT`, `EXIT`, `DETAIL` and `LEFT`.
+        """
         self._fold()
         if self._kept is None:
             return None
         none = {"sent": np.empty(0, SENT), "exits": np.empty(0, EXIT)}
-        return {name: np.concatenate([none[name], *parts]) for name, parts in self._kept.items()}
+        kept = {name: np.concatenate([none[name], *parts]) for name, parts in self._kept.items()}
+        more = {"details": (self._details, DETAIL), "left": (self._left, LEFT)}
+        return kept | {name: np.frombuffer(bytes(packed), dtype) for name, (packed, dtype) in more.items()}
 
     # --- folding ------------------------------------------------------------------------------------------------------
 

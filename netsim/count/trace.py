@@ -3,7 +3,7 @@
 import hashlib
 import json
 import zipfile
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import draws
-from netsim.count.records import ALL_CAUSES, EXIT, SENT, TO_ALL, as_column, key_shift
+from netsim.count.records import ALL_CAUSES, DETAIL, EXIT, IN_FLIGHT, LEFT, SENT, TO_ALL, as_column, key_shift
+from netsim.count.scene import Scene
 from netsim.count.tally import mix_exits, mix_sent, trace_hash
 from netsim.draws import Keys
 from netsim.errors import BadInput, one_line
@@ -20,7 +21,13 @@ from netsim.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Trace"]
+__all__ = ["CHUNK", "STREAMS", "Trace", "check_meta", "check_sizes"]
+
+STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT, "in_flight": IN_FLIGHT}
+"""What a trace holds, and of which dtype. Traces of earlier versions have the first two only."""
+
+CHUNK = 1 << 18
+"""Records that are looked at in one go."""
 
 # What zlib makes of an honest event log is some 5 to 50 times smaller than the log.
 _MOST_PACKED = 200
@@ -32,7 +39,8 @@ class Trace:
     Parameters
     ----------
     records : mapping
-        ``sent`` (an array of dtype `netsim.count.records.SENT`) and ``exits`` (of dtype `EXIT`).
+        ``sent`` (an array of dtype `netsim.count.records.SENT`), ``exits`` (of dtype `EXIT`), and where they are known
+        ``details``, ``left`` and ``in_flight``.
     agents : sequence
         The agents' names.
     kinds : sequence of str
@@ -41,6 +49,8 @@ class Trace:
         Keys of the agents' names.
     senders, receivers : int arrays, shape (links,)
         The numbers of the agents at each directed link's ends.
+    scene : Scene, optional
+        Where and when the run took place.
 
     Attributes
     ----------
@@ -48,6 +58,8 @@ class Trace:
         The agents' names (as text once loaded from a file).
     hash : str
         The trace hash of the run.
+    scene : Scene or None
+        As given.
     """
 
     def __init__(
@@ -58,8 +70,11 @@ class Trace:
         agent_keys: Keys,
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],
+        scene: Scene | None = None,
     ) -> None:
         self._sent, self._exits = records["sent"], records["exits"]
+        self._records = {name: records[name] for name in STREAMS if name in records}
+        self.scene = scene
         self.agents = list(agents)
         self.kinds = list(kinds)
         self._agent_keys = agent_keys
@@ -78,6 +93,20 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self._sent) + len(self._exits)
+
+    @property
+    def links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of the agents at each directed link's ends: senders and receivers."""
+        return self._senders, self._receivers
+
+    def count(self, stream: str) -> int:
+        """Return how many records there are of a kind, one of `STREAMS`."""
+        return len(self._records.get(stream, ()))
+
+    def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
+        """Yield the records of a kind, one of `STREAMS`, some at a time."""
+        for first in range(0, self.count(stream), CHUNK):
+            yield self._records[stream][first : first + CHUNK]
 
     def table(self) -> "pd.DataFrame":
         """Return the events in order of time.
@@ -135,15 +164,15 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the trace to one file (numpy's npz), whole or not at all."""
-        meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash})
+        scene = {} if self.scene is None else {"scene": self.scene.as_dict()}
+        meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash} | scene)
         parts: dict[str, Any] = {
             "meta": np.array(meta),
             "check": np.array(_check(meta)),
             "agent_keys": self._agent_keys,
             "senders": self._senders,
             "receivers": self._receivers,
-            "sent": self._sent,
-            "exits": self._exits,
+            **self._records,
         }
         with write_whole(path) as file:
             np.savez_compressed(file, **parts)
@@ -158,14 +187,13 @@ class Trace:
             If the file is missing, cut short, changed, or no trace.
         """
         try:
-            _check_sizes(path)
+            check_sizes(path)
             with open(path, "rb") as opened, np.load(opened) as file:
                 parts: dict[str, Any] = {name: file[name] for name in file.files}
-            text = str(parts["meta"])
-            meta = json.loads(text)
+            meta, scene, whole = check_meta(parts)
             ends = parts["senders"], parts["receivers"]
-            trace = cls(_typed(parts), meta["agents"], meta["kinds"], parts["agent_keys"], *ends)
-            unchanged = trace.hash == meta["hash"] and str(parts["check"]) == _check(text)
+            trace = cls(_typed(parts), meta["agents"], meta["kinds"], parts["agent_keys"], *ends, scene)
+            unchanged = whole and trace.hash == meta["hash"]
         except FileNotFoundError:
             raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
         except Exception as error:
@@ -183,13 +211,22 @@ def _check(text: str) -> str:
 
 def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
     """Return the records of a file, if they are what a trace holds."""
-    for name, dtype in (("sent", SENT), ("exits", EXIT)):
-        if parts[name].dtype != dtype or parts[name].ndim != 1:
+    found = {name: parts[name] for name in STREAMS if name in parts or name in ("sent", "exits")}
+    for name, records in found.items():
+        if records.dtype != STREAMS[name] or records.ndim != 1:
             raise ValueError(f"its events ({name}) are of another form")
-    return {name: parts[name] for name in ("sent", "exits")}
+    return found
 
 
-def _check_sizes(path: str | Path) -> None:
+def check_meta(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None, bool]:
+    """Return what a file says of itself, where and when the run took place, and whether that is unchanged."""
+    text = str(parts["meta"])
+    meta = json.loads(text)
+    scene = Scene.from_dict(meta["scene"], len(meta["agents"])) if "scene" in meta else None
+    return meta, scene, str(parts["check"]) == _check(text)
+
+
+def check_sizes(path: str | Path) -> None:
     """Raise ValueError for a small file that claims to hold very much, before any of it is unpacked."""
     with zipfile.ZipFile(path) as packed:
         for member in packed.infolist():

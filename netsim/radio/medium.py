@@ -163,6 +163,9 @@ class Medium:
         place = offered.places[0] if offered.to_one else -1
         job.energy += self._spend(sender, now, end, job.bits, place)
         self._tally.aired(sender.number, offered.kind, job.bits)
+        if self._tally.keeps and job.index == job.retries == 0:
+            for each in sorted(job.places):
+                self._tally.left(now, sender.key(each, job), offered.number, sum(job.fragments))
         self._log(sender, place, now, end, (offered.kind, offered.number, job.index, job.retries, job.bits))
         arrivals = self._emit(sender, now, end, job.bits, job.places, sender.paths)
         for arrival, signals in arrivals.items():

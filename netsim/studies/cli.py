@@ -1,4 +1,4 @@
-"""The command line: netsim list, run, sweep, show, verify."""
+"""The command line: netsim list, run, sweep, show, verify, replay, compare."""
 
 import asyncio
 import io
@@ -318,6 +318,22 @@ def verify_it(ctx: click.Context, folder: str) -> None:
         for each in verdict.elsewhere:
             reporter.line(f"  {each}")
     ctx.exit(0 if same else 1)
+
+
+@app.command("replay")
+@click.argument("place", metavar="RUNDIR|TRACE")
+@click.option("--out", type=str, help="The HTML file. Default: replay.html in the run folder.")
+@click.option("--algorithm", type=str, help="Of a run folder with several: which. Default: the last.")
+@click.option("--most", type=int, default=500_000, show_default=True, help="Frames that it shows at most.")
+def replay_it(place: str, out: str | None, algorithm: str | None, most: int) -> None:
+    """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk."""
+    from netsim.studies.replaying import replay, traced
+
+    reporter = Reporter()
+    reporter.line(str(replay(place, out, algorithm=algorithm, most=most)))
+    others = traced(place)[:-1] if algorithm is None and Path(place).is_dir() else []
+    if others:
+        reporter.line(f"of the last algorithm; --algorithm shows another: {', '.join(others)}")
 
 
 @app.command("compare")

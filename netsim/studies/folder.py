@@ -57,6 +57,10 @@ class Outcome(Protocol):
     def ledger(self) -> "pd.DataFrame":
         """One row for each algorithm, link and kind of message."""
 
+    @property
+    def states(self) -> "pd.DataFrame | None":
+        """One row for each algorithm, row and agent, if anything was watched."""
+
     def summary(self) -> dict[str, Any]:
         """Return the last value of each column by algorithm, and more."""
 
@@ -127,7 +131,9 @@ def write(study: Outcome, folder: Path) -> dict[str, str]:
     put(f"rounds.{kind}", lambda path: write_table(path, study.rounds))
     put(f"ledger.{kind}", lambda path: write_table(path, study.ledger))
     for name, run in study.runs.items() if study.keeps_trace else ():
-        put(f"trace-{_as_file_name(name)}.npz", run.trace.save)
+        put(trace_name(name), run.trace.save)
+    if (states := study.states) is not None:
+        put(f"states.{kind}", partial(write_table, table=states))
     for name, table in study.tables.items():
         put(f"{name}.{kind}", partial(write_table, table=table))
     for (name, figure), ending in itertools.product(study.figures.items(), study.formats.figures):
@@ -179,6 +185,11 @@ def _write_json(path: Path, content: Any) -> None:
 
 def _write_text(path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def trace_name(algorithm: str) -> str:
+    """Return the name of the file that holds an algorithm's trace."""
+    return f"trace-{_as_file_name(algorithm)}.npz"
 
 
 def _as_file_name(algorithm: str) -> str:
@@ -329,6 +340,18 @@ def _all(values: Mapping[Any, Any], file: str, key: str, kind: Any) -> None:
             raise BadInput(f"{file}: {key}[{name!r}] must not be {type(value).__name__}")
 
 
+def read_part(folder: Path, name: str) -> "pd.DataFrame | None":
+    """Return another table of a run folder that `load` found whole, names as text; None if it is not there."""
+    path = find_table(folder, name)
+    if path is None:
+        return None
+    try:
+        table = read_table(path, text=["algorithm", "sender", "receiver", "kind", "agent"])
+        return table.astype({each: str for each in ("algorithm", "agent") if each in table.columns})
+    except Exception as error:
+        raise BadInput(f"run folder = {str(folder)!r}: {path.name} cannot be read ({one_line(error)})") from None
+
+
 def _read_rounds(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
@@ -362,6 +385,6 @@ def check_file_name(name: str, value: Any) -> str:
     from netsim import check
 
     check_text(name, value, 100)
-    if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in {"rounds", "ledger"}:
-        raise check.refuse(name, value, "a file's name without its ending, and neither rounds nor ledger")
+    if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in {"rounds", "ledger", "states"}:
+        raise check.refuse(name, value, "a file's name without its ending, and neither rounds, ledger nor states")
     return str(value)

@@ -20,6 +20,7 @@ from netsim.studies.folder import check_algorithm, check_file_name, plain
 from netsim.studies.folder import save as write_folder
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
+from netsim.watch import Watched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,18 +105,21 @@ class Study:
         rounds: int,
         *,
         sample: float | None = None,
+        watch: Watched | None = None,
     ) -> Run:
         """Run a network of agents under the name of an algorithm, showing progress over so many rounds.
 
         With ``sample`` there is a row every so many seconds instead, as `Network.run` has it; ``rounds`` then is how
-        many rows there will be, as far as can be told.
+        many rows there will be, as far as can be told. Of what is to be watched (as `Network.run` has it) the states
+        are kept with a trace only.
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
         with self._reporter.progress(algorithm, rounds, "round ") as progress:
             try:
-                run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
+                watch = watch if self._trace else None
+                run = network.run(agents, probes, sample=sample, trace=self._trace, watch=watch, progress=progress)
             except BaseException as error:
                 self._failed = algorithm, error
                 raise
@@ -195,6 +199,17 @@ class Study:
         for name, part in zip(self.runs, parts, strict=True):
             part.insert(0, "algorithm", name)
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    @property
+    def states(self) -> "pd.DataFrame | None":
+        """One row for each algorithm, row and agent: what was watched; None if nothing was."""
+        import pandas as pd
+
+        parts = [run.states.assign(algorithm=name) for name, run in self.runs.items() if run.watches]
+        if not parts:
+            return None
+        table = pd.concat(parts, ignore_index=True)
+        return table[["algorithm", *(name for name in table.columns if name != "algorithm")]]
 
     @property
     def trace_hash(self) -> str:

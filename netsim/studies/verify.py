@@ -96,8 +96,9 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     path = Path(folder)
     found = load(path)
     settings = found["settings"]
-    study = _repeated(path, settings, reporter)
     names = sorted(name for name in found["summary"]["bytes"] if Path(name).suffix in (".csv", ".parquet"))
+    # States are kept with a trace only.
+    study = _repeated(path, settings, reporter, trace="states" in {Path(name).stem for name in names})
     kind = "parquet" if any(name.endswith(".parquet") for name in names) else "csv"
     study.formats, study.figures = Formats(tables=kind), {}
     with tempfile.TemporaryDirectory(prefix="netsim-verify-") as again:
@@ -111,7 +112,7 @@ def _order(name: str) -> tuple[bool, bool, str]:
     return stem != "rounds", stem != "ledger", name
 
 
-def _repeated(path: Path, settings: Mapping[str, Any], reporter: Reporter | None) -> Any:
+def _repeated(path: Path, settings: Mapping[str, Any], reporter: Reporter | None, trace: bool) -> Any:
     what = f"run folder = {str(path)!r}: must be of a study as it is now"
     try:
         scenario = catalogue.find(settings["scenario"])
@@ -119,7 +120,7 @@ def _repeated(path: Path, settings: Mapping[str, Any], reporter: Reporter | None
         raise BadInput(f"{what}; {error}") from None
     if settings.get("file_sha256", scenario.sha256) != scenario.sha256:
         raise BadInput(f"{what}; {settings['scenario']} has changed since it ran")
-    study = scenario.prepare(reporter=reporter, **_parameters(what, scenario, settings["parameters"]))
+    study = scenario.prepare(trace=trace, reporter=reporter, **_parameters(what, scenario, settings["parameters"]))
     scenario.play(study)
     return study
 

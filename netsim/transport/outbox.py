@@ -191,6 +191,8 @@ class Outbox:
         if sent.cause:
             shared.tally.ended(now, self._key(place, number), slot, sent.cause)
         else:
+            if shared.tally.keeps and sent.start > now:
+                shared.tally.left(sent.start, self._key(place, number), number, sent.bits)
             copies = self.bursts.delayed(place, self._path(place).carry(sent.ends))
             self._arrive(now, place, number, slot, frame, copies, sent)
             for other in range(len(wiring.links)) if wiring.air is not None else ():
@@ -203,7 +205,7 @@ class Outbox:
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
         me, wire = self._number, sent.bits
         record = Transmission(now, number, slot, me, link, int(taken), bits, raw, wire, clipped, each, crc32(data))
-        shared.tally.sent(record, 1)
+        shared.tally.sent(record, 1, round_number, is_reply)
         if place in self.watching:
             self.watching[place].watch()
         return taken
@@ -297,6 +299,8 @@ class Outbox:
                 tally.ended(now, self._key(place, number), slot, sent.cause)
                 continue
             taken += 1
+            if tally.keeps:
+                tally.left(sent.start, self._key(place, number), number, sent.bits)
             if link.is_simple and len(sent.ends) == 1:
                 copies = [(sent.ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
             else:
@@ -310,7 +314,7 @@ class Outbox:
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
         me = self._number
         record = Transmission(now, number, slot, me, TO_ALL, int(taken > 0), bits, raw, wire, clipped, 0, crc32(data))
-        tally.sent(record, len(wiring.links))
+        tally.sent(record, len(wiring.links), round_number, False)
         return taken
 
     def _hand_over(
@@ -343,7 +347,7 @@ class Outbox:
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
         me, link = self._number, TO_ALL if place is None else wiring.first + place
         record = Transmission(now, number, slot, me, link, int(taken > 0), bits, raw, 0, clipped, 0, crc32(frame.data))
-        tally.sent(record, len(places))
+        tally.sent(record, len(places), frame.round, frame.is_reply)
         return taken
 
     def _leave(self, now: float, place: int | None, size: int) -> Departure:
@@ -376,6 +380,8 @@ class Outbox:
                 key = self._key(place, self._transmissions)
                 self._transmissions += 1
                 tally.duplicate(wiring.first + place, kind)
+                if tally.keeps:
+                    tally.left(sent.start, key, number, sent.bits)
             received = self._damaged(place, frame) if corrupted else frame
             if collided:
                 tally.ended(now, key, kind, COLLIDED)

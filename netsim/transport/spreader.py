@@ -126,5 +126,5 @@ class Spreader:
         if not frame.plain or now + self._fan.longest >= deadline:
             for receiver in self._receivers:
                 receiver.careful = True
-        self._tally.sent(record, links)
+        self._tally.sent(record, links, round_number, False)
         return links

@@ -173,7 +173,8 @@ def intel_lab(
             kept = dataclasses.replace(method, duals=duals.get(way, duals["none"]))
             network = motes.network(measured, seed, ideal=way == "ideal", reliability=reliability_of(way))
             name = f"{method.name} {way}"
-            check_joined(name, study.run(name, network, kept.agents(task, rounds), [task.measure], rounds))
+            agents = kept.agents(task, rounds)
+            check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
     study.centralised = task.optimum()
     used = {name: spent(run, energy, rate) for name, run in study.runs.items()}
     _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes")

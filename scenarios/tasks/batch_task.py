@@ -1,6 +1,6 @@
 """The batch learning task that several studies share: the agents' costs, and the measures of their models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -126,6 +126,16 @@ class BatchTask:
         models = np.stack([agent.theta for agent in agents.values()])
         errors = {"train_mse": self._train(models), "test_mse": self._test(models)}
         return errors | residuals(agents, self._ideal)
+
+    @property
+    def watch(self) -> dict[str, Callable[[Any], float]]:
+        """What is to be seen of each agent in a replay: ``own_mse``, its model's error on its own samples."""
+
+        def own_mse(agent: Any) -> float:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return float(self.problems[agent.name].mean_squared_error(agent.theta))
+
+        return {"own_mse": own_mse}
 
     def optimum(self) -> dict[str, float]:
         """Return the errors of the model that a centre would learn."""

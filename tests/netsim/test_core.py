@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim import Agent, Link, Network, core, latency, loss, topology
 from netsim.coders import QSGD, Uniform
+from netsim.replay.frames import frames_of
 
 ROOT = Path(__file__).parents[2]
 ALL_OF_IT = [
@@ -75,7 +77,7 @@ def results() -> list[list[str]]:
             network.at(0.15, lambda network=network: network.set_link(0, next(iter(network.graph[0])), up=False))
         run = network.run(agents, trace=number % 2 == 0)
         tables = [run.rounds, run.ledger.table(), run.ledger.senders_table()]
-        tables += [run.trace.table()] if number % 2 == 0 else []
+        tables += [run.trace.table(), pd.DataFrame(frames_of(run.trace).columns)] if number % 2 == 0 else []
         heard = [repr(agent.heard) for agent in agents.values() if isinstance(agent, Talker)]
         found.append([run.trace_hash, *(table.to_csv() for table in tables), *heard])
     return found

@@ -49,6 +49,19 @@ def ends(study: Study) -> pd.DataFrame:
     return study.tables["comparison"].set_index("algorithm")
 
 
+def test_a_trace_has_the_places_of_the_motes(lab: Path) -> None:
+    study = catalogue.find("intel_lab").execute(
+        trace=True, data="field", algorithms="DKLA", remedies="none", rounds=2, features=5
+    )
+    places = [(10 * np.cos(mote), 10 * np.sin(mote)) for mote in range(1, MOTES + 1)]
+    for run in study.runs.values():
+        scene = run.trace.scene
+        assert scene is not None
+        assert scene.positions is not None
+        assert np.allclose(scene.positions, places)
+        assert (run.states.groupby("agent").size() == 2).all()
+
+
 def test_real_links_bias_and_remedies_bring_it_back(lab: Path) -> None:
     study = run()
     ways = ("ideal", "real", "running-sums", "coded-sums", "edge-duals")

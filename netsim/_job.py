@@ -1,0 +1,124 @@
+"""A run that was asked for and checked: on a loop of its own, on the caller's, or in a thread."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from netsim._runtime import Action, Runtime
+from netsim._wiring import Settings
+from netsim.errors import Interrupted, NetsimError
+from netsim.run import Run
+from netsim.transport.clock import ClockName, Loop, new_loop
+
+__all__ = ["Asked", "Job", "in_thread"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked for besides its agents: the checked arguments of `netsim.Network.run`."""
+
+    until: float | None
+    sample: float | None
+    trace: bool
+    blas_threads: int | None
+
+
+class Host(Protocol):
+    """What a job needs of its network."""
+
+    _running: Runtime | None
+    _scheduled: list[Action]
+
+    @property
+    def settings(self) -> Settings:
+        """What it is made of."""
+
+
+class Job:
+    """A run that another thread may interrupt, before it begins, too."""
+
+    def __init__(self, network: Host, result: Run, asked: Asked) -> None:
+        self._network = network
+        self._result = result
+        self._asked = asked
+        self._runtime: Runtime | None = None
+        self._interrupted = False
+
+    async def run(self, loop: Loop) -> Run:
+        """Run on a loop of simulated time."""
+        network = self._network
+        if network._running is not None:
+            raise NetsimError("this network is already running: make another Network for a second run at the same time")
+        network._running = self._runtime = Runtime(
+            network.settings,
+            self._result,
+            loop,
+            until=self._asked.until,
+            sample=self._asked.sample,
+            keep_trace=self._asked.trace,
+            scheduled=network._scheduled,
+            blas_threads=self._asked.blas_threads,
+        )
+        try:
+            if self._interrupted:
+                raise asyncio.CancelledError
+            return await self._runtime.run()
+        except BaseException as error:
+            self.hand_over(error)
+            raise
+        finally:
+            network._running = None
+
+    def simulate(self, clock: ClockName = "virtual", speed: float = 1.0) -> Run:
+        """Run on a loop of its own."""
+        loop = new_loop(clock, speed)
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                try:
+                    return runner.run(self.run(loop))
+                except KeyboardInterrupt as error:
+                    self.hand_over(error)
+                    raise
+        except Interrupted as error:
+            # Only the runner's end closed the books.
+            self.hand_over(error)
+            raise
+
+    def hand_over(self, error: BaseException) -> None:
+        """Put the run so far onto the error that ended it, if its books could be closed."""
+        if self._runtime is not None and self._runtime.closed:
+            error.run = self._result  # type: ignore[attr-defined]
+
+    def interrupt(self) -> None:
+        """End the run, from another thread."""
+        self._interrupted = True
+        if self._runtime is not None:
+            self._runtime.interrupt()
+
+
+def in_thread(job: Job, simulate: Callable[[], Run]) -> Run:
+    """Run where no event loop is running; an interrupt of this thread interrupts the run."""
+    outcome: Future[Run] = Future()
+    over = threading.Event()
+
+    def work() -> None:
+        try:
+            outcome.set_result(simulate())
+        except BaseException as error:
+            outcome.set_exception(error)
+        finally:
+            over.set()
+
+    try:
+        threading.Thread(target=work).start()
+        over.wait()
+    except BaseException as error:
+        job.interrupt()
+        # Not join(): after an interrupt that returns too early.
+        over.wait()
+        job.hand_over(error)
+        raise
+    return outcome.result()

@@ -1,0 +1,73 @@
+"""Where and when a run took place: what whoever looks at its trace needs besides the events."""
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+__all__ = ["Scene", "positions_of"]
+
+Places = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a trace says of its run as a whole.
+
+    Attributes
+    ----------
+    round_period, ended_at : float
+        In seconds.
+    medium : str
+        "wires", "radio", or "shared" for a `netsim.Radio`.
+    positions : tuple of (x, y), or None
+        Of the agents in turn, in the units of the graph's ``pos``; None if it had none.
+    """
+
+    round_period: float
+    ended_at: float
+    medium: str
+    positions: Places | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        places = None if self.positions is None else [list(place) for place in self.positions]
+        times = {"round_period": self.round_period, "ended_at": self.ended_at}
+        return {**times, "medium": self.medium, "positions": places}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], agents: int) -> "Scene":
+        """Return what `as_dict` gave; raises ValueError for anything else, and other than a position an agent."""
+        period, ended, medium = (content[name] for name in ("round_period", "ended_at", "medium"))
+        if not (_is_finite(period) and _is_finite(ended) and period > 0 and ended >= 0):
+            raise ValueError("its times are none")
+        if medium not in ("wires", "radio", "shared"):
+            raise ValueError("its medium is none")
+        listed = content["positions"]
+        places = None if listed is None else _pairs(listed)
+        if listed is not None and (places is None or len(places) != agents):
+            raise ValueError("its positions are none")
+        return cls(float(period), float(ended), medium, places)
+
+
+def positions_of(graph: Any, agents: Iterable[Hashable]) -> Places | None:
+    """Return the first two coordinates of each agent's ``pos`` in a networkx graph; None unless all have them."""
+    return _pairs([graph.nodes[name].get("pos") for name in agents])
+
+
+def _pairs(listed: Iterable[Any]) -> Places | None:
+    found = []
+    for place in listed:
+        try:
+            x, y, *_ = place
+        except (TypeError, ValueError):
+            return None
+        if not (_is_finite(x) and _is_finite(y)):
+            return None
+        found.append((float(x), float(y)))
+    return tuple(found)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

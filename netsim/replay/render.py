@@ -1,0 +1,168 @@
+"""The page of a run: what is on it besides the frames, and its file, written whole or not at all."""
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim import core
+from netsim._version import __version__
+from netsim.count.records import as_column
+from netsim.count.scene import Scene
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.files import write_whole
+from netsim.radio.medium import ACK
+from netsim.replay.frames import MOST, Frames, Log, frames_of
+from netsim.replay.layout import drawn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["About", "describe", "render", "write"]
+
+MOST_ROWS = 2000
+"""Rows of the curves and of the states that a page holds at most."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a page says of the run besides its trace: a title, the command that made it, versions, notes."""
+
+    title: str = ""
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=lambda: {"netsim": __version__, "core": core.NAME})
+    notes: tuple[str, ...] = ()
+
+
+def render(
+    log: Log,
+    path: str | Path,
+    *,
+    about: About | None = None,
+    title: str = "",
+    most: int = MOST,
+    rounds: "pd.DataFrame | None" = None,
+    states: "pd.DataFrame | None" = None,
+) -> Path:
+    """Write the page of a trace and return its path; see `netsim.run.Run.replay`.
+
+    Parameters
+    ----------
+    log : Log
+        The trace.
+    path : str or Path
+        The file.
+    about : About, optional
+        What stands on the page besides.
+    title : str
+        In place of that of ``about``.
+    most : int
+        Frames that are shown at most.
+    rounds, states : DataFrame, optional
+        As `Run.rounds` and `Run.states` have them.
+    """
+    found = frames_of(log, most)
+    said = about or About()
+    told = About(title or said.title or "A run of netsim", said.command, said.versions, said.notes)
+    return write(path, describe(log, found, told, rounds, states), found.columns)
+
+
+def describe(
+    log: Log,
+    found: Frames,
+    about: About,
+    rounds: "pd.DataFrame | None" = None,
+    states: "pd.DataFrame | None" = None,
+) -> dict[str, Any]:
+    """Return what a page says of a run, as JSON has it: no NaN, no infinity, names as text."""
+    scene = log.scene
+    assert scene is not None
+    notes = list(about.notes)
+    if ACK in log.kinds:
+        notes.append("The radio's acknowledgements are counted in bits only: they are no frames of agents, nor drawn.")
+    rows = 0 if rounds is None else len(rounds)
+    if rows > MOST_ROWS:
+        notes.append(f"Curves and states show {MOST_ROWS:,} of {rows:,} rows, evenly.")
+    agents = _texts(log.agents)
+    senders, receivers = log.links
+    pairs = np.unique(np.sort(np.stack([senders, receivers], axis=1), axis=1), axis=0)
+    links: list[list[int]] = pairs.tolist()
+    return {
+        "title": about.title,
+        "command": about.command,
+        "versions": {str(name): str(text) for name, text in about.versions.items()},
+        "agents": agents,
+        "positions": _places(scene, len(agents), links),
+        "has_positions": scene.positions is not None,
+        "links": links,
+        "round_period": scene.round_period,
+        "ended_at": scene.ended_at,
+        "kinds": _texts(log.kinds),
+        "causes": found.causes,
+        "counts": found.counts,
+        "total": sum(found.counts.values()),
+        "shown": len(found.columns["start"]),
+        "omitted": found.omitted,
+        "states": {} if states is None else _states(states, agents),
+        "curves": {"x": [], "columns": {}} if rounds is None else _curves(rounds),
+        "notes": notes,
+    }
+
+
+def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) -> Path:
+    """Write a page to a file, whole or not at all, and return its path; raises NetsimError where that fails."""
+    made: str | Iterable[str] = importlib.import_module("netsim.replay.html").html(meta, columns)
+    try:
+        with write_whole(path) as file:
+            for piece in [made] if isinstance(made, str) else made:
+                file.write(piece.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        why = error.strerror or one_line(error)
+        raise NetsimError(f"file = {str(path)!r}: could not be written ({why})") from error
+    return Path(path)
+
+
+def _texts(names: Iterable[Any]) -> list[str]:
+    return [str(name).encode(errors="backslashreplace").decode() for name in as_column(names)]
+
+
+def _places(scene: Scene, agents: int, links: list[list[int]]) -> list[list[float]]:
+    if scene.positions is not None:
+        return [list(place) for place in scene.positions]
+    return drawn(agents, links)
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    """Return numbers as JSON has them: none for what is not finite."""
+    return [float(value) if math.isfinite(value) else None for value in values]
+
+
+def _some(rows: int) -> Any:
+    """Return which rows are kept of so many: all, or some evenly, the last among them."""
+    return np.arange(rows) if rows <= MOST_ROWS else np.linspace(0, rows - 1, MOST_ROWS).round().astype(np.int64)
+
+
+def _curves(rounds: "pd.DataFrame") -> dict[str, Any]:
+    table = rounds.drop(columns=["round", "algorithm"], errors="ignore").select_dtypes("number")
+    table = table.dropna(axis=1, how="all").iloc[_some(len(rounds))]
+    columns = {str(name): _numbers(table[name]) for name in table.columns if name != "time_s"}
+    return {"x": _numbers(table.get("time_s", [])), "columns": columns}
+
+
+def _states(states: "pd.DataFrame", agents: list[str]) -> dict[str, Any]:
+    """Return each state's times and its values, a row for each time; raises BadInput unless all agents are there."""
+    rows, rest = divmod(len(states), len(agents))
+    if rest or _texts(states["agent"]) != agents * rows:
+        raise BadInput("states: must have a row for each agent in turn at each time, as netsim writes them")
+    some = _some(rows)
+    times = _numbers(states["time_s"].to_numpy(dtype=np.float64).reshape(rows, -1)[some, 0])
+    found = {}
+    for name in states.columns:
+        if name not in ("algorithm", "round", "time_s", "agent"):
+            values = states[name].to_numpy(dtype=np.float64).reshape(rows, -1)[some]
+            found[str(name)] = {"times": times, "values": [_numbers(row) for row in values]}
+    return found
