@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from netsim import check
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
-from netsim.studies.figures import Axis
+from netsim.studies.figures import Axis, whole_rounds
 from netsim.studies.sweep.sweep import read_points
 
 if TYPE_CHECKING:
@@ -177,6 +177,8 @@ def bands(
     counts = sorted({int(count) for count in table["count"]})
     several = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     panel.set_ylabel(f"{Axis(y).text}, mean and 95 % interval of {several}")
+    if x == "round":
+        whole_rounds(panel)
     panel.grid(alpha=0.3)
     panel.legend(frameon=False)
     figure.suptitle(title)
@@ -255,6 +257,9 @@ def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:
     def text(value: Any) -> str:
         if isinstance(value, float | np.floating):
             return "" if math.isnan(value) else f"{float(value):.{digits}g}"
+        if isinstance(value, int) and 2**63 <= abs(value) < 10**308:
+            # No count comes to that: it diverged, and is not written out.
+            return f"{float(value):.{digits}g}"
         return "" if value is None else str(value)
 
     return [list(names.values()), *[[text(value) for value in row] for row in frame.itertuples(index=False)]]

@@ -14,7 +14,7 @@ from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task,
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.method import Method, check_joined, methods_in, remedied
-from netsim.scenarios.tasks.savings import cost_to_reach, ladder
+from netsim.scenarios.tasks.savings import cost_to_reach, draw_savings, ladder
 from netsim.scenarios.tasks.settings import Channel, Compared, Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -130,7 +130,12 @@ def _report(study: Study, title: str, data: str, task: BatchTask, methods: Seque
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     levels = {"centralised": best}
-    study.figure("mse", curves(finite, measure("train_mse", log=True), axes, f"Training error, {title}", levels))
+    error = measure("train_mse", log=True)
+    study.figure("mse", curves(finite, error, axes, f"Training error, {title}", levels))
+    # Where the curves lie upon one another, the saving is in how far they are apart sideways.
+    saving = draw_savings(finite, "train_mse", best, "DKLA", label=error.text, title=f"What is saved, {title}")
+    if saving is not None:
+        study.figure("saving", saving)
 
 
 def _notes(

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,15 +18,23 @@ from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_un
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, remedied
-from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes
+from netsim.scenarios.tasks.online_report import apart, converged, ends, must_have_run, online_notes, recent_errors
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, Tracking, methods, own_methods, wanted
 from netsim.scenarios.tasks.settings import Channel, Compared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.typing import Array
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _TRIAL = 500
+_RECENT = 0.05
+"""Of the rounds, the share that recent errors are the mean of."""
+_PLAIN = ("DDKL", "CoDDKL", "QDDKL", "QC-DDKL")
+"""What the others are held against: the first of these that ran."""
 _Source = Callable[[], Sequence[Samples]]
 
 
@@ -255,16 +263,31 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
     for line in online_notes(study):
         study.note(line)
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
-    axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
-    finite = converged(rounds[rounds["round"] >= 20])
-    main = finite[finite["algorithm"].isin(wanted)]
-    study.figure("mse", curves(main, measure("running_mse", log=True), axes, f"Running error from round 20 on, {data}"))
+    for name, figure in _figures(rounds, data, wanted, compared).items():
+        study.figure(name, figure)
+
+
+def _figures(rounds: "pd.DataFrame", data: str, wanted: Sequence[str], compared: Sequence[str]) -> "dict[str, Figure]":
+    """Return the figures by name: recent errors, how far they are from the plain method's, regret and tracking."""
+    found = {}
+    window = max(round(_RECENT * rounds["round"].max()), 1)
+    recent = Axis("recent_mse", log=True, label=f"MSE of the last {window} rounds")
+    finite = converged(recent_errors(rounds, window))
+    finite = finite[finite["round"] >= min(window, rounds["round"].max())]
+    main, bits = (finite[finite["algorithm"].isin(names)] for names in (wanted, compared))
+    costs = [Axis("transmissions", log=True), Axis("payload_bits", log=True)]
+    found["mse"] = curves(main, recent, [Axis("round"), *costs], f"Recent error, {data}")
     if compared:
-        bits = finite[finite["algorithm"].isin(compared)]
-        title = f"QC-DDKL by bits an element, {data}"
-        study.figure("bits", curves(bits, measure("running_mse", log=True), [axes[0], axes[2]], title))
-    regret = [Axis("round")]
-    study.figure("regret", curves(main, measure("dynamic_regret"), regret, f"Dynamic regret, {data}"))
+        found["bits"] = curves(bits, recent, costs[1:], f"QC-DDKL by bits an element, {data}")
+    for name, part, among in (("apart", main, main), ("bits_apart", bits, finite)):
+        plain = next((each for each in _PLAIN if each in set(among["algorithm"])), None)
+        others = apart(among[among["algorithm"].isin({plain, *part["algorithm"]})], "recent_mse", plain or "")
+        if len(others):
+            above = Axis("apart", label=f"MSE of the last {window} rounds,\nabove that of {plain} (%)")
+            found[name] = curves(others, above, [Axis("round")], f"How far from {plain}, {data}")
+    rounds = converged(rounds[rounds["round"] >= 20])
+    main = rounds[rounds["algorithm"].isin(wanted)]
+    found["regret"] = curves(main, measure("dynamic_regret"), [Axis("round")], f"Dynamic regret, {data}")
     if "tracking_error" in main:
         smooth = main.assign(
             tracking_error=main.groupby("algorithm", sort=False)["tracking_error"].transform(
@@ -272,4 +295,5 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
             )
         )
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        study.figure("tracking", curves(smooth, measure("tracking_error", log=True), regret, title))
+        found["tracking"] = curves(smooth, measure("tracking_error", log=True), [Axis("round")], title)
+    return found

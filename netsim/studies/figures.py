@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,7 @@ def curves(
     Parameters
     ----------
     rounds : DataFrame
-        With a column ``algorithm``.
+        With a column ``algorithm``. Curves that lie upon one another are told apart by their marks, which alternate.
     levels : mapping, optional
         Horizontal lines by their label.
     """
@@ -58,10 +59,10 @@ def curves(
     width = max(4.2 * len(against), 6.5)
     figure = Figure(figsize=(width, 4.2), layout="constrained")
     panels = figure.subplots(1, len(against), sharey=True, squeeze=False)[0]
-    styles = ("-", "--", "-.", ":")
+    count = rounds["algorithm"].nunique()
     for panel, x in zip(panels, against, strict=True):
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
-            panel.plot(rows[x.column], rows[y.column], styles[number % 4], label=str(name), linewidth=1.6)
+            panel.plot(rows[x.column], rows[y.column], label=str(name), **told_apart(number, count))
         for number, (label, level) in enumerate((levels or {}).items()):
             panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
         panel.set_xlabel(x.text)
@@ -69,6 +70,8 @@ def curves(
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
             _thin_out(panel, rounds[x.column][rounds[x.column] > 0])
+        if x.column == "round":
+            whole_rounds(panel)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(y.text)
     positive = rounds[y.column][rounds[y.column] > 0]
@@ -81,6 +84,42 @@ def curves(
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)), frameon=False)
     return figure
+
+
+def told_apart(number: int, of: int) -> dict[str, Any]:
+    """Return the style of one of several curves, whose marks stand where no other's do if they lie upon one another.
+
+    Parameters
+    ----------
+    number, of : int
+        Its place among the curves, from 0, and how many there are.
+    """
+    style: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[number % 4], "linewidth": 1.6}
+    if of > 1:
+        # A share of the panel's diagonal, so that the marks are evenly apart on any axis.
+        gap = max(0.12, 0.03 * of)
+        style |= {"marker": "os^Dvp<>"[number % 8], "markersize": 4.5, "markevery": (gap * (number + 0.5) / of, gap)}
+    return style
+
+
+def whole_rounds(panel: "Axes") -> None:
+    """Let only whole numbers, written out, stand at a panel's axis of rounds; call it once the axis has its scale."""
+    from matplotlib.ticker import MaxNLocator
+
+    if panel.get_xscale() == "linear":
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        return
+    low, high = (max(each, 1.0) for each in panel.dataLim.intervalx)
+    span = high / low
+    digits = "123456789" if span <= 2 else "12357" if span <= _FEW else "25" if span < _MANY else ""
+    panel.xaxis.set_major_formatter(partial(_whole, digits="123456789"))
+    panel.xaxis.set_minor_formatter(partial(_whole, digits=digits))
+
+
+def _whole(value: float, place: float, *, digits: str) -> str:
+    """Return a whole number written out, if its first digit is one of these; else nothing."""
+    near = round(value)
+    return f"{near:,}" if near >= 1 and abs(value - near) < 1e-6 and str(near)[0] in digits else ""
 
 
 def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:

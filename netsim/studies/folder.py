@@ -19,6 +19,8 @@ from netsim.run import Run
 from netsim.studies._about import about, environment
 from netsim.studies.claim import Claim, claim
 from netsim.studies.formats import Formats, find_table, read_table, write_figure, write_table
+from netsim.studies.page import NAME as PAGE
+from netsim.studies.page import page
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +41,7 @@ class Outcome(Protocol):
     settings: dict[str, Any]
     runs: dict[str, Run]
     tables: "dict[str, pd.DataFrame]"
+    titles: dict[str, str]
     figures: "dict[str, Figure]"
     texts: dict[str, str]
     origin: dict[str, Any]
@@ -74,7 +77,7 @@ def save(study: Outcome, place: Claim) -> Path:
         If it is not where it should be, or a file could not be made; the message says what was kept, and where.
     """
     try:
-        failed = write(study, place.parts)
+        failed = write(study, place.parts, report=True)
         place.publish()
     except OSError as error:
         # A full disk must be given its space back first: the temporary directory may be on it.
@@ -91,7 +94,7 @@ def rescued(study: Outcome, why: str, what: str = "the results") -> Unsaved:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.scenario).stem[:40]}-"))
         with claim(folder) as place:
-            failed = write(study, place.parts)
+            failed = write(study, place.parts, report=True)
             place.publish()
     except (OSError, BadInput) as error:
         if folder is not None:
@@ -101,8 +104,8 @@ def rescued(study: Outcome, why: str, what: str = "the results") -> Unsaved:
     return Unsaved(f"{why}; {what} are in {folder}{'; ' if failed else ''}{_and(failed)}")
 
 
-def write(study: Outcome, folder: Path) -> dict[str, str]:
-    """Write a study's files into an empty folder, summary.json last.
+def write(study: Outcome, folder: Path, *, report: bool = False) -> dict[str, str]:
+    """Write a study's files into an empty folder, summary.json last; with ``report`` the page of them all, too.
 
     Returns
     -------
@@ -142,6 +145,9 @@ def write(study: Outcome, folder: Path) -> dict[str, str]:
     for name, content in study.texts.items():
         put(f"{name}.md", partial(_write_text, content=content))
 
+    if report:
+        put(PAGE, lambda path: _write_text(path, _page(study, folder, failed)))
+
     def summary(path: Path) -> None:
         # The sizes let a reader notice a file that was cut short later on.
         sizes = {each.name: each.stat().st_size for each in sorted(folder.iterdir())}
@@ -149,6 +155,18 @@ def write(study: Outcome, folder: Path) -> dict[str, str]:
 
     put("summary.json", summary)
     return failed
+
+
+def _page(study: Outcome, folder: Path, failed: Mapping[str, str]) -> str:
+    """Return report.html of what has been written into the folder so far."""
+    kind = study.formats.tables
+    last = study.rounds
+    if "algorithm" in last:
+        last = last.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
+    tables = {f"{name}.{kind}": (study.titles.get(name, name), table) for name, table in study.tables.items()}
+    tables[f"rounds.{kind}"] = "Last round of each algorithm (all rounds are in the file)", last
+    texts = {f"{name}.md": content for name, content in study.texts.items()}
+    return page(folder, plain(_settings(study)), plain(study.summary() | {"failed": failed}), tables, texts)
 
 
 def plain(value: Any) -> Any:

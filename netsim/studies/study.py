@@ -84,6 +84,7 @@ class Study:
         self.runs: dict[str, Run] = {}
         self.notes: list[str] = []
         self.tables: dict[str, pd.DataFrame] = {}
+        self.titles: dict[str, str] = {}
         self.figures: dict[str, Figure] = {}
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
@@ -146,6 +147,7 @@ class Study:
         check_file_name("table", name)
         _must_be(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
         self.tables[name] = frame
+        self.titles[name] = title
         self._reporter.table(title, frame)
 
     def figure(self, name: str, figure: "Figure") -> None:

@@ -21,6 +21,9 @@ _STYLES = dict(zip(METHODS, zip("os^DvPX", ("C0", "C3", "C2", "C4", "C1", "C5", 
 _OWN = (("*", "C8"), ("<", "C9"), (">", "C7"), ("h", "0.3"))
 _SMALL = 7.5  # points, of names in the figure
 _NEAR = 12.0  # %
+_ROWS = 24
+"""Combinations in the figure of those that get there, filled up with the nearest others."""
+_LEAST = 0.01  # %
 
 
 def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure":
@@ -151,23 +154,33 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
 
 
 def draw_there(table: "pd.DataFrame") -> "Figure":
-    """Draw the bits that each combination spent until it was there, and in all."""
+    """Draw the bits that each combination spent until it was there, and in all; of those that never were, the nearest.
+
+    Beside them is how far each ends above the reference.
+    """
     from matplotlib.figure import Figure
 
-    rows = table[table["payload_bits_there"] > 0].sort_values("payload_bits_there", ascending=False)
+    arrived = table["payload_bits_there"] > 0
+    nearest = table[~arrived & (table["payload_bits"] > 0)].nsmallest(max(_ROWS - int(arrived.sum()), 0), "above_%")
+    first = table[arrived].sort_values("payload_bits_there")
+    names = [*first.index, *nearest.index]
     styles = _styles(table)
-    figure = Figure(figsize=(8.5, 1.6 + 0.24 * len(rows)), layout="constrained")
-    panel = figure.subplots()
-    for place, (_, row) in enumerate(rows.iterrows()):
+    figure = Figure(figsize=(9.5, 2.0 + 0.24 * len(names)), layout="constrained")
+    panel, ends = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    for place, (_, row) in enumerate(table.loc[names].iterrows()):
         marker, colour = styles[row["method"]]
-        there, total = row["payload_bits_there"], row["payload_bits"]
-        panel.plot([there, total], [place, place], color=colour, linewidth=1, alpha=0.5)
-        panel.plot(total, place, marker, color=colour, markerfacecolor="white", markersize=5)
-        panel.plot(there, place, marker, color=colour, markersize=6)
-    panel.set_yticks(range(len(rows)), [str(name) for name in rows.index], fontsize=8)
-    panel.set_ylim(-0.7, len(rows) - 0.3)
-    panel.set_xscale("log")
-    panel.set_xlabel(f"{LABELS['payload_bits']}: filled, until within 1 % for good; hollow, in all")
-    panel.grid(alpha=0.25)
-    panel.set_title(f"Bits to stay within 1 % of {REFERENCE}'s final training MSE")
+        spent, total = row["payload_bits_there"], row["payload_bits"]
+        panel.plot([spent, total], [place, place], color=colour, linewidth=1, alpha=0.5)
+        panel.plot(total, place, marker, color=colour, markerfacecolor="none", markersize=8)
+        panel.plot(spent, place, marker, color=colour, markersize=4)
+        ends.plot(max(row["above_%"], _LEAST), place, marker, color=colour, markersize=5)
+    panel.set_yticks(range(len(names)), [str(name) for name in names], fontsize=8)
+    panel.set_ylim(len(names) - 0.3, -0.7)
+    panel.set_xlabel(f"{LABELS['payload_bits']}; hollow: in all,\nfilled: until within 1 % for good")
+    ends.axvline(100 * WITHIN, color="0.6", linewidth=1, linestyle="--")
+    ends.set_xlabel(f"ends above {REFERENCE} (%);\n{_LEAST:g}: that or less")
+    for each in (panel, ends):
+        each.set_xscale("log")
+        each.grid(alpha=0.25)
+    figure.suptitle(f"Bits to stay within 1 % of {REFERENCE}'s final {MEASURES['train_mse']}, and the nearest others")
     return figure

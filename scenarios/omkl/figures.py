@@ -1,10 +1,10 @@
 """The figure of the study of online multi-kernel learning."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
-from netsim.studies.figures import LABELS
+from netsim.studies.figures import LABELS, told_apart, whole_rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,13 +34,14 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
     figure = Figure(figsize=(13, 1.6 + 3.5 * len(etas)), layout="constrained")
     panels = figure.subplots(len(etas), 3, squeeze=False)
     for row, eta in zip(panels, etas, strict=True):
-        for method in methods:
+        for number, method in enumerate(methods):
+            marks = {key: value for key, value in told_apart(number, len(methods)).items() if key.startswith("mark")}
             part = losses[(losses["eta"] == eta) & (losses["method"] == method.name)]
             for panel, x in zip(row[:2], ("round", "payload_bits"), strict=True):
-                _curve(panel, method, part, x, "running_loss", "running_loss_band")
+                _curve(panel, method, part, (x, "running_loss", "running_loss_band"), marks)
             if len(above):
                 part = above[(above["eta"] == eta) & (above["method"] == method.name) & (above["round"] >= start)]
-                _curve(row[2], method, part, "round", "above", "band")
+                _curve(row[2], method, part, ("round", "above", "band"), marks)
         row[0].set_ylabel(f"mean loss so far, η = {eta:g}")
         _label(row[0], "round")
         _label(row[1], "payload_bits")
@@ -48,7 +49,7 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
         if (losses["payload_bits"] > 0).any():
             row[1].set_xscale("log", nonpositive="mask")
         if len(above):
-            row[2].set_ylabel(f"the same, above {above['reference'].iloc[0]}")
+            row[2].set_ylabel(f"mean loss so far, above that of\n{above['reference'].iloc[0]}")
             row[2].axhline(0.0, color="0.4", linewidth=0.8, zorder=0)
             row[2].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
     handles, labels = panels[0, 0].get_legend_handles_labels()
@@ -58,10 +59,13 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
     return figure
 
 
-def _curve(panel: "Axes", method: OnGraph, part: "pd.DataFrame", x: str, y: str, band: str) -> None:
-    """Draw one method's curve and band."""
+def _curve(
+    panel: "Axes", method: OnGraph, part: "pd.DataFrame", columns: tuple[str, str, str], marks: Mapping[str, Any]
+) -> None:
+    """Draw one method's curve and band: the columns of x, y and the band, and marks that tell coincident ones apart."""
     if part.empty:
         return
+    x, y, band = columns
     if method.kind == GOSSIP:
         colour = _COLOURS[method.topology]
         # Coded and uncoded curves mostly lie upon one another: the dashes let the broad one show through.
@@ -69,7 +73,7 @@ def _curve(panel: "Axes", method: OnGraph, part: "pd.DataFrame", x: str, y: str,
         alpha = 0.35 if method.bits is None else 1.0
     else:
         colour, style, width, alpha = ("0.1" if method.kind == COMPLETE else "C1"), ":", 1.8, 1.0
-    panel.plot(part[x], part[y], style, color=colour, linewidth=width, alpha=alpha, label=method.name)
+    panel.plot(part[x], part[y], style, color=colour, linewidth=width, alpha=alpha, label=method.name, **marks)
     # One band for each graph; those of coded gossip lie upon it.
     if method.kind != GOSSIP or method.bits is None:
         panel.fill_between(part[x], part[y] - part[band], part[y] + part[band], color=colour, alpha=0.15, linewidth=0)
@@ -77,4 +81,6 @@ def _curve(panel: "Axes", method: OnGraph, part: "pd.DataFrame", x: str, y: str,
 
 def _label(panel: "Axes", x: str) -> None:
     panel.set_xlabel(LABELS.get(x, x))
+    if x == "round":
+        whole_rounds(panel)
     panel.grid(alpha=0.3)

@@ -155,7 +155,10 @@ def _printed(number: float) -> str:
 
 
 def _short(number: float, digits: int = 3) -> str:
-    """Return a number with so many digits, without an exponent where it has more before its point."""
+    """Return a number with so many digits, without an exponent where it has more before its point, up to 10¹⁵."""
+    if abs(number) >= 1e15 and math.isfinite(number):
+        # What diverged would fill the table.
+        return f"{number:.{digits}g}"
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(number))))

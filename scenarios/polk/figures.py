@@ -39,7 +39,7 @@ def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str,
     for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
             shown = rows.dropna(subset=[column])
-            panel.plot(shown["samples"], shown[column], color=f"C{number}", linewidth=1.3, label=str(name))
+            panel.plot(shown["samples"], shown[column], color=f"C{number}", linewidth=1.3, label=_called(str(name)))
             if column == "accuracy" and name in levels:
                 what, level = levels[str(name)]
                 panel.axhline(level, color=f"C{number}", linewidth=1, linestyle=":", label=what)
@@ -51,6 +51,11 @@ def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str,
     found = dict(zip(*reversed(panels[1, 1].get_legend_handles_labels()), strict=True))
     figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 5), frameon=False)
     return figure
+
+
+def _called(run: str) -> str:
+    """Return what a run is called in a legend: "draw 3" is the problem that seed 3 draws."""
+    return f"problem of seed {run.removeprefix('draw ')}" if run.startswith("draw ") else f"penalty {run}"
 
 
 def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: Sequence[str], title: str) -> "Figure":

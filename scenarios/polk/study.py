@@ -135,7 +135,7 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
             "reply must fit into a round, its latencies and its bits at the rate of the link."
         )
     title = f"{data}, {criterion} loss, {len(problem.graph)} agents"
-    levels = {f"draw {row['seed']}": (f"{reference}, draw {row['seed']}", row[reference]) for row in rows}
+    levels = {f"draw {row['seed']}": (f"{reference}, seed {row['seed']}", row[reference]) for row in rows}
     drawn = study.rounds[study.rounds["algorithm"].str.startswith("draw")]
     study.figure("progress", progress(drawn, title, levels))
     compared = study.rounds[study.rounds["algorithm"].str.startswith("c =")]

@@ -118,16 +118,18 @@ def _draw(table: "pd.DataFrame", best: float, title: str) -> "Figure":
     figure = Figure(figsize=(9.5, 0.33 * len(table) + 1.9), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(table))
-    for shift, column, label, colour in (
-        (-0.19, "model_bits", "model bits", "tab:blue"),
-        (0.19, "raw_data_bits", "raw-data bits", "tab:red"),
+    # Points, not bars: a bar on a log axis has no zero to stand on, and its length hides factors of ten.
+    for column, label, mark, colour in (
+        ("model_bits", "model bits", "o", "tab:blue"),
+        ("raw_data_bits", "raw-data bits", "D", "tab:red"),
     ):
         bits = table[column].where(table[column] > 0)
-        left.barh(places + shift, bits, height=0.38, label=label, color=colour)
+        left.plot(bits, places, mark, markersize=7, label=label, color=colour)
     left.set_xscale("log")
     sent = table[["model_bits", "raw_data_bits"]].to_numpy()
-    # Bars on a log axis stand on a power of ten.
-    left.set_xlim(left=10.0 ** np.floor(np.log10(sent[sent > 0].min(initial=10.0) / 2)))
+    sent = sent[sent > 0]
+    if len(sent):
+        left.set_xlim(sent.min() / 2, sent.max() * 2)
     left.set_xlabel("payload (bits)")
     left.set_yticks(places, table["algorithm"])
     left.invert_yaxis()
@@ -138,7 +140,8 @@ def _draw(table: "pd.DataFrame", best: float, title: str) -> "Figure":
         right.set_xscale("log")
     right.set_xlabel("test MSE")
     for panel in (left, right):
-        panel.grid(alpha=0.3, axis="x")
+        panel.grid(alpha=0.3)
+        panel.grid(alpha=0.15, axis="x", which="minor")
         panel.set_axisbelow(True)
     figure.suptitle(f"What each algorithm gives away, {title}")
     figure.legend(loc="outside lower center", ncols=3, frameon=False)

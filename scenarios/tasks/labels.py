@@ -10,7 +10,7 @@ MEASURES = {
     "running_mse": "running MSE",
     "static_regret": "static regret",
     "dynamic_regret": "dynamic regret",
-    "tracking_error": "mean squared error against the true function",
+    "tracking_error": "MSE against the true function",
 }
 """The labels of the measures' columns."""
 

@@ -47,6 +47,40 @@ def recent_error(rounds: "pd.DataFrame") -> float:
     return float((end * running[-1] - start * running[before - 1]) / (end - start))
 
 
+def recent_errors(rounds: "pd.DataFrame", window: int) -> "pd.DataFrame":
+    """Return the rounds with a column ``recent_mse``: each method's mean squared error over the last rounds.
+
+    A mean over all rounds so far hides a truth that moves: the errors of the beginning stay in it.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        All rounds of every method, from the first, with ``running_mse``.
+    window : int
+        Number of rounds; at the beginning as many as there are.
+    """
+    groups = rounds.groupby("algorithm", sort=False)
+    total = rounds["round"] * rounds["running_mse"]
+    before = total.groupby(rounds["algorithm"], sort=False).shift(window).fillna(0.0)
+    start = groups["round"].shift(window).fillna(0.0)
+    return rounds.assign(recent_mse=(total - before) / (rounds["round"] - start))
+
+
+def apart(rounds: "pd.DataFrame", column: str, reference: str) -> "pd.DataFrame":
+    """Return the rounds of the others with a column ``apart``: by how many percent they are above the reference's.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        Of several methods, the reference among them.
+    column : str
+        What is compared, round by round.
+    """
+    base = rounds[rounds["algorithm"] == reference].set_index("round")[column]
+    others = rounds[rounds["algorithm"] != reference]
+    return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
+
+
 def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":
     """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
     last = rounds.groupby("algorithm", sort=False)["running_mse"].last()

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.studies.figures import LABELS, told_apart
+
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
+
+_COSTS = ("transmissions", "wire_bits")
+_FINE = 200
+"""Levels at which a saving is drawn, before those that two digits make one."""
 
 
 def ladder(rounds: "pd.DataFrame", column: str, best: float, count: int = 8) -> set[float]:
@@ -74,3 +81,53 @@ def cost_to_reach(
         rows.append(row)
     table = pd.DataFrame(rows, columns=[column, *algorithms, *saves])
     return table.dropna(how="all", subset=algorithms).reset_index(drop=True)
+
+
+def draw_savings(
+    rounds: "pd.DataFrame", column: str, best: float, against: str, *, label: str, title: str
+) -> "Figure | None":
+    """Draw what each algorithm saves, in transmissions and in bits on the wire, on the way to each level.
+
+    Parameters
+    ----------
+    rounds, column, best
+        As of `ladder`.
+    against : str
+        The algorithm that is compared with.
+    label : str
+        What stands at the axis of levels.
+
+    Returns
+    -------
+    Figure or None
+        None if the algorithm did not run, or none comes within twice its cost.
+    """
+    from matplotlib.figure import Figure
+
+    names = [str(name) for name in rounds["algorithm"].unique()]
+    if against not in names or len(names) < 2:
+        return None
+    saves = {f"saved {name}": (against, name) for name in names if name != against}
+    levels = ladder(rounds, column, best, _FINE)
+    tables = {cost: cost_to_reach(rounds, column, levels, cost=cost, saves=saves) for cost in _COSTS}
+    # What costs more than twice as much everywhere would only press the others together.
+    shown = [name for name in saves if any(table[name].max() > -100 for table in tables.values())]
+    if not shown:
+        return None
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for panel, (cost, table) in zip(panels, tables.items(), strict=True):
+        for number, name in enumerate(shown):
+            style = told_apart(number, len(shown))
+            panel.plot(table[column], table[name].where(table[name] > -100), label=saves[name][1], **style)
+        panel.axhline(0.0, color="0.4", linewidth=1, label=against)
+        panel.set_xscale("log")
+        panel.invert_xaxis()
+        panel.set_title(LABELS[cost], fontsize=10)
+        panel.set_xlabel(f"{label} reached")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)
+    figure.suptitle(title)
+    return figure

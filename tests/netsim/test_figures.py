@@ -5,7 +5,7 @@ import itertools
 import pandas as pd
 import pytest
 
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import Axis, curves, told_apart
 
 
 @pytest.mark.parametrize(("first", "last"), [(20, 300), (5, 1000), (100, 1500), (12, 80), (20, 30), (7, 7)])
@@ -20,3 +20,22 @@ def test_what_stands_at_a_log_axis_does_not_overlap(first: int, last: int) -> No
         assert len(shown) >= 1
         boxes = sorted((box.x0, box.x1) for box in (text.get_window_extent() for text in shown))
         assert all(left[1] <= right[0] for left, right in itertools.pairwise(boxes))
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("last", [2, 3, 8, 25, 3000])
+def test_only_whole_numbers_stand_at_an_axis_of_rounds(last: int, log: bool) -> None:
+    rounds = pd.DataFrame({"algorithm": "A", "round": [1, last], "error": [1.0, 0.1]})
+    figure = curves(rounds, Axis("error", log=True), [Axis("round", log=log)], "Rounds")
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    texts = [*panel.get_xticklabels(which="major"), *panel.get_xticklabels(which="minor")]
+    shown = [text.get_text().replace(",", "").replace("−", "-") for text in texts if text.get_text()]
+    assert shown
+    assert all(float(text).is_integer() and "$" not in text for text in shown)
+
+
+def test_curves_that_lie_upon_one_another_have_marks_of_their_own() -> None:
+    styles = [told_apart(number, 3) for number in range(3)]
+    assert len({style["marker"] for style in styles}) == len({style["markevery"] for style in styles}) == 3
+    assert "marker" not in told_apart(0, 1)

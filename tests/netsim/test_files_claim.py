@@ -71,7 +71,7 @@ def test_an_empty_folder_is_filled_and_stays_the_one_it_was(tmp_path: Path) -> N
     before = out.stat()
     assert empty_study().save(out) == out
     assert (out.stat().st_ino, out.stat().st_mode) == (before.st_ino, before.st_mode)
-    assert left(out) == ["ledger.csv", "rounds.csv", "settings.json", "summary.json"]
+    assert left(out) == ["ledger.csv", "report.html", "rounds.csv", "settings.json", "summary.json"]
     load(out)
 
 
@@ -325,7 +325,7 @@ def test_a_run_killed_while_it_moves_its_files_is_swept(tmp_path: Path) -> None:
         load(out)
     empty_study().save(out)
     load(out)
-    assert left(out) == ["ledger.csv", "rounds.csv", "settings.json", "summary.json"]
+    assert left(out) == ["ledger.csv", "report.html", "rounds.csv", "settings.json", "summary.json"]
 
 
 _SAVE_AND_KILL = """

@@ -215,7 +215,14 @@ def test_a_figure_that_cannot_be_drawn_does_not_take_the_rest_with_it(tmp_path: 
         study.save(tmp_path / "out")
     found = load(tmp_path / "out")
     assert list(found["summary"]["failed"]) == ["bad.png"]
-    assert left(tmp_path / "out") == ["good.png", "ledger.csv", "rounds.csv", "settings.json", "summary.json"]
+    assert left(tmp_path / "out") == [
+        "good.png",
+        "ledger.csv",
+        "report.html",
+        "rounds.csv",
+        "settings.json",
+        "summary.json",
+    ]
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_dynamic_tracks_a_known_truth(data: str) -> None:
     assert errors.iloc[-20:].mean() < 0.3 * errors.iloc[0]
     assert (last["dynamic_regret"] > 0).all()
     assert last.loc["QC-DDKL 2-bit", "payload_bits"] < 0.1 * last.loc["DDKL", "payload_bits"]
-    assert {"mse", "bits", "regret", "tracking"} == set(study.figures)
+    assert {"mse", "apart", "bits", "bits_apart", "regret", "tracking"} == set(study.figures)
 
 
 @needs_data

@@ -1,0 +1,142 @@
+"""A run folder as one page: report.html, with every figure, table, note and setting, to be read anywhere and sent."""
+
+import base64
+import html
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netsim.studies.terminal import text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "report.html"
+"""The page's name in its folder."""
+
+_ROWS = 60
+"""Rows of a table that the page shows."""
+
+_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+# Nothing is asked of any server: styles and figures are in the page, and there is no script.
+_HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --line: #ccc; --quiet: #595959; --code: #f2f2f2 }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e8e8e8; --paper: #161616; --line: #484848; --quiet: #ababab; --code: #262626 }}
+}}
+body {{ margin: 0 auto; max-width: 1200px; padding: 1rem 1.2rem 3rem; color: var(--ink); background: var(--paper);
+  font: 16px/1.45 system-ui, sans-serif }}
+h1 {{ font-size: 1.6rem }}
+h2 {{ font-size: 1.2rem; margin-top: 2rem }}
+pre, code {{ background: var(--code); font: 14px/1.4 ui-monospace, monospace }}
+pre {{ padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere }}
+figure {{ margin: 1rem 0 }}
+img {{ max-width: 100%; height: auto; background: #fff }}
+figcaption, .quiet {{ color: var(--quiet) }}
+.wide {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
+th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .6rem; text-align: right; white-space: nowrap }}
+table.names td, table.names th {{ text-align: left; white-space: normal; overflow-wrap: anywhere }}
+.warning {{ border-left: 4px solid #b35900; padding: .3rem .8rem }}
+</style>
+</head>
+<body>
+"""
+
+
+def page(
+    folder: Path,
+    settings: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    tables: "Mapping[str, tuple[str, pd.DataFrame]]",
+    texts: Mapping[str, str],
+) -> str:
+    """Return the page of a run folder; the same folder gives the same page.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the figures are, as they were saved; PNG is preferred, a PDF is named only.
+    settings, summary : mapping
+        What settings.json and summary.json hold.
+    tables : mapping
+        By the name of the file that holds all of it: a title, and the table.
+    texts : mapping
+        Texts by the names of their files.
+    """
+    title = f"netsim run {settings['scenario']}"
+    parts = [_HEAD.format(title=_safe(title)), f"<h1>{_safe(title)}</h1>"]
+    if summary.get("partial"):
+        parts.append(f'<p class="warning">Partial: {_safe(summary["partial"]["why"])}</p>')
+    if "command" in settings:
+        parts.append(f"<pre>{_safe(settings['command'])}</pre>")
+    if summary["notes"]:
+        parts += ["<h2>Notes</h2>", "<ul>", *(f"<li>{_safe(note)}</li>" for note in summary["notes"]), "</ul>"]
+    parts += _figures(folder)
+    for name, why in summary.get("failed", {}).items():
+        parts.append(f'<p class="warning">{_safe(name)} could not be made: {_safe(why)}</p>')
+    for file, (heading, table) in tables.items():
+        parts += _table(file, heading, table)
+    for name, content in texts.items():
+        parts += [f"<h2>{_safe(name)}</h2>", f"<pre>{_safe(content)}</pre>"]
+    parts += _pairs("Settings", settings["parameters"])
+    known = {name: value for name, value in settings.items() if name not in ("parameters", "scenario", "command")}
+    parts += _pairs("How it was made", known | {"trace_hash": summary["trace_hash"]})
+    return "\n".join([*parts, "</body>", "</html>"]) + "\n"
+
+
+def _safe(value: Any) -> str:
+    """Return a value as text of the page: what looks like a tag in it is none."""
+    return html.escape(str(value).encode(errors="backslashreplace").decode())
+
+
+def _figures(folder: Path) -> Iterator[str]:
+    files = sorted(folder.glob("*.png")) + sorted(folder.glob("*.svg")) + sorted(folder.glob("*.pdf"))
+    seen = set()
+    for file in files:
+        if file.stem in seen:
+            continue
+        seen.add(file.stem)
+        name = _safe(file.stem)
+        if file.suffix not in _TYPES:
+            yield f'<p class="quiet">A figure that a page cannot show is in {_safe(file.name)}.</p>'
+            continue
+        data = base64.b64encode(file.read_bytes()).decode("ascii")
+        source = f"data:{_TYPES[file.suffix]};base64,{data}"
+        yield f'<figure><img alt="{name}" src="{source}"><figcaption>{name}</figcaption></figure>'
+
+
+def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
+    yield f"<h2>{_safe(heading)}</h2>"
+    yield '<div class="wide"><table>'
+    yield f"<tr>{''.join(f'<th>{_safe(name)}</th>' for name in table.columns)}</tr>"
+    for row in table.head(_ROWS).itertuples(index=False, name=None):
+        yield f"<tr>{''.join(f'<td>{_safe(text(value))}</td>' for value in row)}</tr>"
+    yield "</table></div>"
+    left = len(table) - _ROWS
+    more = f"{left:,} of {len(table):,} rows are left out here; all are in {file}." if left > 0 else f"Also in {file}."
+    yield f'<p class="quiet">{_safe(more)}</p>'
+
+
+def _pairs(heading: str, values: Mapping[str, Any]) -> Iterator[str]:
+    yield f'<h2>{_safe(heading)}</h2>\n<table class="names">'
+    for name, value in values.items():
+        yield f"<tr><th>{_safe(name)}</th><td>{_safe(_listed(value))}</td></tr>"
+    yield "</table>"
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_listed(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_listed, value))
+    return "–" if value is None else str(value)

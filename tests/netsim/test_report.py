@@ -1,0 +1,60 @@
+"""The page of a run folder, report.html: docs/run_folder.md says what it holds."""
+
+import base64
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from netsim.studies import Study
+
+EVIL = "<script>alert(1)</script> & \"x\" <img src='http://example.org/a.png'> \ud800"
+
+
+def saved(folder: Path) -> str:
+    study = Study("mine", {"loss": 0.1, "what": EVIL})
+    study.note(EVIL)
+    study.table("many", "Many rows", pd.DataFrame({"number": range(100), "<b>": [EVIL[:-1]] * 100}))
+    study.text("words", EVIL)
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot([1, 2])
+    study.figure("curve", figure)
+    study.origin["command"] = "netsim run mine --loss 0.1"
+    study.save(folder)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+class Tags(HTMLParser):
+    """What tags and attributes a page has."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_it_holds_what_the_folder_does(tmp_path: Path) -> None:
+    page = saved(tmp_path / "out")
+    (data,) = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", page)
+    assert base64.b64decode(data) == (tmp_path / "out" / "curve.png").read_bytes()
+    for told in ("Many rows", "netsim run mine --loss 0.1", "numpy", "40 of 100 rows", "many.csv", "trace_hash"):
+        assert told in page
+    assert page.count("<tr><td>") == 60
+
+
+def test_no_text_is_a_tag_and_nothing_is_asked_of_anybody(tmp_path: Path) -> None:
+    tags = Tags(saved(tmp_path / "out")).tags
+    assert not {"script", "link", "iframe", "b"} & {tag for tag, _ in tags}
+    sources = [value for _, attributes in tags for name, value in attributes.items() if name in ("src", "href")]
+    assert all(value is not None and value.startswith("data:") for value in sources)
+    (policy,) = [each for tag, each in tags if tag == "meta" and each.get("http-equiv") == "Content-Security-Policy"]
+    assert (policy["content"] or "").startswith("default-src 'none'")
+
+
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    assert saved(tmp_path / "a") == saved(tmp_path / "b")

@@ -1,0 +1,48 @@
+"""What is drawn of savings and of recent errors: figures that show what coincident curves hide."""
+
+import numpy as np
+import pandas as pd
+
+from netsim.scenarios.papers.report import _short
+from netsim.scenarios.tasks.online_report import apart, recent_errors
+from netsim.scenarios.tasks.savings import draw_savings
+
+
+def falling(name: str, cost: int) -> pd.DataFrame:
+    count = np.arange(1, 41)
+    return pd.DataFrame(
+        {
+            "algorithm": name,
+            "round": count,
+            "train_mse": 0.9**count,
+            "transmissions": cost * count,
+            "wire_bits": 8 * cost * count,
+        }
+    )
+
+
+def test_half_the_cost_is_drawn_as_a_saving_of_half() -> None:
+    rounds = pd.concat([falling("DKLA", 10), falling("COKE", 5), falling("CTA", 100)], ignore_index=True)
+    figure = draw_savings(rounds, "train_mse", 0.0, "DKLA", label="training MSE", title="")
+    assert figure is not None
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert set(lines) == {"COKE", "DKLA"}
+    assert np.allclose(np.asarray(lines["COKE"].get_ydata(), dtype=float), 50.0)
+    assert draw_savings(rounds, "train_mse", 0.0, "other", label="", title="") is None
+
+
+def test_recent_errors_are_the_means_of_the_last_rounds() -> None:
+    errors = np.random.default_rng(0).random(30)
+    count = np.arange(1, 31)
+    one = pd.DataFrame({"algorithm": "A", "round": count, "running_mse": np.cumsum(errors) / count})
+    found = recent_errors(pd.concat([one, one.assign(algorithm="B")], ignore_index=True), 10)
+    for _, rows in found.groupby("algorithm"):
+        assert np.allclose(rows["recent_mse"].to_numpy()[10:], [errors[t - 9 : t + 1].mean() for t in range(10, 30)])
+        assert np.allclose(rows["recent_mse"].to_numpy()[:10], rows["running_mse"][:10])
+    assert (apart(found, "recent_mse", "A")["apart"].abs() < 1e-9).all()
+    assert set(apart(found, "recent_mse", "A")["algorithm"]) == {"B"}
+
+
+def test_what_diverged_does_not_fill_a_cell() -> None:
+    assert _short(3.2e100) == "3.2e+100"
+    assert _short(123456.7) == "123457"
