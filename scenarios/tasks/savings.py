@@ -100,7 +100,7 @@ def draw_savings(
     Returns
     -------
     Figure or None
-        None if the algorithm did not run, or none comes within twice its cost.
+        None if the algorithm did not run, or none comes within twice its cost at two levels or more.
     """
     from matplotlib.figure import Figure
 
@@ -110,8 +110,8 @@ def draw_savings(
     saves = {f"saved {name}": (against, name) for name in names if name != against}
     levels = ladder(rounds, column, best, _FINE)
     tables = {cost: cost_to_reach(rounds, column, levels, cost=cost, saves=saves) for cost in _COSTS}
-    # What costs more than twice as much everywhere would only press the others together.
-    shown = [name for name in saves if any(table[name].max() > -100 for table in tables.values())]
+    # What costs more than twice as much would only press the others together; of one level alone there is no line.
+    shown = [name for name in saves if any((table[name] > -100).sum() > 1 for table in tables.values())]
     if not shown:
         return None
     figure = Figure(figsize=(9, 4.2), layout="constrained")

@@ -31,6 +31,12 @@ def test_half_the_cost_is_drawn_as_a_saving_of_half() -> None:
     assert draw_savings(rounds, "train_mse", 0.0, "other", label="", title="") is None
 
 
+def test_of_one_level_alone_there_is_no_figure() -> None:
+    slow = falling("CTA", 100).assign(transmissions=lambda rows: rows["transmissions"].where(rows["round"] > 1, 10))
+    slow["wire_bits"] = 8 * slow["transmissions"]
+    assert draw_savings(pd.concat([falling("DKLA", 10), slow]), "train_mse", 0.0, "DKLA", label="", title="") is None
+
+
 def test_recent_errors_are_the_means_of_the_last_rounds() -> None:
     errors = np.random.default_rng(0).random(30)
     count = np.arange(1, 31)
