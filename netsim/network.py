@@ -105,6 +105,7 @@ class Network:
         self.faults = faults if isinstance(faults, Faults) else Faults(faults)
         self.faults.must_fit(graph)
         self._running: Runtime | None = None
+        self._watched: Watched | None = None
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
     def _check_override(self, ends: Any, link: Any) -> None:
@@ -172,6 +173,24 @@ class Network:
             raise check.refuse("agent", agent, "a node of the graph")
         runtime.set_receiver(agent, up)
 
+    def watch(self, states: Watched | None) -> None:
+        """Keep something of each agent's state at each row of the runs to come, in `Run.states`; None: nothing.
+
+        Parameters
+        ----------
+        states : mapping or sequence
+            {column: what} or whats alone, where a what is the name of an attribute that is a number, or a function of
+            an agent that returns one (None for none). Agents see nothing of it.
+
+        Raises
+        ------
+        BadInput
+            If it is anything else.
+        """
+        if states is not None:
+            Watch(states)
+        self._watched = states
+
     def run(
         self,
         agents: Agents,
@@ -180,7 +199,6 @@ class Network:
         until: float | None = None,
         sample: float | None = None,
         trace: bool = False,
-        watch: Watched | None = None,
         progress: Progress | None = None,
         clock: ClockName = "virtual",
         speed: float = 1.0,
@@ -205,10 +223,6 @@ class Network:
             Default: a row for each round.
         trace : bool
             Keep the event log (`Run.trace`).
-        watch : mapping or sequence, optional
-            What to keep of each agent's state at each row, in `Run.states`: {column: what} or whats alone, where a what
-            is the name of an attribute that is a number, or a function of an agent that returns one (None for none).
-            Agents see nothing of it.
         progress : callable, optional
             Called with the number of each round that ended.
         clock : {"virtual", "wall"}
@@ -234,7 +248,7 @@ class Network:
         to then, which add up as those of a whole run do. So does the KeyboardInterrupt of a Ctrl-C, as long as it is
         the first.
         """
-        result = self._result(agents, probes, watch, progress)
+        result = self._result(agents, probes, progress)
         job = Job(self, result, self._asked(until, sample, trace, blas_threads))
         if asyncio._get_running_loop() is None:
             return job.simulate(clock, speed)
@@ -248,7 +262,6 @@ class Network:
         until: float | None = None,
         sample: float | None = None,
         trace: bool = False,
-        watch: Watched | None = None,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
     ) -> Run:
@@ -257,7 +270,7 @@ class Network:
         On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
-        result = self._result(agents, probes, watch, progress)
+        result = self._result(agents, probes, progress)
         job = Job(self, result, self._asked(until, sample, trace, blas_threads))
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
@@ -268,12 +281,12 @@ class Network:
             job.interrupt()
             raise
 
-    def _result(self, agents: Agents, probes: Sequence[Probe], watch: Watched | None, progress: Progress | None) -> Run:
+    def _result(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
         check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
-        watched = None if watch is None else Watch(watch)
+        watched = None if self._watched is None else Watch(self._watched)
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 
     def _asked(self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None) -> Asked:

@@ -138,7 +138,7 @@ class Run:
             If nothing was watched.
         """
         if self._watch is None:
-            raise BadInput("watch = None: must be given to Network.run for agents' states to be kept")
+            raise BadInput("watch = None: must be given to Network.watch for agents' states to be kept")
         return self._watch.table(list(self.agents))
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "", most: int = 500_000) -> Path:

@@ -295,5 +295,6 @@ def _figures(rounds: "pd.DataFrame", data: str, wanted: Sequence[str], compared:
             )
         )
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        found["tracking"] = curves(smooth, measure("tracking_error", log=True), [Axis("round")], title)
+        if smooth["tracking_error"].notna().any():
+            found["tracking"] = curves(smooth, measure("tracking_error", log=True), [Axis("round")], title)
     return found

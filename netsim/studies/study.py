@@ -111,7 +111,7 @@ class Study:
         """Run a network of agents under the name of an algorithm, showing progress over so many rounds.
 
         With ``sample`` there is a row every so many seconds instead, as `Network.run` has it; ``rounds`` then is how
-        many rows there will be, as far as can be told. Of what is to be watched (as `Network.run` has it) the states
+        many rows there will be, as far as can be told. Of what is to be watched (as `Network.watch` has it) the states
         are kept with a trace only.
         """
         check_algorithm(algorithm)
@@ -119,8 +119,8 @@ class Study:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
         with self._reporter.progress(algorithm, rounds, "round ") as progress:
             try:
-                watch = watch if self._trace else None
-                run = network.run(agents, probes, sample=sample, trace=self._trace, watch=watch, progress=progress)
+                network.watch(watch if self._trace else None)
+                run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
             except BaseException as error:
                 self._failed = algorithm, error
                 raise

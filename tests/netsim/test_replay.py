@@ -78,7 +78,8 @@ def run(request: pytest.FixtureRequest) -> Run:
     found, coded = network(request.param)
     found.at(0.55, lambda: found.set_link(0, next(iter(found.graph[0])), up=False))
     # Some frames are still under way at the end.
-    return found.run({node: Mixed(coded) for node in found.graph}, trace=True, until=1.1501, watch={"k": lambda a: 1})
+    found.watch({"k": lambda a: 1})
+    return found.run({node: Mixed(coded) for node in found.graph}, trace=True, until=1.1501)
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +251,8 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 def test_a_run_writes_its_page(stand: Stand, tmp_path: Path) -> None:
     found, _ = network("lossy")
-    run = found.run({node: Mixed() for node in found.graph}, trace=True, watch={"k": lambda agent: np.float32(2.0)})
+    found.watch({"k": lambda agent: np.float32(2.0)})
+    run = found.run({node: Mixed() for node in found.graph}, trace=True)
     path = run.replay(tmp_path / "page.html", title="Mine")
     assert path.read_bytes() == "<!doctype html>ø\\ud800".encode()
     [(meta, _)] = stand.given
@@ -463,7 +465,8 @@ def test_curves_and_states_of_many_rows_are_thinned(
 ) -> None:
     monkeypatch.setattr(render, "MOST_ROWS", 5)
     found, _ = network("lossy")
-    run = found.run({node: Mixed() for node in found.graph}, trace=True, watch={"k": lambda agent: agent.now})
+    found.watch({"k": lambda agent: agent.now})
+    run = found.run({node: Mixed() for node in found.graph}, trace=True)
     run.replay(tmp_path / "page.html")
     [(meta, _)] = stand.given
     assert len(meta["curves"]["x"]) == len(meta["states"]["k"]["times"]) == 5

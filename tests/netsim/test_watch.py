@@ -27,9 +27,9 @@ class Counter(Agent):
 
 def played(watch: Any, **settings: Any) -> Run:
     graph = topology.path(3)
-    return Network(graph, Link(loss=0.3, latency=0.1), seed=1).run(
-        {i: Counter() for i in graph}, watch=watch, **settings
-    )
+    network = Network(graph, Link(loss=0.3, latency=0.1), seed=1)
+    network.watch(watch)
+    return network.run({i: Counter() for i in graph}, **settings)
 
 
 def test_it_keeps_a_row_for_each_round_and_agent() -> None:
@@ -56,7 +56,7 @@ def test_watching_changes_nothing() -> None:
     run, plain = played(["heard"], trace=True), played(None)
     assert run.trace_hash == plain.trace_hash
     assert run.rounds.equals(plain.rounds)
-    with pytest.raises(BadInput, match=r"^watch = None: must be given to Network.run for agents' states to be kept$"):
+    with pytest.raises(BadInput, match=r"^watch = None: must be given to Network.watch for agents' states to be kept$"):
         _ = plain.states
 
 
@@ -65,7 +65,9 @@ def test_by_samples_and_from_a_coroutine() -> None:
     graph = topology.path(3)
 
     async def main() -> Run:
-        return await Network(graph).run_async({i: Counter() for i in graph}, watch=["heard"])
+        network = Network(graph)
+        network.watch(["heard"])
+        return await network.run_async({i: Counter() for i in graph})
 
     assert len(asyncio.run(main()).states) == 12
 
