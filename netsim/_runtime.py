@@ -237,7 +237,8 @@ class Runtime:
         for inbox in self.parts.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.time()
-        self.ledger.scene = self._scene()
+        if self.ledger.tally.keeps:
+            self.ledger.scene = self._scene()
         for shared in self.parts.all_shared:
             shared.over = True
         self.tasks.over = self.closed = True

@@ -1,4 +1,4 @@
-"""What a run keeps of each agent's state, row by row, as ``watch`` of `netsim.Network.run` names it."""
+"""What a run keeps of each agent's state, row by row, as `netsim.Network.watch` is told."""
 
 import operator
 from array import array

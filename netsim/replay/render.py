@@ -1,6 +1,5 @@
 """The page of a run: what is on it besides the frames, and its file, written whole or not at all."""
 
-import importlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.files import write_whole
 from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Frames, Log, frames_of
+from netsim.replay.html import html
 from netsim.replay.layout import drawn
 
 if TYPE_CHECKING:
@@ -115,11 +115,10 @@ def describe(
 
 def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) -> Path:
     """Write a page to a file, whole or not at all, and return its path; raises NetsimError where that fails."""
-    made: str | Iterable[str] = importlib.import_module("netsim.replay.html").html(meta, columns)
+    made = html(meta, columns)
     try:
         with write_whole(path) as file:
-            for piece in [made] if isinstance(made, str) else made:
-                file.write(piece.encode("utf-8", "backslashreplace"))
+            file.write(made.encode("utf-8", "backslashreplace"))
     except OSError as error:
         why = error.strerror or one_line(error)
         raise NetsimError(f"file = {str(path)!r}: could not be written ({why})") from error

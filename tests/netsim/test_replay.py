@@ -10,8 +10,8 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pytest
 from netsim import Agent, BadInput, Link, NetsimError, Network, Radio, Run, Trace, find, latency, topology, verify
 from netsim.coders import Uniform
 from netsim.count.trace_file import TraceFile
+from netsim.files import write_whole
 from netsim.replay import render
 from netsim.replay.frames import Frames, frames_of
 from netsim.studies.cli import main
@@ -229,23 +230,23 @@ def test_a_reply_is_told_from_its_request() -> None:
 
 
 class Stand:
-    """Stands in for the module that makes the page; keeps what it was given."""
+    """Stands in for what makes the page; keeps what it was given."""
 
     def __init__(self) -> None:
         self.given: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self.pieces = ["<!doctype html>", "ø\ud800"]
+        self.page = "<!doctype html>ø\ud800"
 
-    def html(self, meta: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[str]:
+    def html(self, meta: Mapping[str, Any], columns: Mapping[str, Any]) -> str:
         json.dumps(meta, allow_nan=False)
         assert meta["shown"] == len(columns["start"])
         self.given.append((dict(meta), dict(columns)))
-        return iter(self.pieces)
+        return self.page
 
 
 @pytest.fixture
 def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     made = Stand()
-    monkeypatch.setitem(sys.modules, "netsim.replay.html", made)  # type: ignore[misc]
+    monkeypatch.setattr(render, "html", made.html)
     return made
 
 
@@ -302,18 +303,37 @@ def test_most_must_be_a_number(most: Any, tmp_path: Path) -> None:
         run.replay(tmp_path / "page.html", most=most)
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
-def test_a_full_disk_or_an_interrupt_leaves_no_half_page(error: BaseException, stand: Stand, tmp_path: Path) -> None:
-    run = play(Talker([(0.0, 1)]), Listener(), trace=True)
+def half_written(then: Callable[[], None]) -> Any:
+    """Return what writes half of a file and then has something happen, in the place of `write_whole`."""
 
-    def pieces() -> Iterator[str]:
-        yield "<!doctype html>"
+    @contextmanager
+    def write(path: Path) -> Iterator[Any]:
+        with write_whole(path) as file:
+
+            class Half:
+                def write(self, data: bytes) -> None:
+                    assert len(data) > 50_000
+                    file.write(data[: len(data) // 2])
+                    file.flush()
+                    then()
+
+            yield Half()
+
+    return write
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
+def test_a_full_disk_or_an_interrupt_leaves_no_half_page(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail() -> None:
         raise error
 
+    monkeypatch.setattr(render, "write_whole", half_written(fail))
+    run = play(Talker([(0.0, 1)]), Listener(), trace=True)
     for content in (None, "old"):
         if content is not None:
             (tmp_path / "page.html").write_text(content)
-        stand.pieces = pieces()  # type: ignore[assignment]
         with pytest.raises((NetsimError, KeyboardInterrupt)) as caught:
             run.replay(tmp_path / "page.html")
         if isinstance(error, OSError):
@@ -325,15 +345,16 @@ def test_a_full_disk_or_an_interrupt_leaves_no_half_page(error: BaseException, s
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_kill_leaves_no_half_page(tmp_path: Path) -> None:
     code = """
-import os, signal, sys, types
-def html(meta, columns):
-    yield "<!doctype html>" * 10_000
-    os.kill(os.getpid(), signal.SIGKILL)
-sys.modules["netsim.replay.html"] = types.SimpleNamespace(html=html)
+import os, signal
+from netsim.files import write_whole
+from netsim.replay import render
 from netsim.testing import Listener, Talker, play
+from tests.netsim.test_replay import half_written
+render.write_whole = half_written(lambda: os.kill(os.getpid(), signal.SIGKILL))
 play(Talker([(0.0, 1)]), Listener(), trace=True).replay("page.html")
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
+    here = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | here, check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / "page.html").exists()
 

@@ -175,7 +175,8 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
 ) -> None:
     meta, columns = recorded
     page = shown(browser, tmp_path, recorded)
-    start, end, cause = columns["start"], columns["end"], columns["cause"]
+    start, depart, end, cause = (columns[name] for name in ("start", "depart", "end", "cause"))
+    assert np.any(depart > start), "some must wait for their turn"
     draw = np.random.default_rng(5)
     # Also exactly at ends and starts, where one comparison for another would show.
     times = [
@@ -190,7 +191,8 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
         states = page.run(f"replay.show('{view}'), [{at}].map((time) => (replay.seek(time), replay.state()))")
         for time, state in zip(map(float, times), states, strict=True):
             assert state["time"] == time
-            assert state["flying"] == np.flatnonzero((start <= time) & (end > time)).tolist()
+            assert state["flying"] == np.flatnonzero((depart <= time) & (end > time)).tolist()
+            assert state["waiting"] == np.flatnonzero((start <= time) & (depart > time)).tolist()
             ended = np.bincount(cause[end <= time], minlength=len(meta["causes"]))
             assert state["ended"] == dict(zip(meta["causes"], ended.tolist(), strict=True))
             rows = np.searchsorted(meta["states"]["value"]["times"], time, side="right") - 1

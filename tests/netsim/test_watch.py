@@ -1,4 +1,4 @@
-"""``watch=`` of a run: what it keeps of each agent's state (docs/replay.md)."""
+"""`Network.watch`: what a run keeps of each agent's state (docs/replay.md)."""
 
 import asyncio
 import math
