@@ -295,6 +295,5 @@ def _figures(rounds: "pd.DataFrame", data: str, wanted: Sequence[str], compared:
             )
         )
         title = f"Tracking the truth, {data}, mean of 50 rounds"
-        if smooth["tracking_error"].notna().any():
-            found["tracking"] = curves(smooth, measure("tracking_error", log=True), [Axis("round")], title)
+        found["tracking"] = curves(smooth, measure("tracking_error", log=True), [Axis("round")], title)
     return found

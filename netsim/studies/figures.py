@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -80,6 +82,7 @@ def curves(
         if positive.max() == positive.min():
             # One value has no range that an axis could show.
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
+    unmark_unseen(figure)
     figure.suptitle(title)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)), frameon=False)
@@ -100,6 +103,18 @@ def told_apart(number: int, of: int) -> dict[str, Any]:
         gap = max(0.12, 0.03 * of)
         style |= {"marker": "os^Dvp<>"[number % 8], "markersize": 4.5, "markevery": (gap * (number + 0.5) / of, gap)}
     return style
+
+
+def unmark_unseen(figure: "Figure") -> None:
+    """Take the marks off curves of which no point can be drawn, where matplotlib cannot place any.
+
+    Call it once the axes have their scales, of a figure whose curves are in the style of `told_apart`.
+    """
+    for panel in figure.axes:
+        for line in panel.lines:
+            points = panel.transScale.transform(np.asarray(line.get_xydata(), dtype=float))
+            if not np.isfinite(points).all(axis=1).any():
+                line.set_marker("")
 
 
 def whole_rounds(panel: "Axes") -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
-from netsim.studies.figures import LABELS, told_apart, whole_rounds
+from netsim.studies.figures import LABELS, told_apart, unmark_unseen, whole_rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +52,7 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
             row[2].set_ylabel(f"mean loss so far, above that of\n{above['reference'].iloc[0]}")
             row[2].axhline(0.0, color="0.4", linewidth=0.8, zorder=0)
             row[2].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+    unmark_unseen(figure)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     band = "; bands: two standard errors over the repetitions" if losses["running_loss_band"].notna().any() else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.studies.figures import LABELS, told_apart
+from netsim.studies.figures import LABELS, told_apart, unmark_unseen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +126,7 @@ def draw_savings(
         panel.set_title(LABELS[cost], fontsize=10)
         panel.set_xlabel(f"{label} reached")
         panel.grid(alpha=0.3)
+    unmark_unseen(figure)
     panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)

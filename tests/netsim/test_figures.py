@@ -1,6 +1,7 @@
 """Figures that studies draw."""
 
 import itertools
+import math
 
 import pandas as pd
 import pytest
@@ -39,3 +40,29 @@ def test_curves_that_lie_upon_one_another_have_marks_of_their_own() -> None:
     styles = [told_apart(number, 3) for number in range(3)]
     assert len({style["marker"] for style in styles}) == len({style["markevery"] for style in styles}) == 3
     assert "marker" not in told_apart(0, 1)
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        {"wire_bits": [8.0, 16.0], "error": [math.nan, math.nan]},
+        {"wire_bits": [0.0, 0.0], "error": [1.0, 0.5]},
+        {"wire_bits": [8.0, 16.0], "error": [0.0, -1.0]},
+    ],
+)
+def test_a_curve_of_which_nothing_can_be_seen_does_not_keep_the_others_from_being_drawn(
+    unseen: dict[str, list[float]],
+) -> None:
+    seen = pd.DataFrame({"algorithm": "A", "wire_bits": [8.0, 16.0], "error": [1.0, 0.5]})
+    rounds = pd.concat([seen, pd.DataFrame({"algorithm": "B"} | unseen)], ignore_index=True)
+    for shown in (rounds, rounds.iloc[2:], pd.concat([rounds, rounds.iloc[2:].assign(algorithm="C")])):
+        figure = curves(shown, Axis("error", log=True), [Axis("wire_bits", log=True)], "Curves")
+        figure.draw_without_rendering()
+        lines = [line for line in figure.axes[0].lines if line.get_label() == "A"]
+        assert all(line.get_marker() == "o" for line in lines if len(shown) > 2)
+
+
+def test_a_table_without_rows_is_an_empty_figure() -> None:
+    rounds = pd.DataFrame({"algorithm": ["A", "B"], "wire_bits": [8.0, 8.0], "error": [math.nan, math.nan]})
+    for shown in (rounds, rounds.iloc[:0]):
+        curves(shown, Axis("error", log=True), [Axis("wire_bits", log=True)], "None").draw_without_rendering()
