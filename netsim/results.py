@@ -6,7 +6,7 @@ netsim.results.bands(frame, x="loss", y="train_mse").savefig("loss.pdf")
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["bands", "compare", "heat_map", "interval", "latex", "load", "markdown", "pareto"]
+__all__ = ["STATISTICS", "bands", "compare", "heat_map", "interval", "latex", "load", "markdown", "pareto"]
+
+STATISTICS: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
+"""What several seeds may be told by: the median does not follow the one that diverged."""
 
 _DRAWS = 2000
 
@@ -76,12 +79,18 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
 
 
 def interval(
-    frame: "pd.DataFrame", value: str, by: Sequence[str], *, share: float = 0.95, seed: int = 0
+    frame: "pd.DataFrame",
+    value: str,
+    by: Sequence[str],
+    *,
+    of: str = "mean",
+    share: float = 0.95,
+    seed: int = 0,
 ) -> "pd.DataFrame":
-    """Return a measure's mean, median and bootstrap interval of the mean, over all rows alike in ``by``.
+    """Return a measure's mean, median and bootstrap interval of one of the two, over all rows alike in ``by``.
 
-    The interval is the percentile one: the middle ``share`` of the means of 2,000 resamples, each as large as the group
-    and drawn with replacement. Of a single row it is that row.
+    The interval is the percentile one: the middle ``share`` of the means (medians) of 2,000 resamples, each as large as
+    the group and drawn with replacement. Of a single row it is that row.
 
     Parameters
     ----------
@@ -91,6 +100,8 @@ def interval(
         The measure's column; rows where it is empty are left out.
     by : sequence of str
         Columns that tell groups apart: the seed is not among them.
+    of : {"mean", "median"}
+        What the interval is of.
     share : float
         In (0, 1).
     seed : int
@@ -104,26 +115,29 @@ def interval(
     Raises
     ------
     BadInput
-        For a column that is not there, or a share outside its range.
+        For a column that is not there, another statistic, or a share outside its range.
     """
     import pandas as pd
 
+    check.one_of("of", of, list(STATISTICS))
     for name in (value, *by):
         check.one_of("column", name, [str(each) for each in frame.columns])
     check.number("share", share, above=0.0, high=math.nextafter(1.0, 0.0))
     rows = []
     for key, part in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
         values = part[value].to_numpy(dtype=np.float64)
-        low, high = _bootstrap(values, share, seed)
+        low, high = _bootstrap(values, STATISTICS[of], share, seed)
         found = {"count": len(values), "mean": values.mean(), "median": np.median(values), "low": low, "high": high}
         rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
     return pd.DataFrame(rows, columns=[*by, "count", "mean", "median", "low", "high"])
 
 
-def _bootstrap(values: "np.ndarray[Any, np.dtype[np.float64]]", share: float, seed: int) -> tuple[float, float]:
+def _bootstrap(
+    values: "np.ndarray[Any, np.dtype[np.float64]]", statistic: Callable[..., Any], share: float, seed: int
+) -> tuple[float, float]:
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
-    means = values[rng.integers(0, len(values), (_DRAWS, len(values)))].mean(axis=1)
-    low, high = np.quantile(means, [(1.0 - share) / 2.0, (1.0 + share) / 2.0])
+    found = statistic(values[rng.integers(0, len(values), (_DRAWS, len(values)))], axis=1)
+    low, high = np.quantile(found, [(1.0 - share) / 2.0, (1.0 + share) / 2.0])
     return float(low), float(high)
 
 
@@ -157,26 +171,33 @@ def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.
 
 
 def bands(
-    frame: "pd.DataFrame", x: str, y: str, *, by: str = "algorithm", log: bool = True, title: str = ""
+    frame: "pd.DataFrame",
+    x: str,
+    y: str,
+    *,
+    by: str = "algorithm",
+    of: str = "mean",
+    log: bool = True,
+    title: str = "",
 ) -> "Figure":
-    """Draw a measure's mean against a parameter, with the band of its bootstrap interval: a line for each ``by``."""
+    """Draw a measure's mean (median) against a parameter, with its bootstrap interval: a line for each ``by``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.5, 4.4), layout="constrained")
     panel = figure.subplots()
-    table = interval(frame, y, [by, x])
+    table = interval(frame, y, [by, x], of=of)
     for number, (name, part) in enumerate(table.groupby(by, sort=False)):
         rows = part.sort_values(x)
         # Of a curve over the rounds, not each of its points.
         style: Any = {"markersize": 4, "markevery": max(1, len(rows) // 15)}
-        panel.plot(rows[x], rows["mean"], ("o-", "s--", "^-.", "D:")[number % 4], label=str(name), **style)
+        panel.plot(rows[x], rows[of], ("o-", "s--", "^-.", "D:")[number % 4], label=str(name), **style)
         panel.fill_between(rows[x], rows["low"], rows["high"], alpha=0.2, linewidth=0)
     if log and (table["low"] > 0).all():
         panel.set_yscale("log")
     panel.set_xlabel(Axis(x).text)
     counts = sorted({int(count) for count in table["count"]})
     several = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    panel.set_ylabel(f"{Axis(y).text}, mean and 95 % interval of {several}")
+    panel.set_ylabel(f"{Axis(y).text}, {of} and 95 % interval of {several}")
     if x == "round":
         whole_rounds(panel)
     panel.grid(alpha=0.3)

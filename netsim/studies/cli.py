@@ -341,15 +341,20 @@ def replay_it(place: str, out: str | None, algorithm: str | None, most: int) -> 
 @click.option("--metric", "metrics", multiple=True, help="A column of rounds.csv; may be given several times.")
 @click.option("--out", type=str, help="Draw the first metric into this file: .png, .svg or .pdf.")
 @click.option("--against", default="round", show_default=True, help="What to draw it against: a setting, or round.")
-def compare_them(folders: tuple[str, ...], metrics: tuple[str, ...], out: str | None, against: str) -> None:
+@click.option("--statistic", default="mean", show_default=True, help="Of the seeds of a sweep: mean or median.")
+@click.option("--each", is_flag=True, help="A row for each seed of a sweep, not for all of them together.")
+def compare_them(
+    folders: tuple[str, ...], metrics: tuple[str, ...], out: str | None, against: str, statistic: str, each: bool
+) -> None:
     """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
     from netsim.studies import compare
 
-    found = compare.table(folders, metrics)
     reporter = Reporter()
-    reporter.table("Last values", found)
+    reporter.table(*compare.titled(folders, metrics, statistic, each))
+    for note in compare.diverged(folders):
+        reporter.line(note)
     if out is not None:
-        compare.draw(folders, metrics[0] if metrics else str(found.columns[-1]), out, against)
+        compare.draw(folders, metrics, out, against, statistic)
         reporter.line(out)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netsim import check, results
 from netsim.errors import BadInput
 from netsim.studies.formats import FIGURES, write_figure
+from netsim.studies.sweep.sweep import read_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,30 +49,95 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     return found.drop(columns=points)
 
 
+def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.DataFrame | None":
+    """Return what rows that differ in nothing but their seed come to together, or None if there are no such rows.
+
+    Parameters
+    ----------
+    found : DataFrame
+        As `table` returns it for these metrics.
+    metrics : sequence of str
+        A single one: its mean, median and interval (`netsim.results.interval`); else the statistic of each column.
+    of : {"mean", "median"}
+        The statistic.
+
+    Raises
+    ------
+    BadInput
+        For another statistic.
+    """
+    check.one_of("statistic", of, list(results.STATISTICS))
+    names = [str(name) for name in found.columns]
+    by = [name for name in names[: names.index("algorithm") + 1] if name != "seed"]
+    if "seed" not in found or not found.duplicated(by).any():
+        return None
+    if len(metrics) == 1:
+        return results.interval(found, metrics[0], by, of=of).rename(columns={"count": "seeds"})
+    groups = found.groupby(by, sort=False, dropna=False)
+    counted = groups["seed"].nunique().rename("seeds")
+    together = groups[names[names.index("algorithm") + 1 :]].agg(of)
+    return together.reset_index().merge(counted.reset_index(), on=by)[[*by, "seeds", *together.columns]]
+
+
+def titled(places: Sequence[str], metrics: Sequence[str], of: str, each: bool) -> tuple[str, "pd.DataFrame"]:
+    """Return a title and the table under it: `over_seeds` where there are several, unless a row for each is asked for.
+
+    Raises
+    ------
+    BadInput
+        As `table` and `over_seeds` do.
+    """
+    found = table(places, metrics)
+    together = over_seeds(found, metrics, of)
+    if together is None or each:
+        return "Last values", found
+    if len(metrics) == 1:
+        return f"Last values of {metrics[0]} over the seeds; low to high: 95 % interval of the {of}", together
+    return f"Last values, {of} over the seeds", together
+
+
+def diverged(places: Sequence[str]) -> list[str]:
+    """Return what the runs of folders and of a sweep's points noted of runs that diverged, each with where it was."""
+    where: dict[str, list[str]] = {}
+    total = 0
+    for place in dict.fromkeys(places):
+        folder = Path(place)
+        points = [each for _, _, each in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
+        total += len(points)
+        for point in points:
+            notes = json.loads((point / "summary.json").read_text(encoding="utf-8"))["notes"]
+            for note in notes:
+                if " diverged" in note:
+                    where.setdefault(note, []).append(point.name)
+    return [f"{note} ({len(found)} of {total} runs, {found[0]} first)" for note, found in where.items()]
+
+
 def _settings(folder: Path, point: Any) -> dict[str, Any]:
     place = folder / "points" / point if isinstance(point, str) else folder
     settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
     return {"scenario": settings["scenario"], **settings["parameters"]}
 
 
-def draw(places: Sequence[str], metric: str, out: str, against: str = ROUND) -> None:
+def draw(places: Sequence[str], metrics: Sequence[str], out: str, against: str = ROUND, of: str = "mean") -> None:
     """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
 
     Parameters
     ----------
     places : sequence of str
         Run folders and sweeps; a line for each algorithm in each.
-    metric : str
-        The column.
+    metrics : sequence of str
+        Columns, of which the first is drawn; none: the last of the usual ones that are there.
     out : str
         The file: .png, .svg or .pdf.
     against : str
         "round", or a setting in which they differ.
+    of : {"mean", "median"}
+        Of the points that differ in their seed.
 
     Raises
     ------
     BadInput
-        For another ending, a folder that is not there, or a setting that is the same everywhere.
+        For another ending or statistic, a folder that is not there, or a setting that is the same everywhere.
     """
     import pandas as pd
 
@@ -79,6 +145,7 @@ def draw(places: Sequence[str], metric: str, out: str, against: str = ROUND) -> 
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
     if not path.parent.is_dir():
         raise BadInput(f"out = {out!r}: must be in a folder that exists")
+    metric = metrics[0] if metrics else str(table(places, ()).columns[-1])
     if against == ROUND:
         rows = pd.concat([results.load(place, rounds=True).assign(folder=place) for place in places], ignore_index=True)
     else:
@@ -88,4 +155,4 @@ def draw(places: Sequence[str], metric: str, out: str, against: str = ROUND) -> 
     several = len(set(places)) > 1
     names = zip(rows["folder"], rows["algorithm"], strict=True)
     rows = rows.assign(line=[f"{place}: {name}" if several else name for place, name in names])
-    write_figure(path, results.bands(rows, x=against, y=metric, by="line"))
+    write_figure(path, results.bands(rows, x=against, y=metric, by="line", of=of))

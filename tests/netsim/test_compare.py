@@ -37,18 +37,50 @@ def test_a_sweep_has_a_row_for_each_point(room: Path) -> None:
     assert found["spread"].iloc[0] == found["spread"].iloc[1], "the same settings"
 
 
+def test_seeds_are_told_together(room: Path) -> None:
+    places = [str(room / "a"), str(room / "sweep")]
+    each = compare.table(places, ["spread"])
+    title, together = compare.titled(places, ["spread"], "median", False)
+    assert title.endswith("interval of the median")
+    assert list(together.columns) == ["folder", "loss", "algorithm", "seeds", "mean", "median", "low", "high"]
+    assert list(together["seeds"]) == [1, 2]
+    assert together["mean"].iloc[1] == pytest.approx(each["spread"].iloc[1:].mean(), rel=1e-12)
+    title, several = compare.titled(places, ["spread", "delivered"], "mean", False)
+    assert list(several.columns) == ["folder", "loss", "algorithm", "seeds", "spread", "delivered"]
+    assert list(several["spread"]) == pytest.approx(list(together["mean"]), rel=1e-12)
+    assert compare.titled(places, ["spread"], "mean", True)[1].equals(each)
+    with pytest.raises(BadInput, match=r"^statistic = 'mode': must be one of mean, median"):
+        compare.titled(places, ["spread"], "mode", False)
+
+
+def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Path) -> None:
+    small = {"agents": 5, "features": 10, "rounds": 60, "algorithms": "CTA"}
+    netsim.sweep("coke", out=tmp_path / "sweep", eta=[0.5, 60.0], seed=[1, 2, 3], **small)
+    (note,) = compare.diverged([str(tmp_path / "sweep")])
+    assert note.startswith("CTA diverged: ")
+    assert note.endswith("(3 of 6 runs, eta=60.0,seed=1 first)")
+    found = netsim.results.load(tmp_path / "sweep")
+    mixed = netsim.results.interval(
+        found[(found["eta"] == 0.5) | (found["seed"] == 1)].assign(eta=0), "train_mse", ["eta"], of="median"
+    )
+    calm = found[found["eta"] == 0.5]["train_mse"]
+    assert calm.min() <= mixed["median"].iloc[0] <= calm.max() < mixed["mean"].iloc[0]
+
+
 def test_an_unknown_metric_and_an_ending_are_refused_by_name(room: Path) -> None:
     with pytest.raises(BadInput, match=r"^metric = 'spred': must be one of .*did you mean 'spread'"):
         compare.table([str(room / "a")], ["spred"])
     with pytest.raises(BadInput, match=r"^out: its ending = 'gif'"):
-        compare.draw([str(room / "a")], "spread", "x.gif")
+        compare.draw([str(room / "a")], ["spread"], "x.gif")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.pdf", b"%PDF")])
 def test_the_command_prints_and_draws(name: str, begins: bytes, room: Path) -> None:
     done = call("compare", "a", "sweep", "--metric", "spread", "--out", name, cwd=room)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1] == "Last values"
+    assert done.stdout.splitlines()[1].startswith("Last values of spread over the seeds; low to high: 95 % interval")
+    each = call("compare", "a", "sweep", "--each", cwd=room)
+    assert each.stdout.splitlines()[1] == "Last values"
     assert (room / name).read_bytes().startswith(begins)
     none = call("compare", "a", "none", cwd=room)
     assert none.returncode == 2
