@@ -22,7 +22,7 @@ class Curves {
     // Gaps, not numbers, where there is none.
     this.values = this.names.map((_, i) => Array.from(page.columns[`curve ${i}`], (v) => (Number.isFinite(v) ? v : null)));
     panel.hidden = !this.names.length || !this.x.length;
-    this.shown = this.names.length ? [0] : [];
+    this.shown = this.first();
     this.log = true;
     const chips = panel.querySelector("[data-part=chips]");
     this.chips = this.names.map((name, i) => {
@@ -35,6 +35,12 @@ class Curves {
     this.logBox.addEventListener("change", () => ((this.log = this.logBox.checked), this.build()));
     this.readings = panel.querySelector("[data-part=readings]");
     this.build();
+  }
+
+  // Of a run that learns its first error, not the count that stands before it.
+  first() {
+    const error = this.names.findIndex((name) => /(mse|error|loss|spread|regret)$/.test(name));
+    return this.names.length ? [Math.max(error, 0)] : [];
   }
 
   // At most four at once: so many colours and dashes there are.

@@ -31,9 +31,9 @@ class MapView {
     this.drawUnder();
   }
 
-  // What does not move: links and names, on a canvas of its own.
+  // What does not move: the links, on a canvas of its own.
   drawUnder() {
-    const { context, width, height } = this.underneath, { look, meta, chosen } = this.page;
+    const { context, width, height } = this.underneath, { look, chosen } = this.page;
     context.clearRect(0, 0, width, height);
     const stroke = (list, colour, thick) => {
       context.beginPath();
@@ -50,17 +50,6 @@ class MapView {
       const mine = ([i, j]) => (chosen.link ? chosen.link.includes(i) && chosen.link.includes(j) : i === chosen.agent || j === chosen.agent);
       stroke(this.pairs.filter(mine), look.soft, chosen.link ? 4 : 2);
     }
-    if (meta.agents.length > 60) return;
-    context.font = `${this.radius > 8 ? 12 : 11}px system-ui, sans-serif`;
-    context.textAlign = "center";
-    context.lineWidth = 4;
-    context.strokeStyle = look.paper;
-    context.fillStyle = look.ink;
-    meta.agents.forEach((name, i) => {
-      const text = clipped(name, 14), y = this.y[i] + this.radius + 13;
-      context.strokeText(text, this.x[i], y);
-      context.fillText(text, this.x[i], y);
-    });
   }
 
   draw(t) {
@@ -68,8 +57,9 @@ class MapView {
     context.clearRect(0, 0, width, height);
     const rows = this.page.events.overlapping(t, t);
     const drawn = this.drawFrames(context, t, rows);
-    this.drawAgents(context, t);
     const { marks, shown } = this.drawMarks(context, t);
+    this.drawAgents(context, t);
+    this.drawNames(context);
     return { underway: rows.length, drawn, marks, shownMarks: shown };
   }
 
@@ -128,6 +118,22 @@ class MapView {
       context.strokeStyle = look.accent;
       context.stroke();
     }
+  }
+
+  // Above all else: a name under a mark could not be read.
+  drawNames(context) {
+    const { look, meta } = this.page;
+    if (meta.agents.length > 60) return;
+    context.font = `${this.radius > 8 ? 12 : 11}px system-ui, sans-serif`;
+    context.textAlign = "center";
+    context.lineWidth = 4;
+    context.strokeStyle = look.paper;
+    context.fillStyle = look.ink;
+    meta.agents.forEach((name, i) => {
+      const text = clipped(name, 14), y = this.y[i] + this.radius + 13;
+      context.strokeText(text, this.x[i], y);
+      context.fillText(text, this.x[i], y);
+    });
   }
 
   // What came to a bad end a moment ago, fading.
