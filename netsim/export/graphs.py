@@ -123,9 +123,10 @@ def _counts(log: Log) -> dict[str, NDArray[np.int64]]:
         np.add.at(bits, link, part["bits"])
     shift = key_shift(len(order))
     for left in log.chunks("left"):
-        # A second copy has a number of its own in its key.
-        copy = left["number"] != left["key"] & ((1 << shift) - 1)
-        np.add.at(copies, left["key"][copy] >> shift, 1)
+        # A second copy has a number of its own in its key. It came about on the way: its bits were sent once.
+        second = left[left["number"] != left["key"] & ((1 << shift) - 1)]
+        np.add.at(copies, second["key"] >> shift, 1)
+        np.subtract.at(bits, second["key"] >> shift, second["bits"])
     counts = {"offered": ends.sum(axis=1) - copies, "duplicated": copies}
     counts |= dict(zip(stream.causes, ends.T, strict=True))
     on_wires = log.scene is not None and log.scene.medium == "wires"

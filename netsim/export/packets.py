@@ -31,6 +31,8 @@ _HEADERS = 28
 _MOST_PAYLOAD = 2**16 - 1 - _HEADERS
 _MOST_LENGTH = 2**32 - 1
 
+# Packets that are put together in one go.
+_AT_ONCE = 1 << 14
 # In bytes of UTF-8, of a name; Wireshark's own have room for 255.
 _MOST_NAME = 200
 
@@ -95,10 +97,11 @@ def _pieces(log: Log, stream: Stream, about: About) -> Iterator[bytes]:
     addresses = range(_NETWORK + 1, _NETWORK + 1 + len(log.agents))
     yield from blocks.host_names(addresses, [_printable(name).strip() for name in log.agents])
     for part in stream.parts():
-        times = _nanoseconds(part["depart"])
-        carried = -(-part["bits"] // 8)
-        lengths = np.minimum(_HEADERS + carried, _MOST_LENGTH)
-        yield blocks.packets(times, lengths, _heads(part, carried, ports), _fates(part, stream.causes, kinds))
+        for first in range(0, len(part["depart"]), _AT_ONCE):
+            some = {name: column[first : first + _AT_ONCE] for name, column in part.items()}
+            times, carried = _nanoseconds(some["depart"]), -(-some["bits"] // 8)
+            lengths = np.minimum(_HEADERS + carried, _MOST_LENGTH)
+            yield blocks.packets(times, lengths, _heads(some, carried, ports), _fates(some, stream.causes, kinds))
 
 
 def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -158,7 +161,7 @@ def _comments(log: Log, stream: Stream, about: About, kinds: Sequence[str], port
         *about.notes,
     ]
     if len(kinds) > _LAST_PORT - FIRST_PORT + 1:
-        texts.append(f"All kinds from the {_LAST_PORT - FIRST_PORT + 1:,}th on share port {_LAST_PORT}.")
+        texts.append(f"Kinds of message number {_LAST_PORT - FIRST_PORT + 1:,} and later share port {_LAST_PORT}.")
     if ACK in log.kinds:
         texts.append("The radio's acknowledgements are counted in bits only: they are no frames of agents, nor here.")
     return [_printable(text, 4000) for text in texts]
