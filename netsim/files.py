@@ -3,12 +3,12 @@
 import errno
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from netsim.errors import BadInput
+from netsim.errors import BadInput, NetsimError, one_line
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -49,3 +49,24 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             part.unlink()
         raise
+
+
+def write_pieces(path: str | Path, pieces: Iterable[bytes]) -> Path:
+    """Write bytes to a file, whole or not at all, and return its path.
+
+    Raises
+    ------
+    BadInput
+        As `write_whole` does.
+    NetsimError
+        If writing fails, as on a full disk.
+    """
+    try:
+        with write_whole(path) as file:
+            for piece in pieces:
+                file.write(piece)
+    except OSError as error:
+        raise NetsimError(
+            f"file = {str(path)!r}: could not be written ({error.strerror or one_line(error)})"
+        ) from error
+    return Path(path)

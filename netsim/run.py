@@ -165,6 +165,38 @@ class Run:
         states = self.states if self.watches else None
         return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states)
 
+    def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
+        """Write the run for other programs: .pcapng, its frames, for Wireshark; .graphml or .json, its topology.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, whose ending says which; one that is there is replaced, once the new one is whole.
+        title : str
+            What the file says that it is of.
+        most : int, optional
+            Of pcapng: frames that it holds at most; default: all.
+
+        Returns
+        -------
+        Path
+            That of the file.
+
+        Raises
+        ------
+        BadInput
+            If the trace was not kept (``trace=True`` in `Network.run`), or an argument cannot be used.
+        NetsimError
+            If the file cannot be written.
+        """
+        from netsim.export import FORMATS, export
+        from netsim.replay.render import About
+
+        ending = Path(path).suffix[1:].lower()
+        if ending not in FORMATS:
+            raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
+        return export(self.trace, path, ending, about=About(title), most=most)
+
     @property
     def airtime(self) -> "pd.DataFrame":
         """A row for each node of a `netsim.Radio`: agent, and what `netsim.radio.book.Counts` holds.

@@ -1,5 +1,6 @@
 """Graphs of networks. Every one is connected, has nodes 0 … n − 1 and, if random, comes from ``seed`` alone."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
+from netsim.count.scene import place_of
 from netsim.errors import BadInput, one_line
 
 _TRIES = 1_000
+
+# Attributes of nodes in a file that say where they are; the latter two in those of the Internet Topology Zoo.
+_PLACES = (("x", "y"), ("Longitude", "Latitude"))
 
 
 def check_connected(graph: "nx.Graph[Any]") -> None:
@@ -97,34 +102,43 @@ def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int
     return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, what)
 
 
-def from_file(file: str | Path) -> "nx.Graph[str]":
-    """Read a graph: GraphML or GML by its ending, else one edge a line (two names; further columns are ignored).
+def from_file(file: str | Path) -> "nx.Graph[Any]":
+    """Read a graph: GraphML, GML or node-link JSON by its ending, else one edge a line (two names, the rest ignored).
 
-    Nodes with numbers ``x`` and ``y`` get ``pos`` = (x, y).
+    Directed links and links of which there are several become one. Nodes get ``pos`` = (x, y) from a pair ``pos``, from
+    numbers ``x`` and ``y``, or from ``Longitude`` and ``Latitude`` (in degrees), whichever they have first.
 
     Raises
     ------
     BadInput
         If the file is missing, cannot be read as such, or the graph is not connected.
     """
-    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
+    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml, ".json": _read_json}
     read = readers.get(Path(file).suffix.lower(), partial(nx.read_edgelist, data=False))
     try:
-        graph = read(file)
+        graph: nx.Graph[Any] = nx.Graph(read(file))
     except FileNotFoundError:
         raise BadInput(f"topology = {str(file)!r}: must be an existing file") from None
     except Exception as error:
-        reason = one_line(error)
-        raise BadInput(f"topology = {str(file)!r}: must be GraphML, GML or a list of edges ({reason})") from None
-    graph = nx.Graph(graph)
+        reason = one_line(error) or type(error).__name__
+        forms = "GraphML, GML, node-link JSON or a list of edges"
+        raise BadInput(f"topology = {str(file)!r}: must be {forms} ({reason})") from None
     try:
         check_connected(graph)
     except BadInput as error:
         raise BadInput(f"topology = {str(file)!r}: {error}") from None
     for _, data in graph.nodes(data=True):
-        place = (data.get("x"), data.get("y"))
-        if all(isinstance(each, int | float) for each in place):
-            data["pos"] = place
+        places: list[Any] = [data.get("pos"), *((data.get(x), data.get(y)) for x, y in _PLACES)]
+        usable = [place for place in places if place_of(place) is not None]
+        if usable:
+            data["pos"] = tuple(usable[0])
+    return graph
+
+
+def _read_json(file: str | Path) -> "nx.Graph[Any]":
+    """Read networkx's node-link JSON; earlier versions called the edges links, as others still do."""
+    content = json.loads(Path(file).read_text(encoding="utf-8"))
+    graph: nx.Graph[Any] = nx.node_link_graph(content, edges="edges" if "edges" in content else "links")
     return graph
 
 

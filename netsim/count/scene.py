@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-__all__ = ["Scene", "positions_of"]
+__all__ = ["Scene", "place_of", "positions_of"]
 
 Places = tuple[tuple[float, float], ...]
 
@@ -56,17 +56,19 @@ def positions_of(graph: Any, agents: Iterable[Hashable]) -> Places | None:
     return _pairs([graph.nodes[name].get("pos") for name in agents])
 
 
+def place_of(value: Any) -> tuple[float, float] | None:
+    """Return the first two of several coordinates, or None if they are no finite numbers."""
+    try:
+        x, y, *_ = value
+    except (TypeError, ValueError):
+        return None
+    return (float(x), float(y)) if _is_finite(x) and _is_finite(y) else None
+
+
 def _pairs(listed: Iterable[Any]) -> Places | None:
-    found = []
-    for place in listed:
-        try:
-            x, y, *_ = place
-        except (TypeError, ValueError):
-            return None
-        if not (_is_finite(x) and _is_finite(y)):
-            return None
-        found.append((float(x), float(y)))
-    return tuple(found)
+    found = [place_of(each) for each in listed]
+    places = tuple(each for each in found if each is not None)
+    return places if len(places) == len(found) else None
 
 
 def _is_finite(value: Any) -> bool:

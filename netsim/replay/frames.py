@@ -1,6 +1,7 @@
 """From a run's trace to columns with a row for each frame on each link: when it was offered, left and ended."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from netsim.count.scene import Scene
 from netsim.errors import BadInput
 from netsim.replay.thinning import Chosen, choose
 
-__all__ = ["MOST", "Frames", "Log", "frames_of"]
+__all__ = ["MOST", "Columns", "Frames", "Log", "Messages", "Recorded", "fitting", "frames_of", "recorded"]
 
 MOST = 500_000
 """Frames that are shown at most, unless another number is asked for."""
@@ -75,8 +76,14 @@ class Frames:
 
 
 @dataclass
-class _Messages:
-    """Every agent's transmissions by one number, the agents one after another; second copies stand for their first."""
+class Messages:
+    """Every agent's transmissions by one number, the agents one after another; second copies stand for their first.
+
+    Attributes
+    ----------
+    firsts : int array, shape (agents + 1,)
+        The number of each agent's first; the last is how many there are.
+    """
 
     log: Log
     shift: int
@@ -87,6 +94,7 @@ class _Messages:
 
     @property
     def count(self) -> int:
+        """How many there are."""
         return int(self.firsts[-1])
 
     def of(self, keys: Ints) -> Ints:
@@ -99,10 +107,63 @@ class _Messages:
         return numbers
 
     def ends(self) -> Iterator[tuple[Ints, Ints | None]]:
+        """Yield the transmissions of frames that ended, and how (None: under way)."""
         for exits in self.log.chunks("exits"):
             yield self.of(exits["key"]), exits["cause"].astype(np.int64)
         for under_way in self.log.chunks("in_flight"):
             yield self.of(under_way["key"]), None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a trace holds, its messages numbered.
+
+    Attributes
+    ----------
+    causes, counts
+        As in `Frames`.
+    """
+
+    log: Log
+    scene: Scene
+    messages: Messages
+    causes: list[str]
+    counts: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """How many frames there are."""
+        return self.log.count("exits") + self.log.count("in_flight")
+
+    def columns(self, chosen: Chosen) -> Columns:
+        """Return the frames of the chosen messages, as `Frames` has them."""
+        columns = _columns(self.log, self.scene, self.messages, chosen)
+        columns["cause"][columns["cause"] < 0] = self.causes.index("in_flight")
+        return columns
+
+
+def recorded(log: Log) -> Recorded:
+    """Return what a trace holds; raises BadInput if it is of an earlier version, or not that of a run."""
+    scene = log.scene
+    if scene is None or log.count("details") != log.count("sent"):
+        raise BadInput("trace: must be of this version of netsim; run it again with --trace, or trace=True")
+    with fitting():
+        messages = _numbered(log)
+        ends = sum((np.bincount(each["cause"], minlength=len(ALL_CAUSES)) for each in log.chunks("exits")), np.int64(0))
+    causes = list(ALL_CAUSES if scene.medium == "shared" else CAUSES)
+    counts = dict(zip(causes, np.broadcast_to(ends, len(ALL_CAUSES)).tolist(), strict=False))
+    return Recorded(log, scene, messages, [*causes, "in_flight"], counts | {"in_flight": log.count("in_flight")})
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Raise BadInput where the events of a trace turn out not to fit together."""
+    try:
+        yield
+    except (IndexError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"trace: must be that of a run; its events do not fit together ({error})") from None
 
 
 def frames_of(log: Log, most: int = MOST) -> Frames:
@@ -122,24 +183,13 @@ def frames_of(log: Log, most: int = MOST) -> Frames:
         If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
     """
     most = check.integer("most", most, low=1)
-    scene = log.scene
-    if scene is None or log.count("details") != log.count("sent"):
-        raise BadInput("trace: must be of this version of netsim; run it again with --trace, or trace=True")
-    try:
-        messages = _numbered(log)
-        total = log.count("exits") + log.count("in_flight")
-        chosen = choose(messages.count, total, most, messages.ends)
-        columns = _columns(log, scene, messages, chosen)
-    except (IndexError, ValueError) as error:
-        raise BadInput(f"trace: must be that of a run; its events do not fit together ({error})") from None
-    causes = list(ALL_CAUSES if scene.medium == "shared" else CAUSES)
-    counts = sum((np.bincount(each["cause"], minlength=len(ALL_CAUSES)) for each in log.chunks("exits")), np.int64(0))
-    by_cause = dict(zip(causes, np.broadcast_to(counts, len(ALL_CAUSES)).tolist(), strict=False))
-    columns["cause"][columns["cause"] < 0] = len(causes)
-    return Frames(columns, [*causes, "in_flight"], by_cause | {"in_flight": log.count("in_flight")}, chosen.omitted)
+    found = recorded(log)
+    with fitting():
+        chosen = choose(found.messages.count, found.total, most, found.messages.ends)
+        return Frames(found.columns(chosen), found.causes, found.counts, chosen.omitted)
 
 
-def _numbered(log: Log) -> _Messages:
+def _numbered(log: Log) -> Messages:
     senders, _ = log.links
     shift = key_shift(len(senders))
     numbers = np.zeros(len(log.agents), dtype=np.int64)
@@ -154,7 +204,7 @@ def _numbered(log: Log) -> _Messages:
     # Agents number their messages and second copies one by one.
     if numbers.sum() > 2 * (log.count("sent") + log.count("left")) or (numbers < 0).any():
         raise ValueError("messages are missing")
-    found = _Messages(log, shift, senders, np.concatenate([[0], np.cumsum(numbers)]))
+    found = Messages(log, shift, senders, np.concatenate([[0], np.cumsum(numbers)]))
     if copies:
         who, number, original = (np.concatenate(column) for column in zip(*copies, strict=True))
         order = np.argsort(found.firsts[who] + number)
@@ -162,7 +212,7 @@ def _numbered(log: Log) -> _Messages:
     return found
 
 
-def _columns(log: Log, scene: Scene, messages: _Messages, chosen: Chosen) -> Columns:
+def _columns(log: Log, scene: Scene, messages: Messages, chosen: Chosen) -> Columns:
     said = _said(log, scene, messages, chosen)
     keys, kinds, causes, times = _ends(log, scene, messages, chosen)
     numbers = messages.of(keys)
@@ -194,7 +244,7 @@ def _columns(log: Log, scene: Scene, messages: _Messages, chosen: Chosen) -> Col
     return {name: column[order] for name, column in found.items()}
 
 
-def _said(log: Log, scene: Scene, messages: _Messages, chosen: Chosen) -> Columns:
+def _said(log: Log, scene: Scene, messages: Messages, chosen: Chosen) -> Columns:
     """Return the chosen transmissions in order of their numbers."""
     parts: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 5]
     for sent, detail in zip(log.chunks("sent"), log.chunks("details"), strict=True):
@@ -208,7 +258,7 @@ def _said(log: Log, scene: Scene, messages: _Messages, chosen: Chosen) -> Column
     return {name: column[order] for name, column in columns.items()}
 
 
-def _ends(log: Log, scene: Scene, messages: _Messages, chosen: Chosen) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
+def _ends(log: Log, scene: Scene, messages: Messages, chosen: Chosen) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
     """Return keys, kinds, causes (−1: under way) and times (s) of the ends of the chosen messages' frames."""
     parts: list[tuple[Any, ...]] = []
     for exits in log.chunks("exits"):
@@ -222,7 +272,7 @@ def _ends(log: Log, scene: Scene, messages: _Messages, chosen: Chosen) -> tuple[
     return keys, kinds.astype(np.int64), causes.astype(np.int64), times
 
 
-def _departures(log: Log, messages: _Messages, chosen: Chosen, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
+def _departures(log: Log, messages: Messages, chosen: Chosen, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
     """Return when frames left (s) and their bits, as far as that was kept; NaN and 0 where not."""
     parts = [np.empty(0, LEFT), *(left[chosen.which[messages.of(left["key"])]] for left in log.chunks("left"))]
     depart, bits = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=np.int64)

@@ -12,8 +12,8 @@ from netsim import core
 from netsim._version import __version__
 from netsim.count.records import as_column
 from netsim.count.scene import Scene
-from netsim.errors import BadInput, NetsimError, one_line
-from netsim.files import write_whole
+from netsim.errors import BadInput
+from netsim.files import write_pieces
 from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Frames, Log, frames_of
 from netsim.replay.html import html
@@ -115,14 +115,7 @@ def describe(
 
 def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) -> Path:
     """Write a page to a file, whole or not at all, and return its path; raises NetsimError where that fails."""
-    made = html(meta, columns)
-    try:
-        with write_whole(path) as file:
-            file.write(made.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        why = error.strerror or one_line(error)
-        raise NetsimError(f"file = {str(path)!r}: could not be written ({why})") from error
-    return Path(path)
+    return write_pieces(path, [html(meta, columns).encode("utf-8", "backslashreplace")])
 
 
 def _texts(names: Iterable[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line: netsim list, run, sweep, show, verify, replay, compare."""
+"""The command line: netsim list, run, sweep, show, verify, replay, export, compare."""
 
 import asyncio
 import io
@@ -21,6 +21,7 @@ from netsim.studies import Study, catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
 from netsim.studies.claim import Claim, claim, claim_next
+from netsim.studies.cli_traces import export_it, replay_it
 from netsim.studies.folder import Unsaved, load, told_partial
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter, forget, text
@@ -320,20 +321,8 @@ def verify_it(ctx: click.Context, folder: str) -> None:
     ctx.exit(0 if same else 1)
 
 
-@app.command("replay")
-@click.argument("place", metavar="RUNDIR|TRACE")
-@click.option("--out", type=str, help="The HTML file. Default: replay.html in the run folder.")
-@click.option("--algorithm", type=str, help="Of a run folder with several: which. Default: the last.")
-@click.option("--most", type=int, default=500_000, show_default=True, help="Frames that it shows at most.")
-def replay_it(place: str, out: str | None, algorithm: str | None, most: int) -> None:
-    """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk."""
-    from netsim.studies.replaying import replay, traced
-
-    reporter = Reporter()
-    reporter.line(str(replay(place, out, algorithm=algorithm, most=most)))
-    others = traced(place)[:-1] if algorithm is None and Path(place).is_dir() else []
-    if others:
-        reporter.line(f"of the last algorithm; --algorithm shows another: {', '.join(others)}")
+app.add_command(replay_it)
+app.add_command(export_it)
 
 
 @app.command("compare")

@@ -20,7 +20,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import Agent, BadInput, Link, NetsimError, Network, Radio, Run, Trace, find, latency, topology, verify
+from netsim import (
+    Agent,
+    BadInput,
+    Link,
+    NetsimError,
+    Network,
+    Radio,
+    Run,
+    Trace,
+    files,
+    find,
+    latency,
+    topology,
+    verify,
+)
 from netsim.coders import Uniform
 from netsim.count.trace_file import TraceFile
 from netsim.files import write_whole
@@ -329,7 +343,7 @@ def test_a_full_disk_or_an_interrupt_leaves_no_half_page(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(render, "write_whole", half_written(fail))
+    monkeypatch.setattr(files, "write_whole", half_written(fail))
     run = play(Talker([(0.0, 1)]), Listener(), trace=True)
     for content in (None, "old"):
         if content is not None:
@@ -346,11 +360,10 @@ def test_a_full_disk_or_an_interrupt_leaves_no_half_page(
 def test_a_kill_leaves_no_half_page(tmp_path: Path) -> None:
     code = """
 import os, signal
-from netsim.files import write_whole
-from netsim.replay import render
+from netsim import files
 from netsim.testing import Listener, Talker, play
 from tests.netsim.test_replay import half_written
-render.write_whole = half_written(lambda: os.kill(os.getpid(), signal.SIGKILL))
+files.write_whole = half_written(lambda: os.kill(os.getpid(), signal.SIGKILL))
 play(Talker([(0.0, 1)]), Listener(), trace=True).replay("page.html")
 """
     here = {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -159,11 +159,11 @@ def test_a_directed_graph_in_a_file_is_taken_as_undirected(tmp_path: Path) -> No
         ("edges", "a b\nb b\n", "graph: must have no edge from a node to itself; node 'b' has one"),
         ("edges", "", "graph: must have at least one node; it is empty"),
         ("edges", "a,b\nb,c\n", "graph: must have at least one node; it is empty"),
-        ("edges", b"\xff\xfe\x00\x81", "must be GraphML, GML or a list of edges"),
-        ("g.graphml", "a b\n", "must be GraphML, GML or a list of edges"),
-        ("g.graphml", "<graphml>\n<graph", "must be GraphML, GML or a list of edges"),
-        ("g.gml", "a b\n", "must be GraphML, GML or a list of edges"),
-        ("g.gml", "", "must be GraphML, GML or a list of edges"),
+        ("edges", b"\xff\xfe\x00\x81", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.graphml", "a b\n", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.graphml", "<graphml>\n<graph", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.gml", "a b\n", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.gml", "", "must be GraphML, GML, node-link JSON or a list of edges"),
     ],
 )
 def test_a_file_that_is_no_network(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:

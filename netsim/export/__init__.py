@@ -1,0 +1,52 @@
+"""A run for other programs: its frames for Wireshark, its topology for networkx and whoever reads GraphML or JSON."""
+
+from pathlib import Path
+
+from netsim import check
+from netsim.export.graphs import graph_of, write_graphml, write_json
+from netsim.export.packets import write_pcapng
+from netsim.replay.frames import Log
+from netsim.replay.render import About
+
+__all__ = ["FORMATS", "check_format", "export", "graph_of", "write_graphml", "write_json", "write_pcapng"]
+
+FORMATS = ("pcapng", "graphml", "json")
+"""What can be written."""
+
+
+def check_format(format: str, most: int | None) -> None:
+    """Raise BadInput unless this is one of `FORMATS`, and ``most`` of no more than pcapng is asked for."""
+    check.one_of("format", format, FORMATS)
+    if most is not None:
+        check.integer("most", most, low=1)
+        if format != "pcapng":
+            raise check.refuse("most", most, f"left out for {format}, which holds no frames")
+
+
+def export(log: Log, path: str | Path, format: str, *, about: About | None = None, most: int | None = None) -> Path:
+    """Write a trace as a file for another program, and return its path.
+
+    Parameters
+    ----------
+    log : Log
+        The trace.
+    path : str or Path
+        The file.
+    format : {"pcapng", "graphml", "json"}
+        As `write_pcapng`, `write_graphml` and `write_json` write it.
+    about : About, optional
+        What the file says of the run besides.
+    most : int, optional
+        Of pcapng: frames that it holds at most; default: all.
+
+    Raises
+    ------
+    BadInput
+        If the trace or an argument cannot be used.
+    NetsimError
+        If the file cannot be written.
+    """
+    check_format(format, most)
+    if format == "pcapng":
+        return write_pcapng(log, path, about=about, most=most)
+    return (write_graphml if format == "graphml" else write_json)(log, path, about=about)

@@ -1,0 +1,159 @@
+"""A run's topology as a graph of networkx, with what became of the frames on each link; as GraphML or JSON."""
+
+import io
+import json
+import math
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim._version import __version__
+from netsim.count.records import key_shift
+from netsim.errors import BadInput
+from netsim.files import write_pieces
+from netsim.replay.frames import Log, recorded
+from netsim.replay.render import About
+from netsim.replay.stream import stream_of
+
+__all__ = ["graph_of", "write_graphml", "write_json"]
+
+Graph: TypeAlias = "nx.DiGraph[Any]"
+
+# What XML 1.0 has no character for.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def graph_of(log: Log, *, about: About | None = None) -> Graph:
+    """Return the topology of a run.
+
+    Parameters
+    ----------
+    log : Log
+        The trace.
+    about : About, optional
+        What the graph says of the run besides.
+
+    Returns
+    -------
+    DiGraph
+        A node for each agent, in the run's order, with numbers ``x`` and ``y`` and ``pos`` = (x, y) where the run had
+        positions; an edge for each directed link with its counts ``offered``, ``duplicated``, each cause and
+        ``in_flight``, as the ledger has them, and on wires ``wire_bits``. Its own attributes are ``title``,
+        ``command``, ``netsim``, ``medium``, ``round_period`` and ``ended_at`` (s).
+
+    Raises
+    ------
+    BadInput
+        If the trace is not one of this version, or two of its agents have one name (1 and "1" have, in a file).
+    """
+    scene, names = recorded(log).scene, list(log.agents)
+    said = about or About()
+    told = {"title": said.title, "command": said.command, "netsim": __version__, "medium": scene.medium}
+    graph: Graph = nx.DiGraph()
+    graph.graph |= {key: text for key, text in told.items() if text}
+    graph.graph |= {"round_period": scene.round_period, "ended_at": scene.ended_at}
+    _check_differ(names, "as names of nodes")
+    graph.add_nodes_from(names)
+    for name, place in zip(names, scene.positions or (), strict=False):
+        graph.nodes[name].update(x=place[0], y=place[1], pos=place)
+    counts = _counts(log)
+    rows = zip(*(column.tolist() for column in counts.values()), strict=True)
+    for sender, receiver, row in zip(*(end.tolist() for end in log.links), rows, strict=True):
+        graph.add_edge(names[sender], names[receiver], **dict(zip(counts, row, strict=True)))
+    return graph
+
+
+def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> Path:
+    """Write the topology of a run as GraphML and return the file's path.
+
+    It is that of `graph_of`; positions are ``x`` and ``y`` alone, names are text, and what XML has no character for is
+    an escape.
+
+    Raises
+    ------
+    BadInput
+        As `graph_of` does; or if two agents have one name as text.
+    NetsimError
+        If the file cannot be written.
+    """
+    graph = _renamed(graph_of(log, about=about), lambda name: _for_xml(str(name)))
+    graph.graph = {key: _for_xml(value) if isinstance(value, str) else value for key, value in graph.graph.items()}
+    for data in graph.nodes.values():
+        data.pop("pos", None)
+    made = io.BytesIO()
+    nx.write_graphml_xml(graph, made, named_key_ids=True)
+    return write_pieces(path, [made.getvalue()])
+
+
+def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Path:
+    """Write the topology of a run as networkx's node-link JSON and return the file's path.
+
+    It is that of `graph_of`. Names are text, numbers or lists (tuples); others, as bytes, are text.
+
+    Raises
+    ------
+    BadInput
+        As `graph_of` does; or if two agents have one name so.
+    NetsimError
+        If the file cannot be written.
+    """
+    graph = _renamed(graph_of(log, about=about), _for_json)
+    made = json.dumps(nx.node_link_data(graph, edges="edges"), allow_nan=False, indent=1)
+    return write_pieces(path, [made.encode(), b"\n"])
+
+
+def _counts(log: Log) -> dict[str, NDArray[np.int64]]:
+    """Return what became of the frames on each link, shape (links,) each."""
+    stream, agents = stream_of(log), len(log.agents)
+    senders, receivers = log.links
+    order = np.lexsort([receivers, senders])
+    pairs = (senders * agents + receivers)[order]
+    ends = np.zeros((len(order), len(stream.causes)), dtype=np.int64)
+    bits, copies = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
+    for part in stream.parts():
+        link = order[np.searchsorted(pairs, part["sender"].astype(np.int64) * agents + part["receiver"])]
+        np.add.at(ends, (link, part["cause"]), 1)
+        np.add.at(bits, link, part["bits"])
+    shift = key_shift(len(order))
+    for left in log.chunks("left"):
+        # A second copy has a number of its own in its key. It came about on the way: its bits were sent once.
+        second = left[left["number"] != left["key"] & ((1 << shift) - 1)]
+        np.add.at(copies, second["key"] >> shift, 1)
+        np.subtract.at(bits, second["key"] >> shift, second["bits"])
+    counts = {"offered": ends.sum(axis=1) - copies, "duplicated": copies}
+    counts |= dict(zip(stream.causes, ends.T, strict=True))
+    on_wires = log.scene is not None and log.scene.medium == "wires"
+    return counts | ({"wire_bits": bits} if on_wires else {})
+
+
+def _renamed(graph: Graph, rename: Callable[[Any], Any]) -> Graph:
+    names = {name: rename(name) for name in graph}
+    _check_differ(list(names.values()), "in such a file")
+    renamed: Graph = nx.relabel_nodes(graph, names)
+    return renamed
+
+
+def _check_differ(names: list[Any], where: str) -> None:
+    [(name, count)] = Counter(names).most_common(1)
+    if count > 1:
+        raise BadInput(f"agents: must have names that differ {where}; {count} are {reprlib.repr(name)}")
+
+
+def _for_xml(text: str) -> str:
+    return _NOT_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _for_json(name: Any) -> Any:
+    if isinstance(name, tuple):
+        return tuple(map(_for_json, name))
+    if isinstance(name, np.generic):
+        name = name.item()
+    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
+    return name if is_number or isinstance(name, str) else str(name)

@@ -1,0 +1,174 @@
+"""A run's frames as packets for Wireshark: UDP over IPv4 between made-up addresses, each with its fate as a comment."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim._version import __version__
+from netsim.errors import BadInput
+from netsim.export import blocks
+from netsim.files import write_pieces
+from netsim.radio.medium import ACK
+from netsim.replay.frames import Columns, Log
+from netsim.replay.render import About
+from netsim.replay.stream import Stream, stream_of
+
+__all__ = ["FIRST_PORT", "MOST_AGENTS", "write_pcapng"]
+
+FIRST_PORT = 49_152
+"""The port of the first kind of message; the next kinds have the next ones."""
+
+_LAST_PORT = 65_535
+_NETWORK = 10 << 24
+
+MOST_AGENTS = 2**24 - 2
+"""So many addresses does 10.0.0.0/8 have for hosts."""
+
+_HEADERS = 28
+# What the 16 bits of an IPv4 header's length leave for UDP's payload.
+_MOST_PAYLOAD = 2**16 - 1 - _HEADERS
+_MOST_LENGTH = 2**32 - 1
+
+# Packets that are put together in one go.
+_AT_ONCE = 1 << 14
+# In bytes of UTF-8, of a name; Wireshark's own have room for 255.
+_MOST_NAME = 200
+
+_HEAD = np.dtype(
+    [
+        ("version", "u1"),
+        ("service", "u1"),
+        ("length", ">u2"),
+        ("identification", ">u2"),
+        ("fragment", ">u2"),
+        ("hops", "u1"),
+        ("protocol", "u1"),
+        ("checksum", ">u2"),
+        ("source", ">u4"),
+        ("destination", ">u4"),
+        ("source_port", ">u2"),
+        ("destination_port", ">u2"),
+        ("udp_length", ">u2"),
+        ("udp_checksum", ">u2"),
+    ]
+)
+
+
+def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most: int | None = None) -> Path:
+    """Write the frames of a trace as a pcapng file, a packet for each frame on each link; return its path.
+
+    Packets are in order of their times, which are when the frames' first bits left, in nanoseconds of simulated time
+    since 1970. What was captured of them is the headers of IPv4 and UDP, 28 bytes; their lengths are those plus the
+    frame's bytes on the wire. docs/export.md has the rest.
+
+    Parameters
+    ----------
+    log : Log
+        The trace.
+    path : str or Path
+        The file.
+    about : About, optional
+        What the file says of the run besides.
+    most : int, optional
+        More frames are thinned (`netsim.replay.thinning`); default: all are written.
+
+    Raises
+    ------
+    BadInput
+        If the trace is not one of this version, ``most`` cannot be used, or it has what no such file can hold:
+        more than 16,777,214 agents, or times of 2⁶⁴ ns (584 years).
+    NetsimError
+        If the file cannot be written.
+    """
+    if len(log.agents) > MOST_AGENTS:
+        raise BadInput(f"agents = {len(log.agents):,}: must be at most {MOST_AGENTS:,} for pcapng, one address each")
+    return write_pieces(path, _pieces(log, stream_of(log, most), about or About()))
+
+
+def _pieces(log: Log, stream: Stream, about: About) -> Iterator[bytes]:
+    kinds = [_printable(kind) for kind in log.kinds]
+    ports = np.minimum(FIRST_PORT + np.arange(len(kinds)), _LAST_PORT)
+    yield blocks.section(f"netsim {__version__}", _comments(log, stream, about, kinds, ports.tolist()))
+    scene = log.scene
+    assert scene is not None
+    yield blocks.interface("netsim", f"medium: {scene.medium}; a packet for each frame on each link")
+    addresses = range(_NETWORK + 1, _NETWORK + 1 + len(log.agents))
+    yield from blocks.host_names(addresses, [_printable(name).strip() for name in log.agents])
+    for part in stream.parts():
+        for first in range(0, len(part["depart"]), _AT_ONCE):
+            some = {name: column[first : first + _AT_ONCE] for name, column in part.items()}
+            times, carried = _nanoseconds(some["depart"]), -(-some["bits"] // 8)
+            lengths = np.minimum(_HEADERS + carried, _MOST_LENGTH)
+            yield blocks.packets(times, lengths, _heads(some, carried, ports), _fates(some, stream.causes, kinds))
+
+
+def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
+    found = np.rint(seconds * 1e9)
+    if not np.all((found >= 0) & (found < float(blocks.MOST_NANOSECONDS))):
+        raise BadInput(
+            f"trace: must have times from 0 to 2^64 ns (584 years) for pcapng; its last is {seconds.max()} s"
+        )
+    return found.astype(np.uint64)
+
+
+def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) -> NDArray[np.void]:
+    """Return the headers of IPv4 and UDP, shape (frames,)."""
+    head = np.zeros(len(carried), _HEAD)
+    payload = np.minimum(carried, _MOST_PAYLOAD)
+    head["version"], head["hops"], head["protocol"] = 0x45, 64, 17
+    head["fragment"] = 0x4000
+    head["length"] = _HEADERS + payload
+    head["source"] = _NETWORK + 1 + part["sender"].astype(np.int64)
+    head["destination"] = _NETWORK + 1 + part["receiver"].astype(np.int64)
+    head["source_port"] = head["destination_port"] = ports[part["kind"]]
+    head["udp_length"] = 8 + payload
+    words = head.view(">u2").reshape(len(head), -1)[:, :10].astype(np.int64).sum(axis=1)
+    for _ in range(2):
+        words = (words & 0xFFFF) + (words >> 16)
+    head["checksum"] = ~words & 0xFFFF
+    # UDP's own stays 0, which says that there is none: it would be of bytes that are not here.
+    return head.view("V28")
+
+
+def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes]:
+    """Yield in words what became of each frame, and which it is."""
+    names = ("start", "depart", "end", "cause", "kind", "round", "number", "bits", "reply")
+    columns = (part[name].tolist() for name in names)
+    for start, depart, end, cause, kind, turn, number, bits, reply in zip(*columns, strict=True):
+        waited = f", left after {depart - start:.9g} s" if depart > start and bits else ""
+        size = f"{bits} bits" if bits else "never left"
+        if bits > 8 * _MOST_PAYLOAD:
+            size += " (more than UDP's length can say)"
+        text = (
+            f"{causes[cause]} at {round(end, 9):.15g} s after {end - start:.9g} s{waited}; kind {kinds[kind]}, "
+            f"{f'round {turn}' if turn else 'no round'}, message {number}, {size}{', reply' if reply else ''}"
+        )
+        yield text.encode()
+
+
+def _comments(log: Log, stream: Stream, about: About, kinds: Sequence[str], ports: Sequence[int]) -> list[str]:
+    """Return what the file says of itself as a whole."""
+    counts = ", ".join(f"{count:,} {cause}" for cause, count in stream.counts.items() if count)
+    texts = [
+        *filter(None, (about.title, about.command)),
+        f"{sum(stream.counts.values()):,} frames: {counts or 'none'}." + (stream.omitted and f" {stream.omitted}"),
+        "One packet for each frame on each link. Addresses are 10.0.0.1 for the first agent and so on. The packet's "
+        f"length is that of the headers of IPv4 and UDP, {_HEADERS} bytes, which are not the frame's and alone are "
+        "captured, plus the frame's bytes on the wire, rounded up. Times are simulated.",
+        "Ports by kind of message: " + ", ".join(f"{port} {kind}" for port, kind in zip(ports, kinds, strict=True)),
+        *about.notes,
+    ]
+    if len(kinds) > _LAST_PORT - FIRST_PORT + 1:
+        texts.append(f"Kinds of message number {_LAST_PORT - FIRST_PORT + 1:,} and later share port {_LAST_PORT}.")
+    if ACK in log.kinds:
+        texts.append("The radio's acknowledgements are counted in bits only: they are no frames of agents, nor here.")
+    return [_printable(text, 4000) for text in texts]
+
+
+def _printable(value: object, most: int = _MOST_NAME) -> str:
+    """Return text in one line of at most about ``most`` bytes; what cannot be printed, or encoded, as an escape."""
+    text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
+    data = text.encode()
+    return text if len(data) <= most else data[:most].decode(errors="ignore") + "…"
