@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from netsim.errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
     from netsim.faults.script import Faults
     from netsim.link import Link
+    from netsim.live.session import watching
     from netsim.network import Network
     from netsim.radio import Energy, Radio
     from netsim.reliability import Reliability
@@ -69,6 +70,7 @@ __all__ = [
     "testing",
     "topology",
     "verify",
+    "watching",
 ]
 
 # Where each stands. Imported when first asked for, so that the command line is there at once, and answers Ctrl-C.
@@ -81,6 +83,7 @@ _HOMES = {
     "errors": ("AgentError", "BadInput", "NetsimError", "RunOver", "Stalled", "WireError"),
     "faults": ("Faults",),
     "link": ("Link",),
+    "live.session": ("watching",),
     "network": ("Network",),
     "radio": ("Energy", "Radio"),
     "reliability": ("Reliability",),

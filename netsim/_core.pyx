@@ -136,6 +136,7 @@ cdef class Tally:
     cdef uint64_t first_sum, second_sum
     cdef bytearray kept_sent, kept_exits, kept_details, kept_left
     cdef int64_t sent_size, exits_size, details_size, left_size
+    cdef int64_t sent_told, exits_told, details_told, left_told
 
     def __init__(self, agent_keys, link_keys, keep):
         self.agents, self.links = len(agent_keys), len(link_keys)
@@ -341,6 +342,20 @@ cdef class Tally:
             "details": np.frombuffer(bytes(self.kept_details[: self.details_size]), dtype=DETAIL),
             "left": np.frombuffer(bytes(self.kept_left[: self.left_size]), dtype=LEFT),
         }
+
+    def news(self, bint forget):
+        """Return what was kept since this was last called; with ``forget`` it is kept no longer."""
+        found = {
+            "sent": np.frombuffer(bytes(self.kept_sent[self.sent_told : self.sent_size]), dtype=SENT),
+            "exits": np.frombuffer(bytes(self.kept_exits[self.exits_told : self.exits_size]), dtype=EXIT),
+            "details": np.frombuffer(bytes(self.kept_details[self.details_told : self.details_size]), dtype=DETAIL),
+            "left": np.frombuffer(bytes(self.kept_left[self.left_told : self.left_size]), dtype=LEFT),
+        }
+        if forget:
+            self.sent_size = self.exits_size = self.details_size = self.left_size = 0
+        self.sent_told, self.exits_told = self.sent_size, self.exits_size
+        self.details_told, self.left_told = self.details_size, self.left_size
+        return found
 
 
 cdef int64_t keep(bytearray to, int64_t size, const char* record, int64_t length) except -1:

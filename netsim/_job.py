@@ -4,26 +4,15 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Protocol
 
 from netsim._runtime import Action, Runtime
-from netsim._wiring import Settings
+from netsim._wiring import Asked, Settings
 from netsim.errors import Interrupted, NetsimError
 from netsim.run import Run
 from netsim.transport.clock import ClockName, Loop, new_loop
 
-__all__ = ["Asked", "Job", "in_thread"]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a run was asked for besides its agents: the checked arguments of `netsim.Network.run`."""
-
-    until: float | None
-    sample: float | None
-    trace: bool
-    blas_threads: int | None
+__all__ = ["Job", "in_thread"]
 
 
 class Host(Protocol):
@@ -53,14 +42,7 @@ class Job:
         if network._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
         network._running = self._runtime = Runtime(
-            network.settings,
-            self._result,
-            loop,
-            until=self._asked.until,
-            sample=self._asked.sample,
-            keep_trace=self._asked.trace,
-            scheduled=network._scheduled,
-            blas_threads=self._asked.blas_threads,
+            network.settings, self._result, loop, self._asked, network._scheduled
         )
         try:
             if self._interrupted:

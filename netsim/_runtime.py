@@ -16,7 +16,8 @@ from netsim._diagnosis import agent_error, endless, failure, standstill, stubbor
 from netsim._sampler import Sampler
 from netsim._stop import stop
 from netsim._tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles
-from netsim._wiring import Parts, Settings, build
+from netsim._view import View
+from netsim._wiring import Asked, Parts, Settings, build
 from netsim.agent import Agent
 from netsim.core import Frame
 from netsim.count.scene import Scene, positions_of
@@ -52,37 +53,19 @@ class Runtime:
         Where the results go; it holds the agents.
     loop : Loop
         The loop it runs on, at time 0.
-    until : float or None
-        When to stop even if agents are not finished, in seconds.
-    sample : float or None
-        Seconds from row to row; None: a row for each round.
-    keep_trace : bool
-        Whether to keep the event log.
+    asked : Asked
+        What it was asked for.
     scheduled : sequence of (float, callable)
         What to call at which time (s).
-    blas_threads : int or None
-        How many threads BLAS may use meanwhile; None: as many as it does.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        result: Run,
-        loop: Loop,
-        *,
-        until: float | None,
-        sample: float | None,
-        keep_trace: bool,
-        scheduled: Sequence[Action],
-        blas_threads: int | None,
-    ) -> None:
+    def __init__(self, settings: Settings, result: Run, loop: Loop, asked: Asked, scheduled: Sequence[Action]) -> None:
         if loop.time():
             raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
         self.result = result
         self.agents = result.agents
         self.settings = settings
-        self.until = until
-        self.blas_threads = blas_threads
+        self.asked = asked
         self.started = False
         self.closed = False
         self.loop = loop
@@ -90,8 +73,9 @@ class Runtime:
         self.ended: asyncio.Future[None] = loop.create_future()
         self.error: NetsimError | None = None
         self.parts: Parts = build(
-            settings, self.agents, loop, keep_trace=keep_trace, on_round_end=self._round_ended, on_death=self._died
+            settings, self.agents, loop, asked=asked, on_round_end=self._round_ended, on_death=self._died
         )
+        sample = asked.sample
         self.sampler = None if sample is None else Sampler(loop, self.parts.rounds, sample, self._write_row, self._fail)
         self.contexts = self.parts.contexts
         self.tasks = AgentTasks(loop, self.contexts, self._fail, self._finish)
@@ -103,13 +87,14 @@ class Runtime:
         self.outside = copy_context()
         self.ledger = result.ledger = self.parts.ledger
         self.ledger.in_flight = self._in_flight
+        self.view = None if asked.viewer is None else View(asked.viewer, result, loop, self._scene)
         for name, agent in self.agents.items():
             if type(agent).answer is not Agent.answer:
                 self.parts.inboxes[name].answer_with(self._answering(name))
 
     async def run(self) -> Run:
         """Run all agents; return the result."""
-        with unhurried_collector(), limited_blas(self.blas_threads), self._watched():
+        with unhurried_collector(), limited_blas(self.asked.blas_threads), self._watched():
             try:
                 self._start()
                 await self.ended
@@ -117,7 +102,11 @@ class Runtime:
                     self.sampler.run_ended()
             finally:
                 self._close()
-                await self._stop()
+                try:
+                    await self._stop()
+                finally:
+                    if self.view:
+                        self.view.end(self.error)
         if self.error is not None:
             raise self.error
         return self.result
@@ -191,6 +180,8 @@ class Runtime:
             self.sampler.start()
         if self.parts.medium:
             self.parts.medium.start()
+        if self.view:
+            self.view.start()
         # What is planned for the beginning comes before the agents; an action may plan more.
         for time, action in self.scheduled:
             if time <= self.loop.time():
@@ -199,11 +190,10 @@ class Runtime:
         for time, action in self.scheduled:
             if time > self.loop.time():
                 self.at(time, action)
-        if self.until is not None:
+        if self.asked.until is not None:
             # At the end of the instant, so that a round that closes then is whole.
-            self.timers.append(
-                self.loop.call_at(self.parts.rounds.snap(self.until), self.loop.instants.at_instant_end, self._end)
-            )
+            until = self.parts.rounds.snap(self.asked.until)
+            self.timers.append(self.loop.call_at(until, self.loop.instants.at_instant_end, self._end))
         for name, agent in self.agents.items() if not self.ended.done() else ():
             if not self.player.is_down(name):
                 self.tasks.start(name, self._coroutine_of(name, agent))
@@ -237,7 +227,9 @@ class Runtime:
         for inbox in self.parts.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.time()
-        if self.ledger.tally.keeps:
+        if self.view:
+            self.view.stop()
+        if self.ledger.keeps_trace:
             self.ledger.scene = self._scene()
         for shared in self.parts.all_shared:
             shared.over = True
@@ -378,6 +370,8 @@ class Runtime:
             self.result.add_row(number, time, self.ledger.totals())
         except Exception as error:
             self._fail(failure("progress", error))
+        if self.view:
+            self.view.row_written()
 
     def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.parts.inboxes.values():

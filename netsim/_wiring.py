@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 
 from netsim import check, draws
+from netsim._view import Viewer
 from netsim.agent import Agent, attach
 from netsim.core import Tally
 from netsim.count.ledger import Ledger
@@ -29,7 +30,7 @@ from netsim.transport.rounds import RoundClock
 from netsim.transport.shared import Shared
 from netsim.transport.wiring import Wiring
 
-__all__ = ["Parts", "Settings", "build", "check_agents"]
+__all__ = ["Asked", "Parts", "Settings", "build", "check_agents"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,17 @@ class Settings:
     inbox_limit: int | None
     seed: int
     faults: Faults
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked for besides its agents: the checked arguments of `netsim.Network.run`, and who shows it."""
+
+    until: float | None
+    sample: float | None
+    trace: bool
+    blas_threads: int | None
+    viewer: Viewer | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,7 @@ def build(
     agents: Mapping[Any, Agent],
     loop: Loop,
     *,
-    keep_trace: bool,
+    asked: Asked,
     on_round_end: Callable[[int], None],
     on_death: Callable[[Hashable], None],
 ) -> Parts:
@@ -111,8 +123,9 @@ def build(
     receivers = np.fromiter((number[n] for name in names for n in neighbors[name]), np.int64, count=int(firsts[-1]))
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
-    tally = Tally(name_keys, keys, keep_trace)
+    tally = Tally(name_keys, keys, asked.trace or asked.viewer is not None)
     ledger = Ledger(names, senders, receivers, name_keys, tally, isinstance(settings.medium, Radio))
+    ledger.keeps_trace = asked.trace
     rounds = RoundClock(loop, settings.round_period, on_round_end)
     shared = Shared(loop, tally, rounds)
     own = _clocks_of_their_own(settings, shared)
@@ -123,7 +136,7 @@ def build(
     radio = None if settings.medium == "wires" else settings.link
     medium = None
     if isinstance(settings.medium, Radio):
-        medium = Medium(settings.medium, shared, settings.seed, names, log=keep_trace, on_death=on_death)
+        medium = Medium(settings.medium, shared, settings.seed, names, log=asked.trace, on_death=on_death)
     # Blocks of draws are large where that is cheap, small where there are very many links.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):

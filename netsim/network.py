@@ -8,10 +8,11 @@ from typing import Any, Literal
 import networkx as nx
 
 from netsim import check, draws
-from netsim._job import Asked, Job, in_thread
+from netsim._job import Job, in_thread
 from netsim._runtime import Runtime
 from netsim._sampler import MOST_ROWS
-from netsim._wiring import Settings, check_agents
+from netsim._view import Viewer
+from netsim._wiring import Asked, Settings, check_agents
 from netsim.agent import Agent
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import Fault, Faults
@@ -106,6 +107,7 @@ class Network:
         self.faults.must_fit(graph)
         self._running: Runtime | None = None
         self._watched: Watched | None = None
+        self._viewer: Viewer | None = None
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
     def _check_override(self, ends: Any, link: Any) -> None:
@@ -190,6 +192,10 @@ class Network:
         if states is not None:
             Watch(states)
         self._watched = states
+
+    def show_to(self, viewer: Viewer | None) -> None:
+        """Let a viewer see the runs to come while they go on (`netsim.watching` makes one); None: nobody."""
+        self._viewer = viewer
 
     def run(
         self,
@@ -294,7 +300,7 @@ class Network:
         sample = None if sample is None else self._check_sample(sample, until)
         if blas_threads is not None:
             blas_threads = check.integer("blas_threads", blas_threads, low=1)
-        return Asked(until, sample, check.flag("trace", trace), blas_threads)
+        return Asked(until, sample, check.flag("trace", trace), blas_threads, self._viewer)
 
     def _check_sample(self, sample: float, until: float | None) -> float:
         sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))

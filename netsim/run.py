@@ -103,10 +103,19 @@ class Run:
         Columns: round, time_s (when it closed or was taken), the running totals since the start (see docs/counting.md),
         and what the probes returned.
         """
+        return self.rounds_of(slice(None))
+
+    def rounds_of(self, which: slice) -> "pd.DataFrame":
+        """Return some rows of `rounds`; the run may still go on."""
         import pandas as pd
 
-        table = pd.DataFrame(self._rows, columns=["round", "time_s", *totals_of(self.ledger.causes)])
-        return pd.concat([table, pd.DataFrame(self._measured, index=table.index)], axis=1)
+        table = pd.DataFrame(self._rows[which], columns=["round", "time_s", *totals_of(self.ledger.causes)])
+        return pd.concat([table, pd.DataFrame(self._measured[which], index=table.index)], axis=1)
+
+    @property
+    def rows(self) -> int:
+        """How many rows `rounds` has."""
+        return len(self._rows)
 
     @property
     def trace_hash(self) -> str:
@@ -137,9 +146,18 @@ class Run:
         BadInput
             If nothing was watched.
         """
+        return self.states_of(slice(None))
+
+    def states_of(self, which: slice) -> "pd.DataFrame":
+        """Return the states of some rows, as `states` does; the run may still go on."""
         if self._watch is None:
             raise BadInput("watch = None: must be given to Network.watch for agents' states to be kept")
-        return self._watch.table(list(self.agents))
+        return self._watch.table(list(self.agents), which)
+
+    @property
+    def watched(self) -> list[str]:
+        """The names of the states that it keeps."""
+        return [] if self._watch is None else self._watch.columns
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "", most: int = 500_000) -> Path:
         """Write one HTML file that shows the run in any browser, without a server or a network; return its path.

@@ -85,16 +85,27 @@ class Watch:
                 self._values.append(found)
         self._rows.append((number, time))
 
-    def table(self, agents: Sequence[Hashable]) -> "pd.DataFrame":
-        """Return a row for each row of the run and each agent: round, time_s, agent, and a column for each state."""
+    @property
+    def columns(self) -> list[str]:
+        """The names of the states."""
+        return list(self._columns)
+
+    def table(self, agents: Sequence[Hashable], which: slice = slice(None)) -> "pd.DataFrame":
+        """Return a row for each row of the run and each agent: round, time_s, agent, and a column for each state.
+
+        ``which`` chooses among the rows of the run.
+        """
         import numpy as np
         import pandas as pd
 
-        rows, many = len(self._rows), len(agents)
-        numbers, times = zip(*self._rows, strict=True) if rows else ((), ())
+        first, stop, step = which.indices(len(self._rows))
+        chosen, many = self._rows[which], len(agents)
+        rows = len(chosen)
+        numbers, times = zip(*chosen, strict=True) if rows else ((), ())
         # Of a row that failed half-way there may be more.
-        shape = (rows, len(self._columns), many)
-        values = np.array(self._values[: rows * len(self._columns) * many]).reshape(shape)
+        size, stop = len(self._columns) * many, max(first, stop)
+        part = np.array(self._values[first * size : stop * size])
+        values = part.reshape(stop - first, len(self._columns), many)[::step]
         columns: dict[str, Any] = {
             "round": np.repeat(np.array(numbers, dtype=np.int64), many),
             "time_s": np.repeat(np.array(times, dtype=np.float64), many),

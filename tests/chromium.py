@@ -97,13 +97,15 @@ class Page:
         elif method == "Network.requestWillBeSent":
             self.requested.append(str(what["request"]["url"]))
 
-    def open(self, path: Path, ready: str = "window.replay && window.replay.ready") -> None:
-        """Open a file, and wait until the promise ``ready`` is kept."""
+    def open(self, place: Path | str, ready: str = "window.replay && window.replay.ready") -> None:
+        """Open a file or an address, and wait until the promise ``ready`` is kept."""
         self.said.clear()
         self.requested.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        url = place.resolve().as_uri() if isinstance(place, Path) else place
+        self.call("Page.navigate", url=url)
         deadline = time.monotonic() + 60
-        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
+        scheme = json.dumps(url.partition(":")[0] + ":")
+        while not self.run(f"document.readyState === 'complete' && location.protocol === {scheme}"):
             assert time.monotonic() < deadline, "the page does not load"
             time.sleep(0.01)
         self.run(ready)

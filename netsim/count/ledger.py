@@ -60,6 +60,8 @@ class Ledger:
         self._agent_keys = agent_keys
         self.scene: Scene | None = None
         """Where and when the run took place: its runtime puts it here."""
+        self.keeps_trace = tally.keeps
+        """Whether the event log is kept; false, too, where it is only shown while the run goes on."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = lambda: ()
         """Yields the key and the kind of each link message that is under way: the network puts it here."""
 
@@ -124,7 +126,7 @@ class Ledger:
 
     def trace(self) -> Trace | None:
         """Return the event log, or None if it was not kept."""
-        records = self.tally.records()
+        records = self.tally.records() if self.keeps_trace else None
         if records is None:
             return None
         kinds = list(self.tally.kinds)

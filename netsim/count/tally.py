@@ -9,6 +9,7 @@ import hashlib
 import struct
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,8 @@ class Tally:
         self.keeps = keep
         self._kept: dict[str, list[NDArray[np.void]]] | None = {"sent": [], "exits": []} if keep else None
         self._details, self._left = bytearray(), bytearray()
+        # How many of those lists and bytes `news` has told.
+        self._told = {"sent": 0, "exits": 0, "details": 0, "left": 0}
         # Records not folded in yet: transmissions; times, keys and kinds of deliveries; other ends.
         self._sent = bytearray()
         self._times: list[float] = []
@@ -184,6 +187,24 @@ class Tally:
         kept = {name: np.concatenate([none[name], *parts]) for name, parts in self._kept.items()}
         more = {"details": (self._details, DETAIL), "left": (self._left, LEFT)}
         return kept | {name: np.frombuffer(bytes(packed), dtype) for name, (packed, dtype) in more.items()}
+
+    def news(self, forget: bool) -> dict[str, NDArray[np.void]]:
+        """Return what was kept since this was last called, in the form of `records`; to be called if ``keeps``.
+
+        With ``forget`` it is kept no longer.
+        """
+        self._fold()
+        assert self._kept is not None
+        kept: dict[str, Any] = {**self._kept, "details": self._details, "left": self._left}
+        found = {}
+        for name, dtype in (("sent", SENT), ("exits", EXIT), ("details", DETAIL), ("left", LEFT)):
+            fresh = kept[name][self._told[name] :]
+            whole = isinstance(fresh, list)
+            found[name] = np.concatenate([np.empty(0, dtype), *fresh]) if whole else np.frombuffer(bytes(fresh), dtype)
+            if forget:
+                kept[name].clear()
+            self._told[name] = len(kept[name])
+        return found
 
     # --- folding ------------------------------------------------------------------------------------------------------
 

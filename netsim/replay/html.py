@@ -13,7 +13,7 @@ from netsim import check
 from netsim.errors import BadInput
 from netsim.replay.packing import pack
 
-__all__ = ["COLUMNS", "html"]
+__all__ = ["COLUMNS", "as_json", "html"]
 
 COLUMNS: dict[str, type] = {
     "start": np.float64,
@@ -44,6 +44,7 @@ _SCRIPTS = (
     "inspector",
     "panels",
     "player",
+    "live",
     "page",
 )
 
@@ -51,7 +52,7 @@ _SCRIPTS = (
 _STATE_BITS = 24
 
 
-def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> str:
+def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: bool = False) -> str:
     """Return the page that shows a run.
 
     Parameters
@@ -61,11 +62,14 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> str:
         (False: they are a layout), ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``,
         ``causes`` (the first is "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and
         ``omitted``, ``states`` ({name: {times (s), values (a row of agents for each time, NaN for none)}}), ``curves``
-        (``x`` in s, ``columns``), ``notes``.
+        (``x`` in s, ``columns``), ``notes``. Of a run that goes on (`netsim.live`) also ``live``: its ``number``,
+        ``pace`` and ``length``.
     columns : mapping of arrays, shape (events,)
         Those of `COLUMNS`, sorted by ``start``: ``start``, ``depart`` (the first bit leaves) and ``end`` in seconds;
         ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,
         the sender's transmission.
+    asks : bool
+        Whether it may ask the server that it comes from for more; else it can ask nobody for anything.
 
     Raises
     ------
@@ -82,10 +86,11 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> str:
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
     told = {**meta, "states": list(states), "curves": list(curves.get("columns", {}))}
     parts = {
+        "connect": "connect-src 'self'; " if asks else "",
         "title": _text(str(meta["title"])),
         "style": _file("uplot/uPlot.min.css") + _file("page.css"),
-        "meta": _json(told),
-        "packed": _json(pack(events)),
+        "meta": as_json(told),
+        "packed": as_json(pack(events)),
         "uplot": _file("uplot/uPlot.iife.min.js"),
         "script": "\n".join(_file(f"{name}.js") for name in _SCRIPTS),
     }
@@ -134,7 +139,7 @@ def _text(text: str) -> str:
     return shown.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
     """Return JSON that can stand in a script element: in ASCII, without a "<" that could end it."""
     return json.dumps(_plain(value), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 

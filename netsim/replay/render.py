@@ -22,7 +22,7 @@ from netsim.replay.layout import drawn
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["About", "describe", "render", "write"]
+__all__ = ["MOST_ROWS", "About", "curves_of", "describe", "remarks", "render", "states_of", "texts", "write"]
 
 MOST_ROWS = 2000
 """Rows of the curves and of the states that a page holds at most."""
@@ -81,13 +81,11 @@ def describe(
     """Return what a page says of a run, as JSON has it: no NaN, no infinity, names as text."""
     scene = log.scene
     assert scene is not None
-    notes = list(about.notes)
-    if ACK in log.kinds:
-        notes.append("The radio's acknowledgements are counted in bits only: they are no frames of agents, nor drawn.")
+    notes = [*about.notes, *remarks(log.kinds)]
     rows = 0 if rounds is None else len(rounds)
     if rows > MOST_ROWS:
         notes.append(f"Curves and states show {MOST_ROWS:,} of {rows:,} rows, evenly.")
-    agents = _texts(log.agents)
+    agents = texts(log.agents)
     senders, receivers = log.links
     pairs = np.unique(np.sort(np.stack([senders, receivers], axis=1), axis=1), axis=0)
     links: list[list[int]] = pairs.tolist()
@@ -101,14 +99,14 @@ def describe(
         "links": links,
         "round_period": scene.round_period,
         "ended_at": scene.ended_at,
-        "kinds": _texts(log.kinds),
+        "kinds": texts(log.kinds),
         "causes": found.causes,
         "counts": found.counts,
         "total": sum(found.counts.values()),
         "shown": len(found.columns["start"]),
         "omitted": found.omitted,
-        "states": {} if states is None else _states(states, agents),
-        "curves": {"x": [], "columns": {}} if rounds is None else _curves(rounds),
+        "states": {} if states is None else states_of(states, agents),
+        "curves": {"x": [], "columns": {}} if rounds is None else curves_of(rounds),
         "notes": notes,
     }
 
@@ -118,7 +116,15 @@ def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) ->
     return write_pieces(path, [html(meta, columns).encode("utf-8", "backslashreplace")])
 
 
-def _texts(names: Iterable[Any]) -> list[str]:
+def remarks(kinds: Iterable[str]) -> list[str]:
+    """Return what is to be said of some kinds of message."""
+    if ACK not in kinds:
+        return []
+    return ["The radio's acknowledgements are counted in bits only: they are no frames of agents, nor drawn."]
+
+
+def texts(names: Iterable[Any]) -> list[str]:
+    """Return names as text that has an encoding."""
     return [str(name).encode(errors="backslashreplace").decode() for name in as_column(names)]
 
 
@@ -138,17 +144,18 @@ def _some(rows: int) -> Any:
     return np.arange(rows) if rows <= MOST_ROWS else np.linspace(0, rows - 1, MOST_ROWS).round().astype(np.int64)
 
 
-def _curves(rounds: "pd.DataFrame") -> dict[str, Any]:
+def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
+    """Return the columns of rounds.csv that can be drawn, against their times: ``x`` (s) and ``columns``."""
     table = rounds.drop(columns=["round", "algorithm"], errors="ignore").select_dtypes("number")
     table = table.dropna(axis=1, how="all").iloc[_some(len(rounds))]
     columns = {str(name): _numbers(table[name]) for name in table.columns if name != "time_s"}
     return {"x": _numbers(table.get("time_s", [])), "columns": columns}
 
 
-def _states(states: "pd.DataFrame", agents: list[str]) -> dict[str, Any]:
+def states_of(states: "pd.DataFrame", agents: list[str]) -> dict[str, Any]:
     """Return each state's times and its values, a row for each time; raises BadInput unless all agents are there."""
     rows, rest = divmod(len(states), len(agents))
-    if rest or _texts(states["agent"]) != agents * rows:
+    if rest or texts(states["agent"]) != agents * rows:
         raise BadInput("states: must have a row for each agent in turn at each time, as netsim writes them")
     some = _some(rows)
     times = _numbers(states["time_s"].to_numpy(dtype=np.float64).reshape(rows, -1)[some, 0])

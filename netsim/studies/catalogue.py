@@ -24,7 +24,7 @@ GROUP = "netsim.studies"
 """The entry points of this group name the shelves: packages put their studies there (netsim's own, too)."""
 
 # What every run of a scenario is given besides its parameters.
-_TAKEN = ("out", "trace", "figures", "tables", "help", "reporter")
+_TAKEN = ("out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
 
 
 @dataclass(frozen=True)

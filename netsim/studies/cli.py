@@ -1,34 +1,30 @@
 """The command line: netsim list, run, sweep, show, verify, replay, export, compare."""
 
-import asyncio
 import io
 import shlex
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from netsim import check
-from netsim.errors import Interrupted, NetsimError, chain
-from netsim.studies import Study, catalogue
+from netsim.errors import NetsimError, chain
+from netsim.studies import catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
-from netsim.studies.claim import Claim, claim, claim_next
 from netsim.studies.cli_traces import export_it, replay_it
+from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_of_interrupt
 from netsim.studies.folder import Unsaved, load, told_partial
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter, forget, text
 
-_INTERRUPTED = "interrupted; no run folder was written"
-# Whether a SIGTERM ended the run.
-_terminated = False
+_WATCHING: tuple[tuple[list[str], dict[str, Any]], ...] = (
+    (["--watch"], {"is_flag": True, "help": "Show the run in the browser while it goes on; nothing in it changes."}),
+    (["--pace"], {"type": float, "help": "With --watch: simulated seconds that are shown in a second."}),
+    (["--no-browser"], {"is_flag": True, "help": "With --watch: only print the address."}),
+)
 
 _FORMATS = (
     ("--figures", "png", "Formats of the figures: png, svg, pdf, or several with commas between."),
@@ -68,105 +64,17 @@ def _command(scenario: Scenario) -> click.Command:
         click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in _FORMATS
     ]
 
+    for names, more in _WATCHING:
+        options.append(click.Option(names, **more))
+
     def call(out: str | None, trace: bool, figures: str, tables: str, **parameters: Any) -> None:
-        _execute(scenario, _Asked(out, trace, Formats.chosen(figures, tables)), parameters)
+        watch, pace, silent = (parameters.pop(name) for name in ("watch", "pace", "no_browser"))
+        watched = Watched.asked(watch, pace, not silent)
+        execute(scenario, Asked(out, trace, Formats.chosen(figures, tables), watched), parameters)
 
     # The short help would be cut at the first full stop, that of an initial, say.
     title = scenario.function.__doc__ and scenario.title
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What every run is asked besides its parameters."""
-
-    out: str | None
-    trace: bool
-    formats: Formats
-
-
-def _execute(scenario: Scenario, asked: _Asked, parameters: dict[str, Any]) -> None:
-    reporter = Reporter()
-    place: Claim | None = None
-    heeded = signal.getsignal(signal.SIGINT)
-    try:
-        # Before the run: what cannot be written should be known before the work, not after it.
-        with claim_next(Path(scenario.name).stem) if asked.out is None else claim(asked.out) as place, _terminable():
-            study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
-            study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
-            study.formats = asked.formats
-            _play(scenario, study, place)
-            study.save(place)
-            # All is done: Ctrl-C is too late, and would only leave the lock behind.
-            with suppress(ValueError):
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    except KeyboardInterrupt:
-        if place is None or not place.published or study.partial:
-            raise
-    with suppress(ValueError):
-        signal.signal(signal.SIGINT, heeded)
-    files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
-    reporter.line(f"\n{place.shown}: {files}")
-
-
-def _play(scenario: Scenario, study: Study, place: Claim) -> None:
-    """Play a study; if it does not come to its end, say why in one line, and save what there is, marked partial."""
-    try:
-        scenario.play(study)
-    except BaseException as error:
-        # Whatever ends it; what there is, and then the error, goes on its way below.
-        stopped = error
-    else:
-        return
-    if study.partial and _terminated:
-        study.partial["why"] = "terminated"
-    message = str(study.partial["why"]) if study.partial else catalogue.why(scenario, stopped)
-    if not study.is_empty:
-        try:
-            study.save(place)
-            message = f"{message}; what there is so far is in {place.shown}, marked partial"
-        except Unsaved as error:
-            message = f"{message}; what there is so far: {error}"
-    elif catalogue.interrupted(stopped):
-        message = _INTERRUPTED
-    if catalogue.interrupted(stopped):
-        raise KeyboardInterrupt(message) from stopped
-    raise NetsimError(message) from stopped
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does; the exit status tells which."""
-    global _terminated
-    _terminated = False
-    if threading.current_thread() is not threading.main_thread():
-        # Nobody sends it signals.
-        yield
-        return
-    heeded = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, heeded)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    global _terminated
-    _terminated = True
-    interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
-    if callable(interrupt):
-        # During a run asyncio's, which ends it between two steps.
-        interrupt(signal.SIGINT, frame)
-    elif loop is not None:
-        # A job in the background ignores Ctrl-C, and then asyncio sees to nothing.
-        loop.call_soon_threadsafe(_end_between_steps)
-    else:
-        raise Interrupted
-
-
-def _end_between_steps() -> None:
-    raise Interrupted
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -360,14 +268,14 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except KeyboardInterrupt:
-        _stop(_INTERRUPTED, 143 if _terminated else 130)
+        _stop(INTERRUPTED, status_of_interrupt())
     except BrokenPipeError:
         # Whoever read the output has gone, as with `netsim list | head`.
         forget(sys.stdout)
     except Exception as error:
         if isinstance(error, click.Abort) or catalogue.interrupted(error):
             told = [str(each) for each in chain(error) if isinstance(each, KeyboardInterrupt)]
-            _stop(next(filter(None, told), _INTERRUPTED), 143 if _terminated else 130)
+            _stop(next(filter(None, told), INTERRUPTED), status_of_interrupt())
         if isinstance(error, click.ClickException):
             _stop(error.format_message(), 2)
         if not isinstance(error, NetsimError):

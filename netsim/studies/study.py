@@ -6,8 +6,8 @@ leaves tables, notes and figures with the study; the command line saves them all
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from netsim.watch import Watched
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from netsim.live.session import Session
 
 COLUMNS = (
     "algorithm",
@@ -64,6 +66,8 @@ class Study:
         Each `Run` by the name of its algorithm.
     origin : dict
         What else settings.json says of how it came about: ``command``, the command line; ``file_sha256`` of its file.
+    session : netsim.live.session.Session or None
+        Who shows its runs while they go on.
     partial : dict or None
         Of a study that did not come to its end: ``why``, in one line, and ``cut``, the algorithm whose run was cut
         short, or None if that was between runs.
@@ -90,6 +94,7 @@ class Study:
         self.origin: dict[str, Any] = {}
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
+        self.session: Session | None = None
         self._failed: tuple[str, BaseException] | None = None
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
@@ -119,13 +124,29 @@ class Study:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
         with self._reporter.progress(algorithm, rounds, "round ") as progress:
             try:
-                network.watch(watch if self._trace else None)
-                run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
+                network.watch(watch if self._trace or self.session else None)
+                with self._shown(algorithm, network, rounds * (sample or network.round_period)):
+                    run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
             except BaseException as error:
                 self._failed = algorithm, error
                 raise
         self.runs[algorithm] = run
         return run
+
+    @contextmanager
+    def _shown(self, algorithm: str, network: Network, length: float) -> Iterator[None]:
+        """Show the run of a network meanwhile, if somebody watches, which lasts so many simulated seconds."""
+        if self.session is None:
+            yield
+            return
+        from netsim.replay.render import About
+
+        about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
+        network.show_to(self.session.show(about, length))
+        try:
+            yield
+        finally:
+            network.show_to(None)
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """Return a context that shows progress: call what it gives with how many of ``total`` are done."""
@@ -207,7 +228,7 @@ class Study:
         """One row for each algorithm, row and agent: what was watched; None if nothing was."""
         import pandas as pd
 
-        parts = [run.states.assign(algorithm=name) for name, run in self.runs.items() if run.watches]
+        parts = [run.states.assign(algorithm=name) for name, run in self.runs.items() if self._trace and run.watches]
         if not parts:
             return None
         table = pd.concat(parts, ignore_index=True)
@@ -270,6 +291,11 @@ class Study:
             return write_folder(self, folder)
         with claim(folder) as place:
             return write_folder(self, place)
+
+
+def title_of(scenario: str, algorithm: str) -> str:
+    """Return what stands above the page of a run."""
+    return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
 
 
 def _last(value: Any) -> Any:

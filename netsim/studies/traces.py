@@ -9,6 +9,7 @@ from netsim.count.trace_file import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.render import About
 from netsim.studies.folder import load, read_part, told_partial, trace_name
+from netsim.studies.study import title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +96,7 @@ def _of_folder(folder: Path, algorithm: str | None) -> Found:
         others = ", ".join(each for each in names if each != name)
         notes.append(f"This is the run of {name}; the folder also has traces of {others}.")
     about = About(
-        f"{settings['scenario']}: {name}" if name != settings["scenario"] else name,
+        title_of(settings["scenario"], name),
         str(settings.get("command", "")),
         {key: str(settings[key]) for key in ("netsim", "core", "python") if key in settings},
         (*notes, *summary["notes"]),

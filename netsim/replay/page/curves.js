@@ -17,24 +17,28 @@ function powersOfTen(_, axis, low, high) {
 class Curves {
   constructor(page, panel) {
     Object.assign(this, { page, panel });
-    this.names = page.meta.curves;
-    this.x = page.columns["curves x"];
-    // Gaps, not numbers, where there is none.
-    this.values = this.names.map((_, i) => Array.from(page.columns[`curve ${i}`], (v) => (Number.isFinite(v) ? v : null)));
-    panel.hidden = !this.names.length || !this.x.length;
-    this.shown = this.first();
+    this.chips = [];
+    this.read();
     this.log = true;
-    const chips = panel.querySelector("[data-part=chips]");
-    this.chips = this.names.map((name, i) => {
-      const chip = element("button", name, { type: "button", title: `show or hide ${name}` });
-      chip.addEventListener("click", () => this.toggle(i));
-      chips.append(chip);
-      return chip;
-    });
     this.logBox = panel.querySelector("[data-part=log]");
     this.logBox.addEventListener("change", () => ((this.log = this.logBox.checked), this.build()));
     this.readings = panel.querySelector("[data-part=readings]");
     this.build();
+  }
+
+  read() {
+    const { meta, columns } = this.page;
+    this.names = meta.curves;
+    this.x = columns["curves x"];
+    // Gaps, not numbers, where there is none.
+    this.values = this.names.map((_, i) => Array.from(columns[`curve ${i}`], (v) => (Number.isFinite(v) ? v : null)));
+    this.panel.hidden = !this.names.length || !this.x.length;
+    if (!this.chips.length) this.shown = this.first();
+    this.names.slice(this.chips.length).forEach((name) => {
+      const chip = element("button", name, { type: "button", title: `show or hide ${name}` }), i = this.chips.push(chip) - 1;
+      chip.addEventListener("click", () => this.toggle(i));
+      this.panel.querySelector("[data-part=chips]").append(chip);
+    });
   }
 
   // Of a run that learns its first error, not the count that stands before it.

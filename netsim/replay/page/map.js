@@ -68,7 +68,9 @@ class MapView {
     const { start, depart, end, sender, receiver, cause } = this.page.events;
     const i = sender[row], j = receiver[row];
     const dx = this.x[j] - this.x[i], dy = this.y[j] - this.y[i], length = Math.hypot(dx, dy) || 1;
-    const share = t < depart[row] || start[row] === end[row] ? 0 : Math.min((t - depart[row]) / (end[row] - depart[row] || 1), 1);
+    // When one under way will end is not known yet: it flies as long as others did.
+    const until = end[row] < Infinity ? end[row] : depart[row] + this.page.live.flight;
+    const share = t < depart[row] || start[row] === end[row] ? 0 : Math.min((t - depart[row]) / (until - depart[row] || 1), 1);
     const way = t >= end[row] ? this.page.look.reach[cause[row]] : share * this.page.look.reach[cause[row]];
     const rim = Math.min(this.radius, length / 3), along = rim + (length - 2 * rim) * way, lane = Math.min(5, this.radius * 0.5);
     this.atX = this.x[i] + (dx * along - dy * lane) / length;

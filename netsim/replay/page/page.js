@@ -5,8 +5,9 @@ class Page {
     Object.assign(this, { root, meta, columns, chosen: null, view: "map" });
     this.look = new Look(root, meta.causes);
     this.events = new Events(columns, meta);
-    const { ends } = this.events, x = columns["curves x"];
-    this.span = Math.max(meta.ended_at || 0, ends.length ? ends[ends.length - 1] : 0, x.length ? x[x.length - 1] : 0) || 1;
+    // Of a run that goes on; null of one that is over.
+    this.live = meta.live ? new Live(this) : null;
+    this.measure();
     this.states = new States(this);
     this.player = new Player(this);
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
@@ -19,6 +20,37 @@ class Page {
     tell(this);
     this.listen();
     this.told();
+  }
+
+  // How long it all lasts: the time strip's length.
+  measure() {
+    const { ends } = this.events, x = this.columns["curves x"], known = countUpTo(ends, Number.MAX_VALUE);
+    const least = this.live ? this.live.length : 0;
+    this.span = Math.max(this.meta.ended_at || 0, known ? ends[known - 1] : 0, x.length ? x[x.length - 1] : 0, least) || 1;
+  }
+
+  // How far the player can go.
+  get limit() {
+    return this.live && this.live.running ? this.live.known : this.span;
+  }
+
+  // Take up columns and a meta that have grown.
+  renew(meta, columns) {
+    const { keptKinds, keptCauses } = this.events;
+    Object.assign(this, { meta, columns });
+    this.events = new Events(columns, meta);
+    this.events.keptKinds.set(keptKinds);
+    this.events.keptCauses.set(keptCauses);
+    this.measure();
+    this.states.read();
+    this.views.sequence.fit();
+    this.curves.read();
+    this.counts.read();
+    tell(this);
+    this.told();
+    this.strip.resize();
+    this.curves.build();
+    this.draw();
   }
 
   draw() {
@@ -137,7 +169,7 @@ class Page {
     const { player } = this, far = event.shiftKey;
     const keys = {
       " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.step(true)),
-      ArrowLeft: () => (far ? player.round(false) : player.step(false)), Home: () => player.seek(0), End: () => player.seek(this.span),
+      ArrowLeft: () => (far ? player.round(false) : player.step(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
       "+": () => player.faster(1.5), "=": () => player.faster(1.5), "-": () => player.faster(1 / 1.5),
       m: () => this.show("map"), s: () => this.show("sequence"), d: () => this.theme(), "?": () => this.help(), Escape: () => this.choose(null),
     };
@@ -159,6 +191,7 @@ function handle(page) {
     round: (forward = true) => page.player.round(forward),
     show: (view) => page.show(view),
     theme: (name) => page.theme(name),
+    faster: (factor) => page.player.faster(factor),
     choose: (chosen) => page.choose(chosen),
     row: (i) => Object.fromEntries(EVENT_COLUMNS.map((name) => [name, page.events[name][i]])),
     state: () => stateOf(page),
@@ -176,7 +209,7 @@ function stateOf(page) {
     waiting: Array.from(rows.filter((row) => events.depart[row] > time)),
     ended: Object.fromEntries(meta.causes.map((cause, i) => [cause, ended[i]])),
     states: Object.fromEntries(page.states.names.map((name, i) => [name, Array.from(page.states.at(time, i) || [])])),
-    drawn: page.drawn,
+    drawn: page.drawn, known: page.limit, running: Boolean(page.live && page.live.running),
   };
 }
 
@@ -196,5 +229,6 @@ async function start(root, meta, packed) {
   const page = new Page(root, meta, await unpack(packed));
   page.draw();
   root.dataset.ready = "";
+  if (page.live) page.live.begin();
   return page;
 }

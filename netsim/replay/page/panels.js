@@ -12,14 +12,20 @@ function rangeOf(values) {
 
 class States {
   constructor(page) {
+    this.page = page;
     this.names = page.meta.states;
     this.agents = page.meta.agents.length;
-    this.list = this.names.map((_, i) => {
-      const values = page.columns[`state ${i} values`];
-      return { times: page.columns[`state ${i} times`], values, ...rangeOf(values) };
-    });
+    this.read();
     this.shown = this.names.length ? 0 : -1;
     this.momentary = false;
+  }
+
+  read() {
+    const { columns } = this.page;
+    this.list = this.names.map((_, i) => {
+      const values = columns[`state ${i} values`];
+      return { times: columns[`state ${i} times`], values, ...rangeOf(values) };
+    });
   }
 
   // What the colours span: the values of the whole run, or those of this moment.
@@ -82,47 +88,61 @@ class StatePanel {
 class Counts {
   constructor(page, panel) {
     Object.assign(this, { page, panel });
-    const { meta, events } = page, body = panel.querySelector("[data-part=counts] tbody");
+    const { meta } = page, body = panel.querySelector("[data-part=counts] tbody");
     this.rows = new Map();
     // A cause of the ledger of which no frame is shown has no number among the events.
     const causes = [...new Set([...meta.causes, ...Object.keys(meta.counts)])];
     for (const cause of causes) this.rows.set(cause, this.add(body, cause, meta.causes.indexOf(cause)));
     const total = element("tr", "", { "data-part": "total" });
     this.ended = element("td", "");
-    total.append(element("th", "all", { scope: "row" }), this.ended, element("td", String(meta.total)));
+    this.total = element("td", "");
+    total.append(element("th", "all", { scope: "row" }), this.ended, this.total);
     body.append(total);
-    const kinds = panel.querySelector("[data-part=kinds]");
-    meta.kinds.forEach((kind, i) => {
+    this.kinds = 0;
+    this.read();
+  }
+
+  // Numbers of the whole run, and kinds that are new.
+  read() {
+    const { page, panel } = this, { meta, events } = page, kinds = panel.querySelector("[data-part=kinds]");
+    for (const [cause, { row, all, index }] of this.rows) {
+      const count = meta.counts[cause] || 0;
+      all.textContent = all.dataset.count = String(count);
+      row.hidden = !count && cause !== "delivered" && !events.cause.includes(index);
+    }
+    this.total.textContent = String(meta.total);
+    meta.kinds.slice(this.kinds).forEach((kind, more) => {
+      const i = this.kinds + more;
       const label = element("label", "", { "data-kind": kind }), canvas = this.icon((context) => {
         context.beginPath();
         DOTS[i % DOTS.length](context, 8, 8, 5);
         context.fillStyle = page.look.frame;
         context.fill();
       });
-      label.append(this.box(events.keptKinds, i), canvas, kind);
+      label.append(this.box("keptKinds", i), canvas, kind);
       kinds.append(label);
     });
+    this.kinds = meta.kinds.length;
     kinds.hidden = !meta.kinds.length;
   }
 
   add(body, cause, index) {
-    const { meta, look, events } = this.page, count = meta.counts[cause] || 0;
+    const { look } = this.page;
     const row = element("tr", "", { "data-cause": cause }), head = element("th", "", { scope: "row" }), label = element("label");
-    if (index >= 0) label.append(this.box(events.keptCauses, index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
+    if (index >= 0) label.append(this.box("keptCauses", index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
     label.append(cause.replaceAll("_", " "));
     head.append(label);
-    const now = element("td", "0", { "data-now": "" });
-    row.append(head, now, element("td", String(count), { "data-count": count }));
-    row.hidden = !count && cause !== "delivered" && !events.cause.includes(index);
+    const now = element("td", "0", { "data-now": "" }), all = element("td", "", { "data-count": "" });
+    row.append(head, now, all);
     body.append(row);
-    return { now, index };
+    return { row, now, all, index };
   }
 
   box(kept, i) {
     const box = element("input", "", { type: "checkbox" });
     box.checked = true;
     box.addEventListener("change", () => {
-      kept[i] = box.checked ? 1 : 0;
+      this.page.events[kept][i] = box.checked ? 1 : 0;
       this.page.strip.resize();
       this.page.draw();
     });
@@ -161,7 +181,7 @@ function tell(page) {
   part("title").textContent = meta.title;
   part("command").textContent = meta.command;
   const notes = [...meta.notes];
-  if (meta.shown < meta.total) notes.unshift(`Shown are ${meta.shown} of ${meta.total} link messages. ${meta.omitted}`);
+  if (meta.shown < meta.total && meta.omitted) notes.unshift(`Shown are ${meta.shown} of ${meta.total} link messages. ${meta.omitted}`);
   if (!meta.has_positions && meta.agents.length > 1) notes.push("The network has no positions: the map is a layout.");
   part("notes").replaceChildren(...notes.map((note) => element("li", note)));
   const versions = Object.entries(meta.versions).map(([name, version]) => `${name} ${version}`);

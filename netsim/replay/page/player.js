@@ -6,17 +6,17 @@ class Player {
     this.time = 0;
     this.playing = false;
     // The whole run in half a minute, in a round number of simulated seconds a second.
-    this.speed = Number((page.span / 30).toPrecision(1)) || page.span / 30;
+    this.speed = (page.live && page.live.pace) || Number((page.span / 30).toPrecision(1)) || page.span / 30;
   }
 
   seek(time) {
-    this.time = Math.min(Math.max(Number(time) || 0, 0), this.page.span);
+    this.time = Math.min(Math.max(Number(time) || 0, 0), this.page.limit);
     this.page.draw();
   }
 
   play() {
     if (this.playing) return;
-    if (this.time >= this.page.span) this.time = 0;
+    if (this.time >= this.page.span && !(this.page.live && this.page.live.running)) this.time = 0;
     this.playing = true;
     this.last = performance.now();
     this.page.told();
@@ -39,9 +39,15 @@ class Player {
     // A hidden tab gets no frames: what passed meanwhile is not made up for.
     const passed = Math.min(Math.max(now - this.last, 0) / 1000, 0.1);
     this.last = now;
-    this.time = Math.min(this.time + passed * this.speed, this.page.span);
-    if (this.time >= this.page.span) return this.pause();
-    this.page.draw();
+    const { live, limit } = this.page, before = this.time;
+    // Of a run that goes on: what is no longer there is passed over, and at the newest known time it holds.
+    this.time = Math.min(Math.max(before + passed * this.speed, live ? live.oldest : 0), limit);
+    if (this.time >= limit && !(live && live.running)) {
+      this.pause();
+      if (live) live.next();
+      return;
+    }
+    if (this.time !== before) this.page.draw();
     requestAnimationFrame((next) => this.frame(next));
   }
 
@@ -55,7 +61,7 @@ class Player {
   step(forward) {
     if (this.playing) this.pause();
     const time = forward ? this.page.events.later(this.time) : this.page.events.earlier(this.time);
-    this.seek(Number.isNaN(time) ? (forward ? this.page.span : 0) : time);
+    this.seek(Number.isNaN(time) ? (forward ? this.page.limit : 0) : time);
   }
 
   round(forward) {

@@ -3,11 +3,17 @@
 class SequenceView {
   constructor(page, canvas) {
     Object.assign(this, { page, canvas });
-    const { span, meta } = page, { events } = page;
+    this.zoomed = false;
+    this.fit();
+    this.resize();
+  }
+
+  fit() {
+    if (this.zoomed) return;
+    const { span, meta, events } = this.page;
     // So much time that some 300 frames are seen, but no less than a round has where there are few.
     const few = span * Math.min(1, 300 / Math.max(events.count, 1)), round = meta.round_period || 0;
     this.window = Math.min(span, Math.max(few, Math.min(1.25 * round, 4 * few))) || 1;
-    this.resize();
   }
 
   resize() {
@@ -15,6 +21,7 @@ class SequenceView {
   }
 
   zoom(factor) {
+    this.zoomed = true;
     this.window = Math.min(Math.max(this.window * factor, this.page.span * 1e-9), this.page.span * 1.5);
   }
 
@@ -93,7 +100,7 @@ class SequenceView {
     return new Thinned(rows, MOST_DRAWN).forEach((row) => {
       const why = cause[row], reach = why ? Math.min(look.reach[why], 0.9) : 1;
       const x = this.across(depart[row]), y = this.row(sender[row]), yes = mine(row);
-      let toX = this.across(end[row]), toY = y + (this.row(receiver[row]) - y) * reach;
+      let toX = this.across(Math.min(end[row], this.page.span)), toY = y + (this.row(receiver[row]) - y) * reach;
       if (why && toX - x < 1) {
         // What ended at once, as a loss that is decided when it is sent: a stub, or many would hide one another.
         toX = x + 9;

@@ -23,7 +23,7 @@ class Strip {
   histogram(bins) {
     const { events, span } = this.page, counts = new Float64Array(bins * events.causes);
     for (let row = 0; row < events.count; row++) {
-      if (!events.keeps(row)) continue;
+      if (!events.keeps(row) || events.end[row] === Infinity) continue;
       const bin = Math.min(Math.max(Math.floor((events.end[row] / span) * bins), 0), bins - 1);
       counts[bin * events.causes + events.cause[row]]++;
     }

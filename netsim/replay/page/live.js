@@ -1,0 +1,127 @@
+// A run that goes on: asks its server for what is new, and lets the page take it up.
+
+const PAUSE = 500, PATIENCE = 20;
+
+// Typed columns one behind the other, and a column's rows in an order.
+function joined(one, other) {
+  const both = new one.constructor(one.length + other.length);
+  both.set(one);
+  both.set(other, one.length);
+  return both;
+}
+const inOrder = (column, order) => Float64Array.from(order, (row) => column[row]);
+
+class Live {
+  constructor(page) {
+    const { pace, length, number } = page.meta.live, period = page.meta.round_period;
+    Object.assign(this, { page, number, known: 0, running: true, since: "0.0.0", oldest: 0, flight: period || 1, runs: [], over: false, failures: 0 });
+    this.length = length || 0;
+    this.pace = pace || (length ? 0 : 2 * period);
+    // What has ended, in the order in which that was told.
+    this.ended = Object.fromEntries(EVENT_COLUMNS.map((name) => [name, new Float64Array(0)]));
+  }
+
+  begin() {
+    const { page } = this;
+    page.part("live").hidden = false;
+    page.part("runs").addEventListener("change", () => this.go(Number(page.part("runs").value)));
+    this.tell();
+    page.player.play();
+    this.ask();
+  }
+
+  async ask() {
+    let spent = 0;
+    try {
+      const answer = await fetch(`more?since=${this.since}`, { cache: "no-store" });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      const news = await answer.json(), begun = performance.now();
+      await this.take(news);
+      spent = performance.now() - begun;
+      this.failures = 0;
+    } catch (error) {
+      this.failures++;
+    }
+    this.tell();
+    // Once all is over and here there is nothing more to ask.
+    const lost = this.failures > PATIENCE;
+    if (lost || (this.over && !this.running)) this.running = false;
+    else setTimeout(() => this.ask(), Math.max(PAUSE, 4 * spent));
+    if (lost) this.tell();
+  }
+
+  async take(news) {
+    Object.assign(this, { runs: news.runs, over: news.over });
+    if (!this.running) return;
+    const { page } = this, found = await unpack(news.packed);
+    const { meta, shown } = this.merge(news, found);
+    Object.assign(this, { since: news.since, known: news.known, running: news.running, why: news.why });
+    meta.ended_at = news.known;
+    if (!news.running) this.length = 0;
+    page.renew(meta, { ...shown, ...this.rows(news, found) });
+  }
+
+  // The frames that have ended, the newest of them, with those under way, by their starts.
+  merge(news, found) {
+    const { page } = this, shown = {}, excess = Math.max(0, this.ended.start.length + found.start.length - news.most);
+    for (const name of EVENT_COLUMNS) this.ended[name] = joined(this.ended[name], found[name]).slice(excess);
+    const order = orderOf(joined(this.ended.start, found["open start"]));
+    for (const name of EVENT_COLUMNS) shown[name] = inOrder(joined(this.ended[name], found[`open ${name}`]), order);
+    const notes = [...news.notes], total = news.total, { start, depart, end, cause } = this.ended;
+    let flights = 0, delivered = 0;
+    for (let row = Math.max(0, start.length - 10000); row < start.length; row++) {
+      if (cause[row] === 0) (flights += end[row] - depart[row]), delivered++;
+    }
+    if (delivered) this.flight = flights / delivered;
+    const there = order.length;
+    if (there < total) {
+      this.oldest = start.length ? start.reduce((least, time) => Math.min(least, time), Infinity) : news.known;
+      notes.unshift(`The newest ${there} of ${total} frames are shown, from ${short(this.oldest)} s on; counts are of all.`);
+    }
+    const meta = { ...page.meta, kinds: news.kinds, curves: news.curves, counts: news.counts, total, shown: there, notes };
+    return { meta, shown };
+  }
+
+  // Curves and states: from a row on they are new.
+  rows(news, found) {
+    const { columns, meta } = this.page, agents = meta.agents.length, kept = {};
+    const extended = (name, width = 1) => {
+      const before = columns[name] || new Float64Array(columns["curves x"].length).fill(NaN);
+      kept[name] = joined(before.slice(0, width * news.row), found[name]);
+    };
+    extended("curves x");
+    news.curves.forEach((_, i) => extended(`curve ${i}`));
+    meta.states.forEach((_, i) => (extended(`state ${i} times`), extended(`state ${i} values`, agents)));
+    return kept;
+  }
+
+  tell() {
+    const { page } = this, lost = this.failures > PATIENCE, state = this.running && !lost ? "running" : "ended";
+    const place = page.part("live"), parts = [state];
+    place.dataset.state = state;
+    if (this.failures) parts.push(lost ? "the run's program has gone" : "no answer from the run");
+    else if (this.running) parts.push(`known to ${short(this.known)} s`);
+    if (this.why) parts.push(this.why);
+    page.part("running").textContent = parts.join(" · ");
+    const list = page.part("runs");
+    list.hidden = this.runs.length < 2;
+    if (list.options.length !== this.runs.length) {
+      list.replaceChildren(...this.runs.map(([number, title]) => element("option", title, { value: number })));
+      list.value = String(this.number);
+    }
+  }
+
+  // The next run, if there is one, a moment after this one's end.
+  next() {
+    const after = this.number + 1;
+    if (this.leaving) return;
+    this.leaving = setInterval(() => {
+      if (this.page.player.time < this.page.span) this.leaving = clearInterval(this.leaving);
+      else if (this.runs.some(([number]) => number === after)) this.go(after);
+    }, 1500);
+  }
+
+  go(number) {
+    if (number !== this.number) location.assign(`../${number}/`);
+  }
+}

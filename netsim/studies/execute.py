@@ -1,0 +1,166 @@
+"""One execution of a scenario by the command line: its folder claimed, run, saved; ended by Ctrl-C or SIGTERM."""
+
+import asyncio
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from netsim import check
+from netsim.errors import BadInput, Interrupted, NetsimError
+from netsim.studies import Study, catalogue
+from netsim.studies.catalogue import Scenario
+from netsim.studies.claim import Claim, claim, claim_next
+from netsim.studies.folder import Unsaved
+from netsim.studies.formats import Formats
+from netsim.studies.terminal import Reporter
+
+if TYPE_CHECKING:
+    from netsim.live.session import Session
+
+__all__ = ["INTERRUPTED", "Asked", "Watched", "execute", "status_of_interrupt"]
+
+INTERRUPTED = "interrupted; no run folder was written"
+"""What is said of a run that was interrupted before it came to anything."""
+
+# Whether a SIGTERM ended the run.
+_terminated = False
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a run is to be shown while it goes on."""
+
+    pace: float | None
+    browser: bool
+
+    @classmethod
+    def asked(cls, watch: bool, pace: float | None, browser: bool) -> "Watched | None":
+        """Return what the flags ask for; raises BadInput for one that goes with --watch only."""
+        if watch:
+            return cls(None if pace is None else check.finite("pace", pace, above=0), browser)
+        if pace is not None:
+            raise BadInput(f"pace = {pace:g}: must go with --watch")
+        if not browser:
+            raise BadInput("no-browser: must go with --watch")
+        return None
+
+    def session(self, reporter: Reporter) -> "Session":
+        """Return what shows it: in a browser only if somebody sits at a terminal."""
+        from netsim.live.session import Session
+
+        somebody = sys.stdout is not None and sys.stdout.isatty()
+        return Session(pace=self.pace, tell=reporter.line, browser=self.browser and somebody)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every run is asked besides its parameters."""
+
+    out: str | None
+    trace: bool
+    formats: Formats
+    watched: Watched | None = None
+
+
+def execute(scenario: Scenario, asked: Asked, parameters: dict[str, Any]) -> None:
+    """Run a scenario, save its folder and say where that is; while it runs show it, if that is asked."""
+    reporter = Reporter()
+    with nullcontext() if asked.watched is None else asked.watched.session(reporter) as session:
+        _execute(scenario, asked, parameters, reporter, session)
+
+
+def _execute(
+    scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "Session | None"
+) -> None:
+    place: Claim | None = None
+    heeded = signal.getsignal(signal.SIGINT)
+    try:
+        # Before the run: what cannot be written should be known before the work, not after it.
+        with claim_next(Path(scenario.name).stem) if asked.out is None else claim(asked.out) as place, _terminable():
+            study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
+            study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
+            study.formats, study.session = asked.formats, session
+            _play(scenario, study, place)
+            study.save(place)
+            # All is done: Ctrl-C is too late, and would only leave the lock behind.
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        if place is None or not place.published or study.partial:
+            raise
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, heeded)
+    files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
+    reporter.line(f"\n{place.shown}: {files}")
+
+
+def _play(scenario: Scenario, study: Study, place: Claim) -> None:
+    """Play a study; if it does not come to its end, say why in one line, and save what there is, marked partial."""
+    try:
+        scenario.play(study)
+    except BaseException as error:
+        # Whatever ends it; what there is, and then the error, goes on its way below.
+        stopped = error
+    else:
+        return
+    if study.partial and _terminated:
+        study.partial["why"] = "terminated"
+    message = str(study.partial["why"]) if study.partial else catalogue.why(scenario, stopped)
+    if not study.is_empty:
+        try:
+            study.save(place)
+            message = f"{message}; what there is so far is in {place.shown}, marked partial"
+        except Unsaved as error:
+            message = f"{message}; what there is so far: {error}"
+    elif catalogue.interrupted(stopped):
+        message = INTERRUPTED
+    if catalogue.interrupted(stopped):
+        raise KeyboardInterrupt(message) from stopped
+    raise NetsimError(message) from stopped
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does; the exit status tells which."""
+    global _terminated
+    _terminated = False
+    if threading.current_thread() is not threading.main_thread():
+        # Nobody sends it signals.
+        yield
+        return
+    heeded = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, heeded)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    global _terminated
+    _terminated = True
+    interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
+    if callable(interrupt):
+        # During a run asyncio's, which ends it between two steps.
+        interrupt(signal.SIGINT, frame)
+    elif loop is not None:
+        # A job in the background ignores Ctrl-C, and then asyncio sees to nothing.
+        loop.call_soon_threadsafe(_end_between_steps)
+    else:
+        raise Interrupted
+
+
+def _end_between_steps() -> None:
+    raise Interrupted
+
+
+def status_of_interrupt() -> int:
+    """Return the exit status of a run that was interrupted: as of a Ctrl-C, or of the SIGTERM that it was."""
+    return 143 if _terminated else 130
