@@ -23,7 +23,6 @@ from tests.netsim.test_replay import KINDS, Mixed, network
 from tests.netsim.test_replay_page import unpack
 
 
-
 class Page:
     """What a page of a run knows: it asks as page/live.js does."""
 
