@@ -277,7 +277,9 @@ def global_randomness(tree: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("path", modules("netsim", "agents", "scenarios"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_global_random_state(path: Path) -> None:
-    assert not global_randomness(ast.parse(path.read_text()))
+    # An address that nobody can guess takes the system's randomness; no run sees it.
+    allowed = ["secrets"] if path.relative_to(ROOT) == Path("netsim/live/server.py") else []
+    assert global_randomness(ast.parse(path.read_text())) == allowed
 
 
 @pytest.mark.parametrize(
