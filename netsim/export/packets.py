@@ -137,14 +137,13 @@ def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes
     names = ("start", "depart", "end", "cause", "kind", "round", "number", "bits", "reply")
     columns = (part[name].tolist() for name in names)
     for start, depart, end, cause, kind, turn, number, bits, reply in zip(*columns, strict=True):
-        waited = f", left after {depart - start:.9g} s" if depart > start and bits else ""
+        waited = f", left after {round(depart - start, 9):.15g} s" if depart > start and bits else ""
+        when = f"at {round(end, 9):.15g} s after {round(end - start, 9):.15g} s{waited}"
+        which = f"kind {kinds[kind]}, {f'round {turn}' if turn else 'no round'}, message {number}"
         size = f"{bits} bits" if bits else "never left"
         if bits > 8 * _MOST_PAYLOAD:
             size += " (more than UDP's length can say)"
-        text = (
-            f"{causes[cause]} at {round(end, 9):.15g} s after {end - start:.9g} s{waited}; kind {kinds[kind]}, "
-            f"{f'round {turn}' if turn else 'no round'}, message {number}, {size}{', reply' if reply else ''}"
-        )
+        text = f"{causes[cause]} {when}; {which}, {size}{', reply' if reply else ''}"
         yield text.encode()
 
 

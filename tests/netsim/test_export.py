@@ -174,6 +174,20 @@ def test_wireshark_reads_it_without_a_complaint(run: Run, path: Path) -> None:
         assert len(there) == ledger[cause], cause
 
 
+@needs_tshark
+def test_the_page_shows_what_tshark_prints(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    [code, *_] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "export.md", "exec"), namespace)
+    namespace["run"].export(tmp_path / "run.pcapng")
+    shown = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    for command, printed in shown:
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout == printed
+
+
 def each(flag: str, values: tuple[str, ...]) -> list[str]:
     return [word for value in values for word in (flag, value)]
 
