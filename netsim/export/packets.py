@@ -105,12 +105,10 @@ def _pieces(log: Log, stream: Stream, about: About) -> Iterator[bytes]:
 
 
 def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
-    found = np.rint(seconds * 1e9)
-    if not np.all((found >= 0) & (found < float(blocks.MOST_NANOSECONDS))):
-        raise BadInput(
-            f"trace: must have times from 0 to 2^64 ns (584 years) for pcapng; its last is {seconds.max()} s"
-        )
-    return found.astype(np.uint64)
+    if not np.all((seconds >= 0) & (seconds < blocks.MOST_NANOSECONDS / 1e9)):
+        last = seconds.max()
+        raise BadInput(f"trace: must have times from 0 to 2^64 ns (584 years) for pcapng; it has {last} s")
+    return np.rint(seconds * 1e9).astype(np.uint64)
 
 
 def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) -> NDArray[np.void]:
