@@ -105,12 +105,10 @@ def _pieces(log: Log, stream: Stream, about: About) -> Iterator[bytes]:
 
 
 def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
-    found = np.rint(seconds * 1e9)
-    if not np.all((found >= 0) & (found < float(blocks.MOST_NANOSECONDS))):
-        raise BadInput(
-            f"trace: must have times from 0 to 2^64 ns (584 years) for pcapng; its last is {seconds.max()} s"
-        )
-    return found.astype(np.uint64)
+    if not np.all((seconds >= 0) & (seconds < blocks.MOST_NANOSECONDS / 1e9)):
+        last = seconds.max()
+        raise BadInput(f"trace: must have times from 0 to 2^64 ns (584 years) for pcapng; it has {last} s")
+    return np.rint(seconds * 1e9).astype(np.uint64)
 
 
 def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) -> NDArray[np.void]:
@@ -137,14 +135,13 @@ def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes
     names = ("start", "depart", "end", "cause", "kind", "round", "number", "bits", "reply")
     columns = (part[name].tolist() for name in names)
     for start, depart, end, cause, kind, turn, number, bits, reply in zip(*columns, strict=True):
-        waited = f", left after {depart - start:.9g} s" if depart > start and bits else ""
+        waited = f", left after {round(depart - start, 9):.15g} s" if depart > start and bits else ""
+        when = f"at {round(end, 9):.15g} s after {round(end - start, 9):.15g} s{waited}"
+        which = f"kind {kinds[kind]}, {f'round {turn}' if turn else 'no round'}, message {number}"
         size = f"{bits} bits" if bits else "never left"
         if bits > 8 * _MOST_PAYLOAD:
             size += " (more than UDP's length can say)"
-        text = (
-            f"{causes[cause]} at {round(end, 9):.15g} s after {end - start:.9g} s{waited}; kind {kinds[kind]}, "
-            f"{f'round {turn}' if turn else 'no round'}, message {number}, {size}{', reply' if reply else ''}"
-        )
+        text = f"{causes[cause]} {when}; {which}, {size}{', reply' if reply else ''}"
         yield text.encode()
 
 

@@ -139,6 +139,8 @@ class Recorded:
         """Return the frames of the chosen messages, as `Frames` has them."""
         columns = _columns(self.log, self.scene, self.messages, chosen)
         columns["cause"][columns["cause"] < 0] = self.causes.index("in_flight")
+        if not np.isin(columns["kind"], np.arange(len(self.log.kinds))).all() or (columns["bits"] < 0).any():
+            raise ValueError("kinds or bits are none")
         return columns
 
 
@@ -147,11 +149,13 @@ def recorded(log: Log) -> Recorded:
     scene = log.scene
     if scene is None or log.count("details") != log.count("sent"):
         raise BadInput("trace: must be of this version of netsim; run it again with --trace, or trace=True")
+    causes = list(ALL_CAUSES if scene.medium == "shared" else CAUSES)
+    ends = np.zeros(len(causes), dtype=np.int64)
     with fitting():
         messages = _numbered(log)
-        ends = sum((np.bincount(each["cause"], minlength=len(ALL_CAUSES)) for each in log.chunks("exits")), np.int64(0))
-    causes = list(ALL_CAUSES if scene.medium == "shared" else CAUSES)
-    counts = dict(zip(causes, np.broadcast_to(ends, len(ALL_CAUSES)).tolist(), strict=False))
+        for exits in log.chunks("exits"):
+            ends += np.bincount(exits["cause"], minlength=len(causes))
+    counts = dict(zip(causes, ends.tolist(), strict=True))
     return Recorded(log, scene, messages, [*causes, "in_flight"], counts | {"in_flight": log.count("in_flight")})
 
 

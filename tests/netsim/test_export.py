@@ -174,6 +174,20 @@ def test_wireshark_reads_it_without_a_complaint(run: Run, path: Path) -> None:
         assert len(there) == ledger[cause], cause
 
 
+@needs_tshark
+def test_the_page_shows_what_tshark_prints(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    [code, *_] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "export.md", "exec"), namespace)
+    namespace["run"].export(tmp_path / "run.pcapng")
+    shown = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    for command, printed in shown:
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout == printed
+
+
 def each(flag: str, values: tuple[str, ...]) -> list[str]:
     return [word for value in values for word in (flag, value)]
 
@@ -272,7 +286,7 @@ def test_times_of_decades_and_gaps_of_nanoseconds(tmp_path: Path) -> None:
         ]
     late = play(Talker([(2e10, 1)]), Listener(), trace=True)
     with pytest.raises(
-        BadInput, match=r"^trace: must have times from 0 to 2\^64 ns \(584 years\) for pcapng; its last"
+        BadInput, match=r"^trace: must have times from 0 to 2\^64 ns \(584 years\) for pcapng; it has 20000000000\.0 s$"
     ):
         late.export(tmp_path / "later.pcapng")
     assert not (tmp_path / "later.pcapng").exists()
@@ -436,6 +450,24 @@ def test_what_cannot_be_exported_is_refused_in_one_line(folder: Path, tmp_path: 
     assert trace.read_bytes() == whole
     assert "must be in a folder that exists" in refusal(trace, "pcapng", tmp_path / "no" / "where.pcapng")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.npz", "trace.json"]
+
+
+@pytest.mark.parametrize(
+    ("records", "field", "value"), [("in_flight", "kind", 99), ("left", "bits", -8), ("left", "key", -1)]
+)
+def test_events_that_do_not_fit_together_are_refused(records: str, field: str, value: int, tmp_path: Path) -> None:
+    link = Link(latency=10.0, rate=1e4)
+    run = play(Talker([(0.0, 1), (0.0, 2), (0.5, 3)]), Listener(), link=link, trace=True, until=1.0)
+    run.trace.save(tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as file:
+        parts = dict(file)
+    assert len(parts[records])
+    parts[records][field] = value
+    np.savez(tmp_path / "changed.npz", **parts)
+    assert exporting.export(tmp_path / "whole.npz", "pcapng").is_file()
+    for form in export.FORMATS:
+        with pytest.raises(BadInput, match=r"^trace: must be that of a run; its events do not fit together \(.*\)$"):
+            exporting.export(tmp_path / "changed.npz", form)
 
 
 def test_a_run_must_have_a_trace_and_a_file_a_known_ending(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Graphs and the weights on them."""
 
+import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import BadInput, topology
+from netsim import BadInput, Network, topology
+from netsim.testing import Rounder
 
 Graph = Any
 
@@ -164,6 +167,14 @@ def test_a_directed_graph_in_a_file_is_taken_as_undirected(tmp_path: Path) -> No
         ("g.graphml", "<graphml>\n<graph", "must be GraphML, GML, node-link JSON or a list of edges"),
         ("g.gml", "a b\n", "must be GraphML, GML, node-link JSON or a list of edges"),
         ("g.gml", "", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", "", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", "[" * 100_000, "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", "[1, 2]", "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", '{"edges": []}', "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", '{"nodes": [{"id": null}], "edges": []}', "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", '{"nodes": [{"id": {}}], "links": []}', "must be GraphML, GML, node-link JSON or a list of edges"),
+        ("g.json", '{"nodes": [{"id": 1}, {"id": 2}], "links": []}', "graph: must be connected; it has 2 parts"),
+        ("g.json", b"\xff\xfe\x00\x81", "must be GraphML, GML, node-link JSON or a list of edges"),
     ],
 )
 def test_a_file_that_is_no_network(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
@@ -240,3 +251,45 @@ def test_a_file_may_give_positions(tmp_path: Path) -> None:
         "1": (1.5, 2),
         "2": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "pos"),
+    [
+        ({"pos": [1, 2.5], "x": 9, "y": 9}, (1, 2.5)),
+        ({"pos": [1, 2, 3]}, (1, 2, 3)),
+        ({"pos": "here", "x": 3, "y": 4}, (3, 4)),
+        ({"x": 3, "Longitude": -0.1, "Latitude": 51.5}, (-0.1, 51.5)),
+        ({"x": math.nan, "y": 1, "Longitude": 2, "Latitude": math.inf}, None),
+        ({"x": True, "y": True}, None),
+        ({"Longitude": 7.4}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("edges", ["edges", "links"])
+def test_places_in_a_json_file(given: dict[str, Any], pos: Any, edges: str, tmp_path: Path) -> None:
+    content = {"nodes": [{"id": [1, "a"], **given}, {"id": 2}], edges: [{"source": [1, "a"], "target": 2}]}
+    (tmp_path / "g.json").write_text(json.dumps(content))
+    graph = topology.from_file(tmp_path / "g.json")
+    assert list(graph.edges) == [((1, "a"), 2)]
+    assert graph.nodes[1, "a"].get("pos", None if pos is None else "missing") == (
+        given.get("pos") if pos is None else pos
+    )
+
+
+@pytest.mark.parametrize("ending", ["graphml", "gml"])
+def test_places_of_the_topology_zoo(ending: str, tmp_path: Path) -> None:
+    graph = nx.MultiGraph([("0", "1"), ("0", "1"), ("1", "2")])
+    for node, (longitude, latitude) in {
+        "0": (-0.12574, 51.50853),
+        "1": (2.3488, 48.85341),
+        "2": (13.41, 52.52),
+    }.items():
+        graph.nodes[node].update(Longitude=longitude, Latitude=latitude, Country="x")
+    {"graphml": nx.write_graphml, "gml": nx.write_gml}[ending](graph, tmp_path / f"zoo.{ending}")
+    read = topology.from_file(tmp_path / f"zoo.{ending}")
+    assert read.nodes["1"]["pos"] == (2.3488, 48.85341)
+    assert edges_of(read) == [("0", "1"), ("1", "2")]
+    run = Network(read).run({name: Rounder(1) for name in read}, trace=True)
+    assert run.trace.scene
+    assert run.trace.scene.positions == ((-0.12574, 51.50853), (2.3488, 48.85341), (13.41, 52.52))
