@@ -32,6 +32,10 @@ SHELF = Shelf(
             "netsim.scenarios.dynamic:dynamic",
             "Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).",
         ),
+        "flooding": Listed(
+            "netsim.scenarios.flooding:flooding",
+            "Flooding, its spanning tree, and the tree with acknowledgements: who hears the news, and what it costs.",
+        ),
         "frontier": Listed(
             "netsim.scenarios.frontier.study:frontier",
             "Error against bits: every method with every coder and every censor, and the Pareto front.",

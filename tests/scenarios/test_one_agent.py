@@ -10,6 +10,7 @@ from netsim.studies import catalogue
 
 ALONE: dict[str, dict[str, Any]] = {
     "averaging": {},
+    "flooding": {},
     "coke": {"rounds": 5, "features": 8},
     "online": {"rounds": 20, "features": 8},
     "dynamic": {"rounds": 20, "features": 8, "compare_bits": ""},
