@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
 import netsim
 from netsim import Link, Network, check, topology
 from netsim import latency as latencies
@@ -15,15 +13,16 @@ from netsim.studies.figures import Axis, curves
 
 
 class Flood(netsim.Agent):
-    """Passes the news on when it first hears it, to all but the one it came from: its parent."""
+    """Passes the news on when it first hears it: to its children, or to all but the one it came from, its parent."""
 
-    def __init__(self, first: bool) -> None:
+    def __init__(self, first: bool, children: list[Any] | None = None) -> None:
         self.parent: Any = None
         self.hops: int | None = 0 if first else None
+        self.children = children
 
     def onward(self) -> list[Any]:
         """Return whom it tells."""
-        return [each for each in self.neighbors if each != self.parent]
+        return [each for each in self.neighbors if each != self.parent] if self.children is None else self.children
 
     async def tell(self, to: Any) -> None:
         """Tell one of them."""
@@ -33,33 +32,21 @@ class Flood(netsim.Agent):
         """Take part until nothing is under way any more."""
         async with asyncio.TaskGroup() as telling:
             if self.hops is not None:
-                await self.pass_on(telling)
+                self.pass_on(telling)
             async for frame in self.inbox:
                 if frame.request is not None:
                     await self.reply(frame, None)
                 if self.hops is None:
                     self.parent, self.hops = frame.sender, frame.payload + 1
-                    await self.pass_on(telling)
+                    self.pass_on(telling)
 
-    async def pass_on(self, telling: asyncio.TaskGroup) -> None:
+    def pass_on(self, telling: asyncio.TaskGroup) -> None:
         """Tell all of them at once."""
         for to in self.onward():
             telling.create_task(self.tell(to))
 
 
-class Tree(Flood):
-    """Passes the news on to its children only."""
-
-    def __init__(self, first: bool, children: list[Any]) -> None:
-        super().__init__(first)
-        self.children = children
-
-    def onward(self) -> list[Any]:
-        """Return its children."""
-        return self.children
-
-
-class AskingTree(Tree):
+class AskingTree(Flood):
     """Tells each child again until it answers, within so many seconds."""
 
     def __init__(self, first: bool, children: list[Any], timeout: float) -> None:
@@ -99,20 +86,19 @@ def flooding(
     """
     graph = topology.random_geometric(agents, radius, seed=seed)
     delay = latencies.uniform(check.positive("latency", latency) / 2, latency * 1.5)
-    first = Network(graph, Link(latency=delay), seed=seed).run({node: Flood(node == 0) for node in graph})
-    children = {node: [each for each in graph if first.agents[each].parent == node] for node in graph}
+    first = {node: Flood(node == 0) for node in graph}
+    Network(graph, Link(latency=delay), seed=seed).run(first)
+    children = {node: [each for each in graph if first[each].parent == node] for node in graph}
     contenders: dict[str, dict[Any, Flood]] = {
         "flooding": {node: Flood(node == 0) for node in graph},
-        "tree": {node: Tree(node == 0, children[node]) for node in graph},
+        "tree": {node: Flood(node == 0, children[node]) for node in graph},
         "tree-ack": {node: AskingTree(node == 0, children[node], 4 * latency) for node in graph},
     }
-    rows = []
     for name, team in contenders.items():
         network = Network(graph, Link(latency=delay, loss=loss), seed=seed)
-        run = study.run(name, network, team, [informed], rounds=10, sample=latency, watch=["hops"])
-        last = run.rounds.iloc[-1]
-        rows.append((name, int(last["informed"]), int(last["transmissions"]), int(last["lost"]), last["time_s"]))
-    columns = ["algorithm", "informed", "messages", "lost", "time_s"]
-    study.table("at_the_end", f"Of {agents} agents", pd.DataFrame(rows, columns=columns))
+        study.run(name, network, team, [informed], rounds=10, sample=latency, watch=["hops"])
+    last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
+    shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
+    study.table("at_the_end", f"Of {agents} agents", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     study.figure("informed", curves(study.rounds, Axis("informed", label="agents that know"), axes, "Flooding"))
