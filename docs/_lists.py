@@ -1,10 +1,11 @@
-"""The lists in README and docs that follow from the code: studies, their flags, the algorithms.
+"""The lists in README and docs that follow from what there is: studies, their flags, the algorithms, the lessons.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
 ``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
 """
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTAL
 
 def pages() -> list[Path]:
     """Return the files that may hold a list."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 
 
 def rewritten(text: str) -> str:
@@ -71,12 +72,31 @@ def algorithms() -> str:
     return _table(("class", "what it is", "where"), rows)
 
 
+def lessons() -> str:
+    """A row for each lesson: its title, and the first sentence that follows."""
+    rows = []
+    for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb")):
+        title, *prose = _paragraphs(path)
+        sentence = re.split(r"(?<=[.?!])\s", next(each for each in prose if not each.startswith("#")))[0]
+        rows.append((f"[{title.lstrip('# ')}]({path.name})", sentence))
+    return _table(("lesson", "what it asks"), rows)
+
+
 LISTS: dict[str, Callable[[], str]] = {
+    "lessons": lessons,
     "commands": commands,
     "studies": studies,
     "flags": flags,
     "algorithms": algorithms,
 }
+
+
+def _paragraphs(path: Path) -> list[str]:
+    """Return the paragraphs of a notebook's prose."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    prose = re.sub(r"^(#.*)$", r"\n\1\n", prose, flags=re.MULTILINE)
+    return [each.strip() for each in re.split(r"\n{2,}", prose) if each.strip()]
 
 
 def _apart(scenario: Scenario) -> tuple[tuple[Parameter, ...], dict[str, tuple[Parameter, ...]]]:

@@ -1,4 +1,4 @@
-"""What mkdocs asks of a hook: the pages of the reference, one for each public module, and those that stand elsewhere.
+"""What mkdocs asks of a hook: the reference, a page for each public module; the lessons; pages that stand elsewhere.
 
 The reference is not written by hand: a module that is added is a page. Its first lines say what it is for, so they are
 the page's; a module whose name begins with an underscore has none.
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
 # At the top of the repository, where forges look for them.
@@ -48,8 +49,16 @@ def modules() -> Iterator[Page]:
                 yield name, f"reference/{name}.md"
 
 
+def lessons() -> list[Path]:
+    """Return the notebooks of the lessons."""
+    return sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
+
+
 def on_config(config: Any) -> Any:
-    """Put the reference and the pages that stand elsewhere into the navigation."""
+    """Put the lessons, the reference and the pages that stand elsewhere into the navigation."""
+    for part in config.nav:
+        if isinstance(part, dict) and "Lessons" in part:
+            part["Lessons"] += [f"lessons/{path.stem}.md" for path in lessons()]
     sections: dict[str, list[Any]] = {section: [] for section in SECTIONS}
     for name, page in modules():
         section = max((each for each in SECTIONS if name == each or name.startswith(each + ".")), key=len)
@@ -75,15 +84,30 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=text))
         rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
     files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
+    for path in lessons():
+        for name, content in lesson(path).items():
+            files.append(File.generated(config, f"lessons/{name}", content=content))
     for name in ELSEWHERE:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name.lower(), content=inward(text)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links to pages at the top of the repository lead to those of the site."""
-    return inward(markdown.replace("](../", "]("))
+def lesson(path: Path) -> dict[str, str | bytes]:
+    """Return a lesson's page and its figures by their names."""
+    text, resources = MarkdownExporter().from_filename(str(path), resources={"output_files_dir": path.stem})
+    head, _, rest = text.lstrip().partition("\n")
+    page = f"{head}\n\n[This page as a notebook]({path.name})\n{rest}".replace("![png]", f"![{head.lstrip('# ')}]")
+    # Windows' separator would be no path of the site.
+    return {f"{path.stem}.md": page} | {name.replace("\\", "/"): data for name, data in resources["outputs"].items()}
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links to pages at the top of the repository lead to those of the site, and to lessons to their pages."""
+    up = "../" * page.file.src_uri.count("/")
+    if page.file.src_uri == "lessons/index.md":
+        markdown = markdown.replace(".ipynb)", ".md)")
+    return inward(markdown.replace(f"](../{up}", f"]({up}"))
 
 
 def inward(text: str) -> str:

@@ -32,9 +32,21 @@ SHELF = Shelf(
             "netsim.scenarios.dynamic:dynamic",
             "Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).",
         ),
+        "election": Listed(
+            "netsim.scenarios.election:election",
+            "Leader election on a ring, with each message sent once, and again until it is acknowledged.",
+        ),
+        "flooding": Listed(
+            "netsim.scenarios.flooding:flooding",
+            "Flooding, its spanning tree, and the tree with acknowledgements: who hears the news, and what it costs.",
+        ),
         "frontier": Listed(
             "netsim.scenarios.frontier.study:frontier",
             "Error against bits: every method with every coder and every censor, and the Pareto front.",
+        ),
+        "generals": Listed(
+            "netsim.scenarios.generals:generals",
+            "Two generals who attack together or not at all: how often one attacks alone, by the number of messages.",
         ),
         "intel_lab": Listed(
             "netsim.scenarios.intel_lab.study:intel_lab",
@@ -75,6 +87,10 @@ SHELF = Shelf(
         "projections": Listed(
             "netsim.scenarios.projections.study:projections",
             "Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).",
+        ),
+        "pushsum": Listed(
+            "netsim.scenarios.pushsum:pushsum",
+            "Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.",
         ),
         "ulb_library": Listed(
             "netsim.scenarios.ulb_library.study:ulb_library",

@@ -11,11 +11,11 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {"__name__": page.stem}
     printed = ""
@@ -27,7 +27,7 @@ def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.Capture
             assert printed == text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", text):
@@ -42,7 +42,7 @@ def anchor_of(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_generated_lists_are_as_the_code_has_them(page: Path, lists: dict[str, Any]) -> None:
     assert lists["rewritten"](page.read_text()) == page.read_text(), "run: python docs/_lists.py"
 
@@ -53,8 +53,9 @@ def lists() -> dict[str, Any]:
 
 
 def test_every_page_is_on_the_site() -> None:
-    nav = re.findall(r"^ +- (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(nav) == sorted(page.name for page in PAGES if page not in TOP)
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"[\w/]+\.md", nav)
+    assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page not in TOP)
 
 
 def test_a_name_of_netsims_in_a_docstring_or_a_page_is_one() -> None:

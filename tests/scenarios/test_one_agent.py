@@ -10,6 +10,8 @@ from netsim.studies import catalogue
 
 ALONE: dict[str, dict[str, Any]] = {
     "averaging": {},
+    "flooding": {},
+    "pushsum": {"rounds": 5},
     "coke": {"rounds": 5, "features": 8},
     "online": {"rounds": 20, "features": 8},
     "dynamic": {"rounds": 20, "features": 8, "compare_bits": ""},
@@ -18,14 +20,16 @@ ALONE: dict[str, dict[str, Any]] = {
     "projections": {"sweeps": 3, "examples": 20, "radius": 1.0},
     "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},
 }
-BETWEEN_AGENTS = {"frontier", "privacy"}
+BETWEEN_AGENTS = {"election": 3, "frontier": 2, "privacy": 2}
 OF_ONE_AGENT = {"deep"}
+# They are two generals.
+OF_TWO_AGENTS = {"generals"}
 # Their motes are given by the data, or they run other studies, or what is on the air is what they are about.
 OF_MOTES_AND_SWEEPS = {"convergecast", "intel_lab", "lifetime", "mtu", "packet_loss", "papers", "ulb_library"}
 
 
 def test_every_study_is_here() -> None:
-    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT, *OF_MOTES_AND_SWEEPS} == set(catalogue.listed())
+    assert {*ALONE, *BETWEEN_AGENTS, *OF_ONE_AGENT, *OF_TWO_AGENTS, *OF_MOTES_AND_SWEEPS} == set(catalogue.listed())
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -39,7 +43,7 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     assert not np.isinf(numbers).any()
 
 
-@pytest.mark.parametrize("name", sorted(BETWEEN_AGENTS))
-def test_a_study_of_what_is_sent_takes_two(name: str) -> None:
-    with pytest.raises(BadInput, match="agents = 1: must be a whole number >= 2"):
+@pytest.mark.parametrize(("name", "fewest"), BETWEEN_AGENTS.items())
+def test_a_study_of_what_is_sent_takes_several(name: str, fewest: int) -> None:
+    with pytest.raises(BadInput, match=f"agents = 1: must be a whole number >= {fewest}"):
         catalogue.find(name).execute(agents=1)

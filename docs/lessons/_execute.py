@@ -1,0 +1,106 @@
+"""The lessons as they are committed: executed, with their outputs, and without what differs from run to run.
+
+``python docs/lessons/_execute.py`` executes all of them, ``python docs/lessons/_execute.py 01_flooding 03_averaging``
+those named, and writes them anew. Takes nbclient and ipykernel (``pip install -e '.[test]'``).
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+from netsim.files import write_whole
+
+LESSONS = Path(__file__).parent
+SECONDS = 300
+"""How long a cell may take."""
+
+_SHOWN = ("image/png", "text/plain")
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def executed(path: Path) -> Any:
+    """Return a lesson after an execution in a folder of its own, normalised.
+
+    Raises
+    ------
+    CellExecutionError
+        If a cell raises.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(
+            notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+        )
+        client.execute()
+    return normalised(notebook)
+
+
+def normalised(notebook: Any) -> Any:
+    """Take out of a notebook what is not the lesson: times, counts, identifiers, forms that nobody sees."""
+    notebook.metadata = nbformat.from_dict(_METADATA)
+    notebook.nbformat_minor = 5
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata, cell.id = nbformat.from_dict({}), f"cell-{number}"
+        cell.pop("attachments", None)
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            cell.outputs = _joined([_normal(output) for output in cell.outputs])
+    return notebook
+
+
+def texts(notebook: Any) -> list[list[str]]:
+    """Return what each code cell shows as text: for an image what stands in its place."""
+    return [[_text(output) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _normal(output: Any) -> Any:
+    if "execution_count" in output:
+        output.execution_count = None
+    if "data" in output:
+        output.metadata = nbformat.from_dict({})
+        output.data = nbformat.from_dict({name: output.data[name] for name in _SHOWN if name in output.data})
+    return output
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Return the outputs with what a stream wrote in pieces in one: where it is cut is a matter of time."""
+    joined: list[Any] = []
+    for output in outputs:
+        if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def _text(output: Any) -> str:
+    if output.output_type == "stream":
+        return f"{output.name}: {output.text}"
+    if output.output_type == "error":
+        return f"error: {output.ename}: {output.evalue}"
+    return str(output.data.get("text/plain", ""))
+
+
+def main() -> int:
+    """Execute the lessons that are named, or all, and write them."""
+    named = [LESSONS / f"{Path(each).stem}.ipynb" for each in sys.argv[1:]] or sorted(LESSONS.glob("*.ipynb"))
+    for path in named:
+        if not path.is_file():
+            print(f"{path.stem}: must be one of {', '.join(each.stem for each in sorted(LESSONS.glob('*.ipynb')))}")
+            return 2
+        text = nbformat.writes(executed(path), version=4) + "\n"
+        with write_whole(path) as file:
+            file.write(text.encode())
+        print(f"{path.name}: written, {len(text) / 1e3:.0f} kB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

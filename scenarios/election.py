@@ -1,0 +1,86 @@
+"""Leader election on a ring, and what a lost message does to it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import netsim
+from netsim import Link, Network, check, topology
+from netsim import latency as latencies
+from netsim.scenarios.tasks.asking import ask
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+
+
+class Candidate(netsim.Agent):
+    """Passes on larger numbers than its own; whose own comes back leads, and says so (Chang and Roberts 1979)."""
+
+    def __init__(self, number: int, onward: Any, timeout: float | None = None) -> None:
+        self.number, self.onward, self.timeout = number, onward, timeout
+        self.leader: int | None = None
+        self.seen: set[tuple[str, int]] = set()
+
+    async def run(self) -> None:
+        """Take part until nothing is under way any more."""
+        async with asyncio.TaskGroup() as telling:
+            telling.create_task(self.tell("candidate", self.number))
+            async for frame in self.inbox:
+                if frame.request is not None:
+                    await self.reply(frame, None)
+                if (frame.kind, frame.payload) not in self.seen:
+                    self.seen.add((frame.kind, frame.payload))
+                    self.take_in(frame.kind, frame.payload, telling)
+
+    def take_in(self, kind: str, number: int, telling: asyncio.TaskGroup) -> None:
+        """Do what a number asks for that is heard for the first time."""
+        if kind == "candidate" and number > self.number:
+            telling.create_task(self.tell("candidate", number))
+        elif (kind == "candidate" and number == self.number) or (kind == "leader" and self.leader is None):
+            self.leader = number
+            telling.create_task(self.tell("leader", number))
+
+    async def tell(self, kind: str, number: int) -> None:
+        """Send a number on: once, or again until it is acknowledged."""
+        if self.timeout is None:
+            await self.send(self.onward, kind, number)
+        else:
+            await ask(self, self.onward, kind, number, timeout=self.timeout, attempts=100)
+
+
+def informed(agents: Mapping[Any, Candidate]) -> int:
+    """Return how many know a leader."""
+    return sum(agent.leader is not None for agent in agents.values())
+
+
+def election(study: Study, *, agents: int = 12, loss: float = 0.05, latency: float = 0.01, seed: int = 1) -> None:
+    """Leader election on a ring, with each message sent once, and again until it is acknowledged.
+
+    Each agent has a number, and sends to the next one only. The largest number is to win.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents, at least 3.
+    loss : float
+        Probability that a frame is lost.
+    latency : float
+        Mean time under way in seconds; each frame draws between half and one and a half of it.
+    seed : int
+        Seed of everything random.
+    """
+    graph = topology.ring(agents)
+    numbers = np.random.default_rng(seed).permutation(agents).tolist()
+    link = Link(latency=latencies.uniform(check.positive("latency", latency) / 2, latency * 1.5), loss=loss)
+    for name, timeout in (("once", None), ("acknowledged", 4 * latency)):
+        team = {node: Candidate(numbers[node], (node + 1) % agents, timeout) for node in graph}
+        network = Network(graph, link, seed=seed)
+        study.run(name, network, team, [informed], rounds=2 * agents, sample=latency, watch=["leader"])
+    last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
+    shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
+    study.table("at_the_end", f"Of {agents} agents on a ring", shown)
+    axes = [Axis("time_s"), Axis("transmissions", label="messages")]
+    study.figure(
+        "informed", curves(study.rounds, Axis("informed", label="agents that know a leader"), axes, "Election")
+    )

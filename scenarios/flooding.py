@@ -1,0 +1,104 @@
+"""Flooding, the spanning tree that it leaves, and what each is worth when frames are lost."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import netsim
+from netsim import Link, Network, check, topology
+from netsim import latency as latencies
+from netsim.scenarios.tasks.asking import ask
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+
+
+class Flood(netsim.Agent):
+    """Passes the news on when it first hears it: to its children, or to all but the one it came from, its parent."""
+
+    def __init__(self, first: bool, children: list[Any] | None = None) -> None:
+        self.parent: Any = None
+        self.hops: int | None = 0 if first else None
+        self.children = children
+
+    def onward(self) -> list[Any]:
+        """Return whom it tells."""
+        return [each for each in self.neighbors if each != self.parent] if self.children is None else self.children
+
+    async def tell(self, to: Any) -> None:
+        """Tell one of them."""
+        await self.send(to, "news", self.hops)
+
+    async def run(self) -> None:
+        """Take part until nothing is under way any more."""
+        async with asyncio.TaskGroup() as telling:
+            if self.hops is not None:
+                self.pass_on(telling)
+            async for frame in self.inbox:
+                if frame.request is not None:
+                    await self.reply(frame, None)
+                if self.hops is None:
+                    self.parent, self.hops = frame.sender, frame.payload + 1
+                    self.pass_on(telling)
+
+    def pass_on(self, telling: asyncio.TaskGroup) -> None:
+        """Tell all of them at once."""
+        for to in self.onward():
+            telling.create_task(self.tell(to))
+
+
+class AskingTree(Flood):
+    """Tells each child again until it answers, within so many seconds."""
+
+    def __init__(self, first: bool, children: list[Any], timeout: float) -> None:
+        super().__init__(first, children)
+        self.timeout = timeout
+
+    async def tell(self, to: Any) -> None:
+        """Tell one child."""
+        await ask(self, to, "news", self.hops, timeout=self.timeout, attempts=100)
+
+
+def informed(agents: Mapping[Any, Flood]) -> int:
+    """Return how many know the news."""
+    return sum(agent.hops is not None for agent in agents.values())
+
+
+def flooding(
+    study: Study, *, agents: int = 30, radius: float = 0.3, loss: float = 0.1, latency: float = 0.01, seed: int = 1
+) -> None:
+    """Flooding, its spanning tree, and the tree with acknowledgements: who hears the news, and what it costs.
+
+    Agent 0 has news for all. The tree is the one that flooding leaves on links that lose nothing: the parent of an
+    agent is the neighbour from whom it heard first.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    radius : float
+        Reach of an agent's radio in a field of 1 x 1.
+    loss : float
+        Probability that a frame is lost.
+    latency : float
+        Mean time under way in seconds; each frame draws between half and one and a half of it.
+    seed : int
+        Seed of everything random.
+    """
+    graph = topology.random_geometric(agents, radius, seed=seed)
+    delay = latencies.uniform(check.positive("latency", latency) / 2, latency * 1.5)
+    first = {node: Flood(node == 0) for node in graph}
+    Network(graph, Link(latency=delay), seed=seed).run(first)
+    children = {node: [each for each in graph if first[each].parent == node] for node in graph}
+    contenders: dict[str, dict[Any, Flood]] = {
+        "flooding": {node: Flood(node == 0) for node in graph},
+        "tree": {node: Flood(node == 0, children[node]) for node in graph},
+        "tree-ack": {node: AskingTree(node == 0, children[node], 4 * latency) for node in graph},
+    }
+    for name, team in contenders.items():
+        network = Network(graph, Link(latency=delay, loss=loss), seed=seed)
+        study.run(name, network, team, [informed], rounds=10, sample=latency, watch=["hops"])
+    last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
+    shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
+    study.table("at_the_end", f"Of {agents} agents", shown)
+    axes = [Axis("time_s"), Axis("transmissions", label="messages")]
+    study.figure("informed", curves(study.rounds, Axis("informed", label="agents that know"), axes, "Flooding"))

@@ -1,0 +1,87 @@
+"""Two generals: what acknowledgements of acknowledgements are worth, and what more messengers are."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pandas as pd
+
+import netsim
+from netsim import Link, Network, check, topology
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+
+LATENCY = 0.01
+"""Seconds that a messenger takes."""
+
+
+class General(netsim.Agent):
+    """Answers each message by the next, up to the last; attacks if it has heard all that it was to hear."""
+
+    def __init__(self, first: bool, messages: int, messengers: int, wars: int) -> None:
+        self.first, self.messages, self.messengers, self.wars = first, messages, messengers, wars
+        self.attacks = False
+
+    async def run(self) -> None:
+        """Take part in a war in each round."""
+        async for _ in self.rounds(self.wars):
+            awaited = 2 if self.first else 1
+            if self.first:
+                await self.say(1)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LATENCY * (self.messages + 1)):
+                    while awaited <= self.messages:
+                        if (await self.inbox.get()).payload == awaited:
+                            awaited += 2
+                            await self.say(awaited - 1)
+            self.attacks = awaited > self.messages
+            await self.collect()
+
+    async def say(self, number: int) -> None:
+        """Send a message of this number, if there is one, by each of the messengers."""
+        for _ in range(self.messengers if number <= self.messages else 0):
+            await self.send(self.neighbors[0], "attack", number)
+
+
+def generals(
+    study: Study, *, messages: int = 6, messengers: int = 1, loss: float = 0.2, wars: int = 400, seed: int = 1
+) -> None:
+    """Two generals who attack together or not at all: how often one attacks alone, by the number of messages.
+
+    The first proposes an attack, the second acknowledges, the first acknowledges that, and so on.
+
+    Parameters
+    ----------
+    messages : int
+        Messages in a war at most, up to 50; all numbers from 1 are run.
+    messengers : int
+        Copies of each message.
+    loss : float
+        Probability that a copy is lost.
+    wars : int
+        How many wars, each of a round.
+    seed : int
+        Seed of everything random.
+    """
+    messages = check.integer("messages", messages, low=1, high=50)
+    wars = check.integer("wars", wars, low=1)
+    lost = check.probability("loss", loss) ** check.integer("messengers", messengers, low=1)
+    rows = []
+    for last in range(1, messages + 1):
+        outcomes = [0, 0, 0]
+
+        def shares(team: Mapping[Any, General], outcomes: list[int] = outcomes) -> dict[str, float]:
+            outcomes[sum(agent.attacks for agent in team.values())] += 1
+            neither, alone, both = (count / sum(outcomes) for count in outcomes)
+            return {"both": both, "alone": alone, "neither": neither}
+
+        team = {node: General(node == 0, last, messengers, wars) for node in range(2)}
+        network = Network(topology.path(2), Link(loss=loss, latency=LATENCY), seed=seed)
+        run = study.run(f"{last}-message", network, team, [shares], rounds=wars, watch=["attacks"])
+        expected = ((1 - lost) ** last, lost * (1 - lost) ** (last - 1))
+        rows.append((last, *run.rounds.iloc[-1][["both", "alone"]], *expected, run.ledger.transmissions / wars))
+    columns = ["messages", "both", "alone", "both expected", "alone expected", "sent a war"]
+    study.table("by_messages", f"Shares of {wars} wars", pd.DataFrame(rows, columns=columns))
+    alone = Axis("alone", label="share of wars in which one attacks alone")
+    study.figure("alone", curves(study.rounds, alone, [Axis("round", label="wars")], "Two generals"))

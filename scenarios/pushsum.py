@@ -1,0 +1,110 @@
+"""Averaging over links that lose frames: the mean that walks away, and push-sum, which keeps it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import netsim
+from netsim import Link, Network, topology
+from netsim.studies import Study
+from netsim.studies.figures import Axis, curves
+
+
+class Metropolis(netsim.Agent):
+    """Moves towards the neighbours that it hears, by weights that keep the mean as long as all are heard."""
+
+    def __init__(self, value: float, rounds: int) -> None:
+        self.value, self.duration = value, rounds
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        degree = len(self.neighbors)
+        async for _ in self.rounds(self.duration):
+            await self.broadcast("state", [self.value, degree])
+            heard = [frame.payload for frame in await self.collect()]
+            self.value += sum((value - self.value) / (1 + max(degree, other)) for value, other in heard)
+
+
+class PushSum(netsim.Agent):
+    """Hands out equal shares of a sum and a weight; its value is their ratio (Kempe, Dobra and Gehrke 2003)."""
+
+    def __init__(self, value: float, rounds: int) -> None:
+        self.held, self.duration = np.array([value, 1.0]), rounds
+
+    @property
+    def value(self) -> float:
+        """What it takes for the mean."""
+        return float(self.held[0] / self.held[1])
+
+    def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+        """Return what it broadcasts of the share that each neighbour is to have."""
+        return share
+
+    def received(self, frame: netsim.Frame) -> Any:
+        """Return the share that a frame brings."""
+        return frame.payload
+
+    async def run(self) -> None:
+        """Take part in the rounds."""
+        async for _ in self.rounds(self.duration):
+            self.held = self.held / (1 + len(self.neighbors))
+            await self.broadcast("share", self.to_say(self.held))
+            self.held = self.held + sum(self.received(frame) for frame in await self.collect())
+
+
+class RunningPushSum(PushSum):
+    """Broadcasts the sum of all shares so far: what was lost comes with the next (Vaidya et al. 2011)."""
+
+    def __init__(self, value: float, rounds: int) -> None:
+        super().__init__(value, rounds)
+        self.said: Any = np.zeros(2)
+        self.known: dict[Any, Any] = {}
+
+    def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+        """Return the sum of all shares so far."""
+        self.said = self.said + share
+        return self.said
+
+    def received(self, frame: netsim.Frame) -> Any:
+        """Return what is new in a neighbour's sum."""
+        before = self.known.get(frame.sender, 0.0)
+        self.known[frame.sender] = frame.payload
+        return frame.payload - before
+
+
+def pushsum(
+    study: Study, *, agents: int = 20, radius: float = 0.4, loss: float = 0.1, rounds: int = 100, seed: int = 1
+) -> None:
+    """Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.
+
+    Each agent starts with its number. Its error is how far its value is from the mean of all numbers.
+
+    Parameters
+    ----------
+    agents : int
+        Number of agents.
+    radius : float
+        Reach of an agent's radio in a field of 1 x 1.
+    loss : float
+        Probability that a frame is lost.
+    rounds : int
+        Number of rounds.
+    seed : int
+        Seed of everything random.
+    """
+    graph = topology.random_geometric(agents, radius, seed=seed)
+    mean = (agents - 1) / 2
+
+    def wrong(team: Mapping[Any, Any]) -> dict[str, float]:
+        values = np.array([agent.value for agent in team.values()])
+        return {"error": float(np.abs(values - mean).max()), "spread": float(np.ptp(values))}
+
+    kinds = {"metropolis": Metropolis, "push-sum": PushSum, "push-sum-running": RunningPushSum}
+    for name, kind in kinds.items():
+        team = {node: kind(float(node), rounds) for node in graph}
+        study.run(name, Network(graph, Link(loss=loss), seed=seed), team, [wrong], rounds=rounds, watch=["value"])
+    last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
+    study.table("at_the_end", f"After {rounds} rounds, the mean being {mean:g}", last[["algorithm", "error", "spread"]])
+    error = Axis("error", log=True, label="largest distance from the mean")
+    study.figure("error", curves(study.rounds, error, [Axis("round"), Axis("wire_bits")], "Averaging over lossy links"))
