@@ -9,6 +9,7 @@ from netsim.errors import BadInput
 from netsim.studies import catalogue
 
 ALONE: dict[str, dict[str, Any]] = {
+    "aloha": {"duration": 1.0},
     "averaging": {},
     "coke": {"rounds": 5, "features": 8},
     "online": {"rounds": 20, "features": 8},
