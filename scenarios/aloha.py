@@ -94,7 +94,8 @@ def aloha(
     table = pd.DataFrame(rows).round({"carried": 4, "formula": 4})
     study.table("carried", f"Frames, and the share of the time that carries them, at a load of {load:g}", table)
     title = f"{agents - 1} stations, load {load:g}, rooms: {rooms}"
-    study.figure("delivered", curves(study.rounds, Axis("delivered", label="frames delivered"), [Axis("time_s")], title))
+    arrived = Axis("delivered", label="frames delivered")
+    study.figure("delivered", curves(study.rounds, arrived, [Axis("time_s")], title))
 
 
 def _spoke(agent: netsim.Agent) -> bool:
