@@ -8,6 +8,10 @@ from netsim.studies.catalogue import Listed, Shelf
 
 SHELF = Shelf(
     {
+        "aloha": Listed(
+            "netsim.scenarios.aloha:aloha",
+            "The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.",
+        ),
         "averaging": Listed(
             "netsim.scenarios.averaging:averaging",
             "Gossip averaging on a random geometric graph of sensors.",

@@ -9,6 +9,7 @@ from netsim.errors import BadInput
 from netsim.studies import catalogue
 
 ALONE: dict[str, dict[str, Any]] = {
+    "aloha": {"duration": 1.0},
     "averaging": {},
     "flooding": {},
     "pushsum": {"rounds": 5},

@@ -1,0 +1,69 @@
+"""The shared channel: closed forms, carrier sense, and what rooms that do not hear each other make of it."""
+
+import math
+from typing import Any
+
+import pytest
+
+from netsim.errors import BadInput
+from netsim.studies import Study, catalogue
+
+FRAME = 8 * 100 / 250e3
+
+
+def shared(**settings: Any) -> Study:
+    return catalogue.find("aloha").execute(**settings)
+
+
+def carried(study: Study) -> dict[str, float]:
+    return dict(zip(study.tables["carried"]["access"], study.tables["carried"]["carried"], strict=True))
+
+
+def test_what_is_carried_is_the_closed_form() -> None:
+    load, duration = 0.5, 20.0
+    found = carried(shared(agents=41, load=load, duration=duration))
+    # A station does not collide with itself: of 40 stations 39 disturb.
+    for name, formula in (
+        ("ALOHA", load * math.exp(-2 * load * 39 / 40)),
+        ("slotted ALOHA", load * math.exp(-load * 39 / 40)),
+    ):
+        # Frames that collide do so in groups: their count deviates by about 1.5 times what a Poisson count would.
+        deviation = 1.5 * math.sqrt(formula * duration / FRAME) * FRAME / duration
+        assert abs(found[name] - formula) < 4 * deviation, name
+
+
+def test_carrier_sense_gains_and_hidden_rooms_take_it_back() -> None:
+    runs = {rooms: carried(shared(load=0.5, rooms=rooms)) for rooms in (1, 2, 30)}
+    assert runs[1]["CSMA"] > 1.2 * runs[1]["slotted ALOHA"] > 1.2 * runs[1]["ALOHA"]
+    assert runs[1]["CSMA"] > 1.2 * runs[2]["CSMA"] > 1.2 * runs[30]["CSMA"]
+    assert runs[30]["CSMA"] == pytest.approx(runs[30]["ALOHA"], rel=0.2)
+    # Who hears nobody's carrier loses nothing by it in ALOHA, which does not listen.
+    assert runs[1]["ALOHA"] == runs[2]["ALOHA"] == runs[30]["ALOHA"]
+
+
+def test_every_frame_has_one_end() -> None:
+    table = shared(load=1.0, duration=1.0, rooms=2).tables["carried"]
+    assert (table["offered"] == table["delivered"] + table["collided"] + table["access_failed"]).all()
+    assert (table["offered"] == table["offered"].iloc[0]).all(), "all three are asked for the same frames"
+
+
+def test_what_is_watched_is_the_share_that_arrived() -> None:
+    study = catalogue.find("aloha").execute(trace=True, duration=1.0)
+    states = study.states
+    assert states is not None
+    last = states[(states["algorithm"] == "ALOHA") & (states["round"] == states["round"].max())]
+    links = study.ledger[study.ledger["algorithm"] == "ALOHA"].set_index("sender")
+    for agent, arrived in zip(last["agent"], last["arrived"], strict=True):
+        if agent == 0:
+            assert math.isnan(arrived)
+        else:
+            assert arrived == links.loc[agent, "delivered"] / links.loc[agent, "offered"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"load": 0.0}, "load = 0.0: must be"), ({"rooms": 0}, "rooms = 0: must be"), ({"agents": 0}, "agents = 0")],
+)
+def test_bad_input(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        shared(**wrong)
