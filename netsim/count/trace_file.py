@@ -1,7 +1,7 @@
 """A trace read from its file a piece at a time, so that one of any length takes little memory."""
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +27,8 @@ class TraceFile:
     ----------
     path : str or Path
         The file, which must stay as it is while this is used.
+    told : callable, optional
+        Called now and then with how many records have been read so far; each is read several times.
 
     Attributes
     ----------
@@ -41,8 +43,9 @@ class TraceFile:
         If the file is missing, cut short, changed, or no trace.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, told: Callable[[int], None] | None = None) -> None:
         self.path = Path(path)
+        self._told, self._seen = told, 0
         self.agents: list[str]
         self.kinds: list[str]
         self.scene: Scene | None
@@ -78,6 +81,9 @@ class TraceFile:
             while left:
                 many = min(left, CHUNK)
                 data = file.read(many * dtype.itemsize)
+                self._seen += many
+                if self._told is not None:
+                    self._told(self._seen)
                 yield np.frombuffer(data, dtype)
                 left -= many
             # The check sum is looked at when the end is.

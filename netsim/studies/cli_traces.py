@@ -18,7 +18,10 @@ def replay_it(place: str, out: str | None, algorithm: str | None, most: int) -> 
     """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk."""
     from netsim.studies.replaying import replay
 
-    _say_made(replay(place, out, algorithm=algorithm, most=most), place, algorithm)
+    reporter = Reporter()
+    with reporter.counter("replay", "events read") as told:
+        path = replay(place, out, algorithm=algorithm, most=most, told=told)
+    _say_made(reporter, path, place, algorithm)
 
 
 @click.command("export")
@@ -31,14 +34,16 @@ def export_it(place: str, format_: str, out: str | None, algorithm: str | None, 
     """Write a run which was made with --trace for other programs: Wireshark (pcapng), networkx (GraphML, JSON)."""
     from netsim.studies.exporting import export
 
-    _say_made(export(place, format_, out, algorithm=algorithm, most=most), place, algorithm)
+    reporter = Reporter()
+    with reporter.counter("export", "events read") as told:
+        path = export(place, format_, out, algorithm=algorithm, most=most, told=told)
+    _say_made(reporter, path, place, algorithm)
 
 
-def _say_made(path: Path, place: str, algorithm: str | None) -> None:
+def _say_made(reporter: Reporter, path: Path, place: str, algorithm: str | None) -> None:
     """Print the path of what was made of a run's trace, and of which algorithms it could be made, too."""
     from netsim.studies.traces import traced
 
-    reporter = Reporter()
     reporter.line(str(path))
     others = traced(place)[:-1] if algorithm is None and Path(place).is_dir() else []
     if others:

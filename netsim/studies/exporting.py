@@ -1,5 +1,6 @@
 """A run folder, or a trace alone, as a file for another program."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from netsim import export as formats
@@ -15,6 +16,7 @@ def export(
     *,
     algorithm: str | None = None,
     most: int | None = None,
+    told: Callable[[int], None] | None = None,
 ) -> Path:
     """Write a run as a file for another program, and return its path.
 
@@ -31,6 +33,8 @@ def export(
         Of a run folder with several: which; default: the last, which is the one that the study is about.
     most : int, optional
         Of pcapng: frames that it holds at most; default: all.
+    told : callable, optional
+        Called now and then with how many records of the trace have been read so far, each of them several times.
 
     Raises
     ------
@@ -40,6 +44,6 @@ def export(
         If the file cannot be written.
     """
     formats.check_format(format, most)
-    found = find_trace(place, algorithm)
+    found = find_trace(place, algorithm, told)
     path = found.target(out, "run" if format == "pcapng" else "topology", f".{format}")
     return formats.export(found.log, path, format, about=found.about, most=most)

@@ -1,5 +1,6 @@
 """The page of a run folder, or of a trace alone: found, checked and written."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from netsim import check
@@ -10,7 +11,14 @@ from netsim.studies.traces import find_trace
 __all__ = ["replay"]
 
 
-def replay(place: str | Path, out: str | Path | None = None, *, algorithm: str | None = None, most: int = MOST) -> Path:
+def replay(
+    place: str | Path,
+    out: str | Path | None = None,
+    *,
+    algorithm: str | None = None,
+    most: int = MOST,
+    told: Callable[[int], None] | None = None,
+) -> Path:
     """Write one HTML file that shows a run, and return its path.
 
     Parameters
@@ -24,6 +32,8 @@ def replay(place: str | Path, out: str | Path | None = None, *, algorithm: str |
         Of a run folder with several: which; default: the last, which is the one that the study is about.
     most : int
         Frames that it shows at most.
+    told : callable, optional
+        Called now and then with how many records of the trace have been read so far, each of them several times.
 
     Raises
     ------
@@ -33,6 +43,6 @@ def replay(place: str | Path, out: str | Path | None = None, *, algorithm: str |
         If the file cannot be written.
     """
     check.integer("most", most, low=1)
-    found = find_trace(place, algorithm)
+    found = find_trace(place, algorithm, told)
     out = found.target(out, "replay", ".html")
     return render(found.log, out, about=found.about, most=most, rounds=found.rounds, states=found.states)

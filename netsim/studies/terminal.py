@@ -117,6 +117,38 @@ class Reporter:
                     bar.stop()
 
     @contextmanager
+    def counter(self, label: str, unit: str, pause: float = 10.0) -> Iterator[Callable[[int], None]]:
+        """Yield a function to call with how many there were by now, of a number that is not known.
+
+        On a terminal one line is kept true; elsewhere there is a line every ``pause`` seconds.
+        """
+        if self.quiet or sys.stderr is None:
+            yield lambda number: None
+        elif not sys.stderr.isatty():
+            said = time.monotonic()
+
+            def plain(number: int) -> None:
+                nonlocal said
+                if not self.quiet and time.monotonic() - said >= pause:
+                    said = time.monotonic()
+                    with self._output(sys.stderr):
+                        print(f"{label}: {number:,} {unit}", file=sys.stderr, flush=True)
+
+            yield plain
+        else:
+            from rich.console import Console
+            from rich.markup import escape
+
+            line = Console(stderr=True).status(escape(label))
+            with self._output(sys.stderr):
+                line.start()
+            try:
+                yield lambda number: line.update(f"{escape(label)}: {number:,} {unit}")
+            finally:
+                with self._output(sys.stderr):
+                    line.stop()
+
+    @contextmanager
     def _output(self, stream: TextIO) -> Iterator[None]:
         try:
             yield

@@ -1,5 +1,6 @@
 """The trace of a run folder, or a trace alone: found, and checked to be what it should."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,9 @@ class Found:
         return Path(out)
 
 
-def find_trace(place: str | Path, algorithm: str | None = None) -> Found:
+def find_trace(
+    place: str | Path, algorithm: str | None = None, told: Callable[[int], None] | None = None
+) -> Found:
     """Find the trace of a run folder, or open a trace file.
 
     Parameters
@@ -64,6 +67,8 @@ def find_trace(place: str | Path, algorithm: str | None = None) -> Found:
         A run folder that was made with ``--trace``, or a trace file.
     algorithm : str, optional
         Of a run folder with several: which; default: the last, which is the one that the study is about.
+    told : callable, optional
+        As `netsim.count.trace_file.TraceFile` has it.
 
     Raises
     ------
@@ -72,10 +77,10 @@ def find_trace(place: str | Path, algorithm: str | None = None) -> Found:
     """
     path = Path(place)
     if path.is_dir():
-        return _of_folder(path, algorithm)
+        return _of_folder(path, algorithm, told)
     if algorithm is not None:
         raise check.refuse("algorithm", algorithm, "left out for a trace file, which is of one run")
-    return Found(TraceFile(path), About(path.name), path)
+    return Found(TraceFile(path, told), About(path.name), path)
 
 
 def traced(folder: str | Path) -> list[str]:
@@ -84,12 +89,12 @@ def traced(folder: str | Path) -> list[str]:
     return [name for name in summary["algorithms"] if trace_name(name) in summary["bytes"]]
 
 
-def _of_folder(folder: Path, algorithm: str | None) -> Found:
+def _of_folder(folder: Path, algorithm: str | None, told: Callable[[int], None] | None) -> Found:
     found, names = load(folder, partial=True), traced(folder)
     if not names:
         raise BadInput(f"run folder = {str(folder)!r}: must hold a trace; run it again with --trace")
     name = names[-1] if algorithm is None else check.one_of("algorithm", algorithm, names)
-    log = TraceFile(folder / trace_name(name))
+    log = TraceFile(folder / trace_name(name), told)
     settings, summary = found["settings"], found["summary"]
     notes = [told_partial(found)] if summary["partial"] else []
     if len(names) > 1:
