@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import netsim
-from netsim import Link, Network, topology
+from netsim import Link, Network, check, topology
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 
@@ -93,6 +93,7 @@ def pushsum(
     seed : int
         Seed of everything random.
     """
+    rounds = check.integer("rounds", rounds, low=1)
     graph = topology.random_geometric(agents, radius, seed=seed)
     mean = (agents - 1) / 2
 

@@ -111,6 +111,7 @@ def test_generals_are_sure_on_perfect_links() -> None:
         ("generals", {"messengers": 0}, "messengers = 0: must be a whole number >= 1"),
         ("generals", {"loss": 1.5}, "loss = 1.5: must be"),
         ("generals", {"wars": 0}, "wars = 0: must be a whole number >= 1"),
+        ("pushsum", {"rounds": 0}, "rounds = 0: must be a whole number >= 1"),
         ("flooding", {"latency": 0.0}, "latency = 0"),
         ("election", {"latency": -1.0}, "latency = -1"),
         ("election", {"agents": 2}, "agents = 2: must be a whole number >= 3"),
