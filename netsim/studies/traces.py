@@ -56,9 +56,7 @@ class Found:
         return Path(out)
 
 
-def find_trace(
-    place: str | Path, algorithm: str | None = None, told: Callable[[int], None] | None = None
-) -> Found:
+def find_trace(place: str | Path, algorithm: str | None = None, told: Callable[[int], None] | None = None) -> Found:
     """Find the trace of a run folder, or open a trace file.
 
     Parameters
