@@ -13,8 +13,9 @@ from netsim.transport.clock import Loop
 
 __all__ = ["View", "Viewer"]
 
-# Real seconds from look to look, at least; and how many times as long as a look the run has for itself in between.
-_PAUSE, _SHARE = 0.5, 20
+# Real seconds from look to look, at least; and how many times as long as a look the run has for itself in between, but
+# not beyond so many seconds: what a look takes grows with what happened since the last one.
+_PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
 # Real seconds after which it looks at a run without rows, too.
 _WITHOUT_ROWS = 1.0
 
@@ -69,7 +70,7 @@ class View:
             return
         self._viewer.look(self._now())
         ended = time.monotonic()
-        self._due = ended + max(_PAUSE, _SHARE * (ended - begun))
+        self._due = ended + max(_PAUSE, min(_SHARE * (ended - begun), _LONGEST))
         self._patience = self._due + _WITHOUT_ROWS
 
     @property

@@ -1,5 +1,6 @@
 """What a run leaves behind: a row for each round, the ledger, the trace."""
 
+import importlib.util
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -214,6 +215,32 @@ class Run:
         if ending not in FORMATS:
             raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
         return export(self.trace, path, ending, about=About(title), most=most)
+
+    def widget(self, *, title: str = "", most: int = 500_000, height: int = 640) -> Any:
+        """Return the page of `replay` as a widget for a notebook (`netsim.replay.notebook.Replay`).
+
+        Its ``time`` (s), ``playing``, ``speed`` and ``agent`` are the page's, both ways.
+
+        Parameters
+        ----------
+        title, most
+            As `replay` has them.
+        height : int
+            In pixels, at least 200.
+
+        Raises
+        ------
+        BadInput
+            If anywidget is not installed, the trace was not kept, or an argument cannot be used.
+        """
+        if importlib.util.find_spec("anywidget") is None:
+            raise BadInput("widget: must go with anywidget, which is not installed: pip install 'netsim[notebook]'")
+        height = check.integer("height", height, low=200)
+        from netsim.replay.notebook import Replay
+        from netsim.replay.render import parts
+
+        states = self.states if self.watches else None
+        return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states), height)
 
     @property
     def airtime(self) -> "pd.DataFrame":

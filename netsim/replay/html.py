@@ -45,6 +45,7 @@ _SCRIPTS = (
     "panels",
     "player",
     "live",
+    "framed",
     "page",
 )
 
@@ -63,7 +64,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
         ``causes`` (the first is "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and
         ``omitted``, ``states`` ({name: {times (s), values (a row of agents for each time, NaN for none)}}), ``curves``
         (``x`` in s, ``columns``), ``notes``. Of a run that goes on (`netsim.live`) also ``live``: its ``number``,
-        ``pace`` and ``length``.
+        ``pace`` and ``length``. With ``framed`` (True) it obeys the page that holds it in a frame, and tells it.
     columns : mapping of arrays, shape (events,)
         Those of `COLUMNS`, sorted by ``start``: ``start``, ``depart`` (the first bit leaves) and ``end`` in seconds;
         ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,

@@ -15,14 +15,14 @@ from netsim.count.scene import Scene
 from netsim.errors import BadInput
 from netsim.files import write_pieces
 from netsim.radio.medium import ACK
-from netsim.replay.frames import MOST, Frames, Log, frames_of
+from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
 from netsim.replay.layout import drawn
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_ROWS", "About", "curves_of", "describe", "remarks", "render", "states_of", "texts", "write"]
+__all__ = ["MOST_ROWS", "About", "curves_of", "describe", "parts", "remarks", "render", "states_of", "texts", "write"]
 
 MOST_ROWS = 2000
 """Rows of the curves and of the states that a page holds at most."""
@@ -65,10 +65,23 @@ def render(
     rounds, states : DataFrame, optional
         As `Run.rounds` and `Run.states` have them.
     """
+    return write(path, *parts(log, about=about, title=title, most=most, rounds=rounds, states=states))
+
+
+def parts(
+    log: Log,
+    *,
+    about: About | None = None,
+    title: str = "",
+    most: int = MOST,
+    rounds: "pd.DataFrame | None" = None,
+    states: "pd.DataFrame | None" = None,
+) -> tuple[dict[str, Any], Columns]:
+    """Return what `netsim.replay.html.html` makes the page of a trace of; the arguments are those of `render`."""
     found = frames_of(log, most)
     said = about or About()
     told = About(title or said.title or "A run of netsim", said.command, said.versions, said.notes)
-    return write(path, describe(log, found, told, rounds, states), found.columns)
+    return describe(log, found, told, rounds, states), found.columns
 
 
 def describe(

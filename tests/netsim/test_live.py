@@ -1,4 +1,4 @@
-"""A run that is shown while it goes on (docs/replay.md): the run is the same, and what pages are told is what happened."""
+"""A run that is shown while it goes on (docs/replay.md): it is the same, and what pages are told is what happened."""
 
 import http.client
 import json
@@ -241,12 +241,19 @@ class Broken(Rounder):
 def test_a_run_that_fails_says_why_and_ends_as_ever() -> None:
     graph = topology.random_geometric(4, radius=0.9, seed=2)
     found = Network(graph)
-    with pytest.raises(AgentError, match="broken"), watching(found, browser=False) as shown:
-        page = Page(shown.address)
-        try:
-            found.run({node: Broken(5) for node in graph})
-        finally:
-            news = page.ask()
+    pages: list[Page] = []
+
+    def fail() -> None:
+        with watching(found, browser=False) as shown:
+            pages.append(Page(shown.address))
+            try:
+                found.run({node: Broken(5) for node in graph})
+            finally:
+                pages[0].ask()
+
+    with pytest.raises(AgentError, match="broken"):
+        fail()
+    [page], news = pages, pages[0].news
     assert not news["running"]
     assert "broken <b>" in news["why"]
     assert news["total"] == len(page.frames) > 0

@@ -230,5 +230,6 @@ async function start(root, meta, packed) {
   page.draw();
   root.dataset.ready = "";
   if (page.live) page.live.begin();
+  if (meta.framed) new Framed(page);
   return page;
 }

@@ -1,0 +1,51 @@
+"""The page of a replay as a widget of a notebook (anywidget): the same page, in a frame."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import anywidget
+import traitlets
+
+from netsim.replay.html import html
+
+__all__ = ["Replay"]
+
+LOWEST = 200
+"""How high (px) it is at least."""
+
+
+class Replay(anywidget.AnyWidget):
+    """The page of a run.
+
+    Parameters
+    ----------
+    meta, columns : mapping
+        As `netsim.replay.html.html` takes them.
+    height : int
+        In pixels, at least 200.
+
+    Attributes
+    ----------
+    time : float
+        The simulated time that is shown, in seconds; to set it is to go there.
+    playing : bool
+        Whether it plays.
+    speed : float or None
+        Simulated seconds that it shows in a second; None until the page has chosen.
+    agent : int or None
+        The number of the agent that is inspected, in the order of the graph.
+    height : int
+        As given.
+    """
+
+    _esm = (files("netsim.replay") / "page" / "widget.mjs").read_text(encoding="utf-8")
+    page = traitlets.Unicode().tag(sync=True)
+    height = traitlets.Int(min=LOWEST).tag(sync=True)
+    time = traitlets.Float(0.0, min=0.0).tag(sync=True)
+    playing = traitlets.Bool(False).tag(sync=True)
+    speed = traitlets.Float(None, allow_none=True).tag(sync=True)
+    agent = traitlets.Int(None, allow_none=True, min=0).tag(sync=True)
+
+    def __init__(self, meta: Mapping[str, Any], columns: Mapping[str, Any], height: int) -> None:
+        super().__init__(page=html({**meta, "framed": True}, columns), height=height)

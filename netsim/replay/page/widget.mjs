@@ -1,0 +1,38 @@
+// The page of a replay in a frame of its own: a widget's traits go to it, and come from it, as messages.
+
+const TRAITS = ["speed", "time", "agent", "playing"];
+
+function render({ model, el }) {
+  const frame = document.createElement("iframe");
+  let hearing = false;
+  frame.title = "Replay of a run";
+  // Scripts, but nothing of the notebook's: the page is of another origin, and keys stay in it.
+  frame.setAttribute("sandbox", "allow-scripts");
+  frame.style.cssText = "display: block; width: 100%; border: 0;";
+  const size = () => (frame.style.height = `${model.get("height")}px`);
+  const set = (state) => frame.contentWindow && frame.contentWindow.postMessage({ replay: "set", state }, "*");
+  const hear = (event) => {
+    if (event.source !== frame.contentWindow || !event.data) return;
+    const { replay, state } = event.data;
+    // What Python left open is for the page to say.
+    if (replay === "ready") set(Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]).filter(([, value]) => value !== null)));
+    if (replay !== "state") return;
+    hearing = true;
+    for (const name of TRAITS) if (name in state) model.set(name, state[name]);
+    hearing = false;
+    model.save_changes();
+  };
+  const changes = TRAITS.map((name) => [`change:${name}`, () => hearing || set({ [name]: model.get(name) })]);
+  changes.push(["change:height", size]);
+  window.addEventListener("message", hear);
+  for (const [event, act] of changes) model.on(event, act);
+  size();
+  frame.srcdoc = model.get("page");
+  el.append(frame);
+  return () => {
+    window.removeEventListener("message", hear);
+    for (const [event, act] of changes) model.off(event, act);
+  };
+}
+
+export default { render };
