@@ -121,7 +121,12 @@ class Motes:
         links = {} if ideal else {ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()}
         radio = self.preset().radio
         medium: Medium = radio if self.medium == "csma" and not ideal and radio is not None else "radio"
-        return Network(measured.graph, link, links=links, round_period=self.round_period, medium=medium, seed=seed)
+        # As on the lab's own plan, and in floor_plan.png: y grows downwards, in a replay, too.
+        graph = measured.graph.copy()
+        for place in graph.nodes.values():
+            x, y = place["pos"]
+            place["pos"] = (x, -y)
+        return Network(graph, link, links=links, round_period=self.round_period, medium=medium, seed=seed)
 
 
 def intel_lab(
@@ -244,6 +249,7 @@ def _notes(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "p
         f"{len(graph)} motes, {graph.number_of_edges()} links, mean reception {reception(measured):.2f}. "
         f"Centralised: training MSE {study.centralised['train_mse']:.4g}."
     )
+    yield "Tables and replays number the agents from 0, in the order of the motes; energy.csv has both numbers."
     if motes.medium == "matrix":
         yield "A message is heard or lost as a whole, whatever its length: --medium fragments asks more of long ones."
     table = comparison(study, used)

@@ -53,7 +53,8 @@ def test_a_trace_has_the_places_of_the_motes(lab: Path) -> None:
     study = catalogue.find("intel_lab").execute(
         trace=True, data="field", algorithms="DKLA", remedies="none", rounds=2, features=5
     )
-    places = [(10 * np.cos(mote), 10 * np.sin(mote)) for mote in range(1, MOTES + 1)]
+    # As on the plan of the lab, whose y grows downwards.
+    places = [(10 * np.cos(mote), -10 * np.sin(mote)) for mote in range(1, MOTES + 1)]
     for run in study.runs.values():
         scene = run.trace.scene
         assert scene is not None
