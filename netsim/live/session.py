@@ -74,7 +74,7 @@ class Session:
         self._most = check.integer("most", most, low=1)
         self._tell = tell
         self._shows: list[Show] = []
-        self._over = False
+        self._over = self._said_over = False
         self._asked = time.monotonic()
         self._server = Server(self._answer)
         self.address = self._server.address
@@ -116,6 +116,10 @@ class Session:
         with suppress(KeyboardInterrupt):
             while not self._is_fetched() and time.monotonic() - self._asked < _PATIENCE:
                 time.sleep(0.05)
+            # A page that is open asks once more, and learns that there is nothing more to ask.
+            last = time.monotonic()
+            while not self._said_over and last - self._asked < _ABRUPT and time.monotonic() - last < _ABRUPT:
+                time.sleep(0.05)
 
     def give_up(self) -> None:
         """After an error, serve for a moment more: a page that is open learns how it ended."""
@@ -143,6 +147,7 @@ class Session:
         since = _numbers(urllib.parse.parse_qs(query).get("since", [""])[-1])
         if since is None:
             return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be three whole numbers"
+        self._said_over = self._over
         runs = [[each.number, each.about.title] for each in shows]
         return HTTPStatus.OK, "application/json", as_json(show.news(since) | {"runs": runs, "over": self._over})
 

@@ -44,10 +44,12 @@ class Live {
     }
     this.tell();
     // Once all is over and here there is nothing more to ask.
-    const lost = this.failures > PATIENCE;
-    if (lost || (this.over && !this.running)) this.running = false;
-    else setTimeout(() => this.ask(), Math.max(PAUSE, 4 * spent));
-    if (lost) this.tell();
+    if (this.over && !this.running) return;
+    if (this.failures <= (this.running ? PATIENCE : 3)) setTimeout(() => this.ask(), Math.max(PAUSE, 4 * spent));
+    else if (this.running) {
+      Object.assign(this, { running: false, why: "the run's program has gone" });
+      this.tell();
+    }
   }
 
   async take(news) {
@@ -96,10 +98,10 @@ class Live {
   }
 
   tell() {
-    const { page } = this, lost = this.failures > PATIENCE, state = this.running && !lost ? "running" : "ended";
+    const { page } = this, state = this.running ? "running" : "ended";
     const place = page.part("live"), parts = [state];
     place.dataset.state = state;
-    if (this.failures) parts.push(lost ? "the run's program has gone" : "no answer from the run");
+    if (this.running && this.failures) parts.push("no answer from the run");
     else if (this.running) parts.push(`known to ${short(this.known)} s`);
     if (this.why) parts.push(this.why);
     page.part("running").textContent = parts.join(" · ");
