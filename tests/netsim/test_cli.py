@@ -116,7 +116,7 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run", "cok"], "scenario = 'cok': must be one of averaging, coke, "),
+        (["run", "cok"], "scenario = 'cok': must be one of aloha, averaging, coke, "),
         (["run", "coke", "--los", "0.1"], "--loss"),
         (["run", "coke", "--loss", "1.3"], "loss = 1.3: must be a probability in [0, 1]"),
         (["run", "coke", "--loss", "many"], "--loss"),
