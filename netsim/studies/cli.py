@@ -207,15 +207,13 @@ def verify_it(ctx: click.Context, folder: str) -> None:
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
-    from netsim.studies.sweep.sweep import read_points
+    from netsim.studies.sweep.sweep import runs_of
     from netsim.studies.verify import verify
 
     reporter = Reporter()
-    places = [Path(folder)]
-    if (places[0] / "sweep.json").is_file():
-        places = [place for _, _, place in read_points(places[0])]
-        if not places:
-            raise check.refuse("folder", folder, "a sweep with a point that is done")
+    places = runs_of(Path(folder))
+    if not places:
+        raise check.refuse("folder", folder, "a sweep with a point that is done")
     same = True
     for place in places:
         verdict = verify(place)
@@ -247,11 +245,12 @@ def compare_them(
     from netsim.studies import compare
 
     reporter = Reporter()
-    reporter.table(*compare.titled(folders, metrics, statistic, each))
+    found = compare.table(folders, metrics)
+    reporter.table(*compare.titled(found, metrics, statistic, each))
     for note in compare.diverged(folders):
         reporter.line(note)
     if out is not None:
-        compare.draw(folders, metrics, out, against, statistic)
+        compare.draw(found, metrics[0] if metrics else str(found.columns[-1]), out, against, statistic)
         reporter.line(out)
 
 

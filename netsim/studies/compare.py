@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netsim import check, results
 from netsim.errors import BadInput
 from netsim.studies.formats import FIGURES, write_figure
-from netsim.studies.sweep.sweep import read_points
+from netsim.studies.sweep.sweep import runs_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,15 +79,11 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.Da
     return together.reset_index().merge(counted.reset_index(), on=by)[[*by, "seeds", *together.columns]]
 
 
-def titled(places: Sequence[str], metrics: Sequence[str], of: str, each: bool) -> tuple[str, "pd.DataFrame"]:
+def titled(found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool) -> tuple[str, "pd.DataFrame"]:
     """Return a title and the table under it: `over_seeds` where there are several, unless a row for each is asked for.
 
-    Raises
-    ------
-    BadInput
-        As `table` and `over_seeds` do.
+    The arguments are those of `over_seeds`, which raises what this raises.
     """
-    found = table(places, metrics)
     together = over_seeds(found, metrics, of)
     if together is None or each:
         return "Last values", found
@@ -101,14 +97,11 @@ def diverged(places: Sequence[str]) -> list[str]:
     where: dict[str, list[str]] = {}
     total = 0
     for place in dict.fromkeys(places):
-        folder = Path(place)
-        points = [each for _, _, each in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
-        total += len(points)
-        for point in points:
-            notes = json.loads((point / "summary.json").read_text(encoding="utf-8"))["notes"]
-            for note in notes:
+        for run in runs_of(Path(place)):
+            total += 1
+            for note in json.loads((run / "summary.json").read_text(encoding="utf-8"))["notes"]:
                 if " diverged" in note:
-                    where.setdefault(note, []).append(point.name)
+                    where.setdefault(note, []).append(run.name)
     return [f"{note} ({len(found)} of {total} runs, {found[0]} first)" for note, found in where.items()]
 
 
@@ -118,15 +111,15 @@ def _settings(folder: Path, point: Any) -> dict[str, Any]:
     return {"scenario": settings["scenario"], **settings["parameters"]}
 
 
-def draw(places: Sequence[str], metrics: Sequence[str], out: str, against: str = ROUND, of: str = "mean") -> None:
+def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of: str = "mean") -> None:
     """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
 
     Parameters
     ----------
-    places : sequence of str
-        Run folders and sweeps; a line for each algorithm in each.
-    metrics : sequence of str
-        Columns, of which the first is drawn; none: the last of the usual ones that are there.
+    found : DataFrame
+        As `table` returns it, with this metric; a line for each algorithm in each folder.
+    metric : str
+        The column.
     out : str
         The file: .png, .svg or .pdf.
     against : str
@@ -145,14 +138,12 @@ def draw(places: Sequence[str], metrics: Sequence[str], out: str, against: str =
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
     if not path.parent.is_dir():
         raise BadInput(f"out = {out!r}: must be in a folder that exists")
-    metric = metrics[0] if metrics else str(table(places, ()).columns[-1])
+    names = [str(name) for name in found.columns]
+    check.one_of("against", against, [ROUND, *names[1 : names.index("algorithm")]])
+    places = found["folder"].unique()
+    rows = found
     if against == ROUND:
         rows = pd.concat([results.load(place, rounds=True).assign(folder=place) for place in places], ignore_index=True)
-    else:
-        rows = table(places, [metric])
-        settings = rows.columns[list(rows.columns).index("folder") + 1 : list(rows.columns).index("algorithm")]
-        check.one_of("against", against, [ROUND, *map(str, settings)])
-    several = len(set(places)) > 1
-    names = zip(rows["folder"], rows["algorithm"], strict=True)
-    rows = rows.assign(line=[f"{place}: {name}" if several else name for place, name in names])
+    lines = zip(rows["folder"], rows["algorithm"], strict=True)
+    rows = rows.assign(line=[f"{place}: {name}" if len(places) > 1 else name for place, name in lines])
     write_figure(path, results.bands(rows, x=against, y=metric, by="line", of=of))

@@ -40,17 +40,19 @@ def test_a_sweep_has_a_row_for_each_point(room: Path) -> None:
 def test_seeds_are_told_together(room: Path) -> None:
     places = [str(room / "a"), str(room / "sweep")]
     each = compare.table(places, ["spread"])
-    title, together = compare.titled(places, ["spread"], "median", False)
+    title, together = compare.titled(each, ["spread"], "median", False)
     assert title.endswith("interval of the median")
     assert list(together.columns) == ["folder", "loss", "algorithm", "seeds", "mean", "median", "low", "high"]
     assert list(together["seeds"]) == [1, 2]
     assert together["mean"].iloc[1] == pytest.approx(each["spread"].iloc[1:].mean(), rel=1e-12)
-    title, several = compare.titled(places, ["spread", "delivered"], "mean", False)
+    title, several = compare.titled(
+        compare.table(places, ["spread", "delivered"]), ["spread", "delivered"], "mean", False
+    )
     assert list(several.columns) == ["folder", "loss", "algorithm", "seeds", "spread", "delivered"]
     assert list(several["spread"]) == pytest.approx(list(together["mean"]), rel=1e-12)
-    assert compare.titled(places, ["spread"], "mean", True)[1].equals(each)
+    assert compare.titled(each, ["spread"], "mean", True)[1].equals(each)
     with pytest.raises(BadInput, match=r"^statistic = 'mode': must be one of mean, median"):
-        compare.titled(places, ["spread"], "mode", False)
+        compare.titled(each, ["spread"], "mode", False)
 
 
 def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_an_unknown_metric_and_an_ending_are_refused_by_name(room: Path) -> None
     with pytest.raises(BadInput, match=r"^metric = 'spred': must be one of .*did you mean 'spread'"):
         compare.table([str(room / "a")], ["spred"])
     with pytest.raises(BadInput, match=r"^out: its ending = 'gif'"):
-        compare.draw([str(room / "a")], ["spread"], "x.gif")
+        compare.draw(compare.table([str(room / "a")], ["spread"]), "spread", "x.gif")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.pdf", b"%PDF")])

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,6 @@ from tests.netsim.test_cli import call
 from tests.recorded import Average
 
 AFTER = "new Promise((done) => setTimeout(done, {}))"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Page]:
-    if chromium.program() is None:
-        pytest.skip("no chromium: apt-get install chromium")
-    with chromium.browser() as page:
-        page.look(1200, 800)
-        yield page
 
 
 def until(page: chromium.Page, what: str, seconds: float = 60.0) -> None:

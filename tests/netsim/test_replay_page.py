@@ -6,7 +6,6 @@ import hashlib
 import importlib.resources
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,16 +139,6 @@ def recorded() -> tuple[dict[str, Any], Columns]:
 @pytest.fixture
 def small() -> tuple[dict[str, Any], Columns]:
     return one_frame()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Page]:
-    """A browser for all tests of this module."""
-    if chromium.program() is None:
-        pytest.skip("no chromium: apt-get install chromium")
-    with chromium.browser() as page:
-        page.look(1200, 800)
-        yield page
 
 
 def shown(browser: chromium.Page, tmp_path: Path, data: tuple[dict[str, Any], Columns]) -> chromium.Page:

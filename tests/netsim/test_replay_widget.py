@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +41,6 @@ def run() -> Run:
     graph = topology.random_geometric(8, radius=0.7, seed=3)
     network = Network(graph, Link(latency=0.03, loss=0.1), round_period=0.1, seed=7)
     return network.run({node: Average(20) for node in graph}, trace=True)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[chromium.Page]:
-    if chromium.program() is None:
-        pytest.skip("no chromium: apt-get install chromium")
-    with chromium.browser() as page:
-        page.look(1000, 800)
-        yield page
 
 
 def test_its_state_is_that_of_a_page_at_its_beginning(run: Run) -> None:

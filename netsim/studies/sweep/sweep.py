@@ -190,6 +190,17 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
             yield point.name, dict(point.settings), place
 
 
+def runs_of(folder: Path) -> list[Path]:
+    """Return the run folders of a sweep's points that are done, or of what is no sweep the folder itself.
+
+    Raises
+    ------
+    BadInput
+        If it is a sweep whose sweep.json is damaged.
+    """
+    return [place for _, _, place in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
+
+
 @contextmanager
 def _opened(folder: Path, chosen: Grid) -> Iterator[Path]:
     """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
