@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from netsim.radio import Energy, Radio
     from netsim.reliability import Reliability
     from netsim.run import Run
+    from netsim.sockets.merge import gather
+    from netsim.sockets.transport import Transport
+    from netsim.sockets.udp import UDP
     from netsim.studies.catalogue import find
     from netsim.studies.study import Study
     from netsim.studies.sweep.sweep import sweep
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from netsim.transport.heard import Heard
 
 __all__ = [
+    "UDP",
     "Agent",
     "AgentError",
     "BadInput",
@@ -53,11 +57,13 @@ __all__ = [
     "Stalled",
     "Study",
     "Trace",
+    "Transport",
     "WireError",
     "__version__",
     "coders",
     "faults",
     "find",
+    "gather",
     "latency",
     "links",
     "loss",
@@ -88,6 +94,9 @@ _HOMES = {
     "radio": ("Energy", "Radio"),
     "reliability": ("Reliability",),
     "run": ("Run",),
+    "sockets.merge": ("gather",),
+    "sockets.transport": ("Transport",),
+    "sockets.udp": ("UDP",),
     "studies.catalogue": ("find",),
     "studies.study": ("Study",),
     "studies.sweep": ("sweep",),

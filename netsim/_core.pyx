@@ -41,7 +41,7 @@ cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 cdef double TO_UNIT = 1.1102230246251565e-16  # 2**-53
 
 cdef enum:
-    N_CAUSES = 13
+    N_CAUSES = 14
     DELIVERED = 0
     LOST = 2
 
@@ -94,10 +94,10 @@ cdef struct Left:
 
 cdef enum:
     # Tables by link: the causes first.
-    OFFERED = 13
-    DUPLICATED = 14
-    WIRE_BITS = 15
-    N_BY_LINK = 16
+    OFFERED = 14
+    DUPLICATED = 15
+    WIRE_BITS = 16
+    N_BY_LINK = 17
     # Tables by sender.
     S_TRANSMISSIONS = 0
     S_PAYLOAD = 1

@@ -13,7 +13,17 @@ from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 
-__all__ = ["agent_error", "cancelled_error", "endless", "failure", "is_goodbye", "standstill", "stubborn", "when"]
+__all__ = [
+    "agent_error",
+    "cancelled_error",
+    "endless",
+    "failure",
+    "is_goodbye",
+    "standstill",
+    "stubborn",
+    "waiting",
+    "when",
+]
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
 """Tasks, and the names of the agents whose they are."""
@@ -84,12 +94,17 @@ def is_goodbye(error: BaseException) -> bool:
 
 def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
     """Return the error for a run in which every task waits for what can never come: who waits for what."""
-    waiting = [
+    now = next(iter(contexts.values())).shared.loop.time()
+    return Stalled(f"at {now:g} s every task waits for what can never come: {waiting(unfinished, contexts)}")
+
+
+def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
+    """Say who waits for what, of the first few."""
+    told = [
         f"agent {name!r} waits for {_waits_for(task, contexts[name])}" for task, name in list(unfinished.items())[:5]
     ]
     more = [f"and {len(unfinished) - 5} more"] if len(unfinished) > 5 else []
-    now = next(iter(contexts.values())).shared.loop.time()
-    return Stalled(f"at {now:g} s every task waits for what can never come: {'; '.join([*waiting, *more])}")
+    return "; ".join([*told, *more])
 
 
 def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:

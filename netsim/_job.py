@@ -41,9 +41,7 @@ class Job:
         network = self._network
         if network._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
-        network._running = self._runtime = Runtime(
-            network.settings, self._result, loop, self._asked, network._scheduled
-        )
+        network._running = self._runtime = self._make_runtime(loop)
         try:
             if self._interrupted:
                 raise asyncio.CancelledError
@@ -54,9 +52,15 @@ class Job:
         finally:
             network._running = None
 
+    def _make_runtime(self, loop: Loop) -> Runtime:
+        return Runtime(self._network.settings, self._result, loop, self._asked, self._network._scheduled)
+
     def simulate(self, clock: ClockName = "virtual", speed: float = 1.0) -> Run:
         """Run on a loop of its own."""
-        loop = new_loop(clock, speed)
+        return self.run_on(new_loop(clock, speed))
+
+    def run_on(self, loop: Loop) -> Run:
+        """Run on a loop that was made for it, to its end."""
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 try:

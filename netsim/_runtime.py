@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -60,8 +60,7 @@ class Runtime:
     """
 
     def __init__(self, settings: Settings, result: Run, loop: Loop, asked: Asked, scheduled: Sequence[Action]) -> None:
-        if loop.time():
-            raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
+        self._must_begin(loop)
         self.result = result
         self.agents = result.agents
         self.settings = settings
@@ -193,10 +192,19 @@ class Runtime:
         if self.asked.until is not None:
             # At the end of the instant, so that a round that closes then is whole.
             until = self.parts.rounds.snap(self.asked.until)
-            self.timers.append(self.loop.call_at(until, self.loop.instants.at_instant_end, self._end))
-        for name, agent in self.agents.items() if not self.ended.done() else ():
+            self.timers.append(self.loop.call_at(until, self.loop.instants.at_instant_end, self._come_to_end))
+        if not self.ended.done():
+            self._start_agents(self.agents)
+
+    def _must_begin(self, loop: Loop) -> None:
+        """Raise NetsimError unless a run can begin at the loop's present time."""
+        if loop.time():
+            raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
+
+    def _start_agents(self, names: Iterable[Hashable]) -> None:
+        for name in names:
             if not self.player.is_down(name):
-                self.tasks.start(name, self._coroutine_of(name, agent))
+                self.tasks.start(name, self._coroutine_of(name, self.agents[name]))
 
     def _coroutine_of(self, name: Hashable, agent: Agent) -> Coroutine[Any, Any, None]:
         try:
@@ -256,7 +264,11 @@ class Runtime:
 
     def _finish(self) -> None:
         # At the end of the instant, so that the last round's row is written.
-        self.loop.instants.at_instant_end(self._end)
+        self.loop.instants.at_instant_end(self._come_to_end)
+
+    def _come_to_end(self) -> None:
+        """All agents are finished, or time is up."""
+        self._end()
 
     def _end(self) -> None:
         if not self.ended.done():

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
@@ -13,6 +13,7 @@ from netsim._view import Viewer
 from netsim.agent import Agent, attach
 from netsim.core import Tally
 from netsim.count.ledger import Ledger
+from netsim.count.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.link import Link
@@ -28,7 +29,7 @@ from netsim.transport.outbox import Outbox
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.rounds import RoundClock
 from netsim.transport.shared import Shared
-from netsim.transport.wiring import Wiring
+from netsim.transport.wiring import Neighbor, Wiring
 
 __all__ = ["Asked", "Parts", "Settings", "build", "check_agents"]
 
@@ -48,15 +49,33 @@ class Settings:
     faults: Faults
 
 
+class Elsewhere(Protocol):
+    """Who stands for the agents that run in other processes."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it wants to have the event log as it is written."""
+
+    def stand_in(self, agent: Hashable, tally: Tally) -> Neighbor | None:
+        """Return what takes the frames for an agent in place of its inbox; None if the agent runs here."""
+
+
 @dataclass(frozen=True)
 class Asked:
-    """What a run was asked for besides its agents: the checked arguments of `netsim.Network.run`, and who shows it."""
+    """What a run was asked for besides its agents: the checked arguments of `netsim.Network.run`, who shows it, and who
+    stands for the agents that are elsewhere."""
 
     until: float | None
     sample: float | None
     trace: bool
     blas_threads: int | None
     viewer: Viewer | None = None
+    elsewhere: Elsewhere | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the event log is written, for whomever."""
+        return self.trace or self.viewer is not None or (self.elsewhere is not None and self.elsewhere.keeps)
 
 
 @dataclass(frozen=True)
@@ -123,13 +142,16 @@ def build(
     receivers = np.fromiter((number[n] for name in names for n in neighbors[name]), np.int64, count=int(firsts[-1]))
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
-    tally = Tally(name_keys, keys, asked.trace or asked.viewer is not None)
-    ledger = Ledger(names, senders, receivers, name_keys, tally, isinstance(settings.medium, Radio))
+    tally = Tally(name_keys, keys, asked.keeps)
+    ledger = Ledger(names, senders, receivers, name_keys, tally, _more_causes(settings, asked))
     ledger.keeps_trace = asked.trace
     rounds = RoundClock(loop, settings.round_period, on_round_end)
     shared = Shared(loop, tally, rounds)
     own = _clocks_of_their_own(settings, shared)
-    inboxes: dict[Hashable, Inbox] = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
+    inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
+    takers: Mapping[Hashable, Neighbor] = (
+        inboxes if asked.elsewhere is None else _takers(asked.elsewhere, tally, inboxes)
+    )
     outboxes: dict[Hashable, Outbox] = {}
     contexts: dict[Hashable, Context] = {}
     air = Air() if settings.collisions else None
@@ -144,7 +166,7 @@ def build(
         wiring = Wiring(
             links=[settings.links.get((name, other), settings.link) for other in neighbors[name]],
             neighbors=neighbors[name],
-            inboxes=[inboxes[other] for other in neighbors[name]],
+            inboxes=[takers[other] for other in neighbors[name]],
             receivers=receivers[ends].tolist(),
             first=ends.start,
             keys=keys[ends],
@@ -171,6 +193,18 @@ def build(
     if medium is not None:
         medium.connect(graph)
     return Parts(shared, own, ledger, rounds, inboxes, outboxes, contexts, medium)
+
+
+def _takers(elsewhere: Elsewhere, tally: Tally, inboxes: Mapping[Hashable, Inbox]) -> Mapping[Hashable, Neighbor]:
+    """Return what stands in each agent's place: its inbox, or who takes what goes to another process."""
+    return {name: elsewhere.stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
+
+
+def _more_causes(settings: Settings, asked: Asked) -> tuple[str, ...]:
+    """Return in which ways, besides the usual ones, frames can end."""
+    if asked.elsewhere is not None:
+        return SOCKET_CAUSES
+    return RADIO_CAUSES if isinstance(settings.medium, Radio) else ()
 
 
 def _clocks_of_their_own(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import networkx as nx
 
@@ -11,6 +11,7 @@ from netsim import check, draws
 from netsim._job import Job, in_thread
 from netsim._runtime import Runtime
 from netsim._sampler import MOST_ROWS
+from netsim._stage import STAGE, Wanted
 from netsim._view import Viewer
 from netsim._wiring import Asked, Settings, check_agents
 from netsim.agent import Agent
@@ -19,11 +20,24 @@ from netsim.faults import Fault, Faults
 from netsim.link import Link
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
+from netsim.sockets.transport import Transport
 from netsim.topology import check_connected
 from netsim.transport.clock import ClockName, Loop
 from netsim.watch import Watch, Watched
 
+if TYPE_CHECKING:
+    from netsim.sockets.job import NodeJob
+
 Medium = Literal["wires", "radio"] | Radio
+
+
+class Clock(TypedDict, total=False):
+    """How time passes in a run: see `Network.run`."""
+
+    clock: ClockName
+    speed: float
+
+
 Agents = Mapping[Any, Agent]
 
 SHORTEST_ROUND = 1e-9
@@ -206,9 +220,9 @@ class Network:
         sample: float | None = None,
         trace: bool = False,
         progress: Progress | None = None,
-        clock: ClockName = "virtual",
-        speed: float = 1.0,
         blas_threads: int | None = 1,
+        transport: Transport | None = None,
+        **clock: Unpack[Clock],
     ) -> Run:
         """Run every agent to its end and return what happened. Works inside a running event loop (a notebook), too.
 
@@ -231,12 +245,17 @@ class Network:
             Keep the event log (`Run.trace`).
         progress : callable, optional
             Called with the number of each round that ended.
-        clock : {"virtual", "wall"}
-            Simulated time jumps from event to event, or passes ``speed`` times as fast as real time.
         blas_threads : int, optional
             How many threads numpy's and scipy's matrix products may use meanwhile, in the whole process; afterwards
             they have what they had. Agents' matrices are small, and more threads mostly wait for each other. None: as
             many as they have. Another number may give other last digits. Of runs that overlap the fewest threads hold.
+        transport : Transport, optional
+            By which frames get to other processes that run some of the agents, in real time (`netsim.UDP`,
+            `netsim.MQTT`). Probes are then given the agents that are here, and the ledger counts what was seen here.
+        clock : {"virtual", "wall"}
+            Simulated time jumps from event to event, or passes ``speed`` times as fast as real time.
+        speed : float
+            See ``clock``; default 1.
 
         Raises
         ------
@@ -247,6 +266,8 @@ class Network:
             If an agent raises: the message names it, its round and its line; the cause is its exception.
         Stalled
             If every task waits for what can never come.
+        Missed
+            If the other processes have ended this run already (`netsim.sockets.job.Missed`).
 
         Notes
         -----
@@ -254,11 +275,17 @@ class Network:
         to then, which add up as those of a whole run do. So does the KeyboardInterrupt of a Ctrl-C, as long as it is
         the first.
         """
-        result = self._result(agents, probes, progress)
-        job = Job(self, result, self._asked(until, sample, trace, blas_threads))
+        asked = self._asked(until, sample, trace, blas_threads)
+        how = _checked_clock(clock, transport)
+        if transport is None and (stage := STAGE.get()) is not None:
+            return stage.run(self, agents, Wanted(probes, progress, asked))
+        if transport is None:
+            job = Job(self, self._result(agents, probes, progress), asked)
+        else:
+            job = self._part(agents, probes, progress, asked, transport)
         if asyncio._get_running_loop() is None:
-            return job.simulate(clock, speed)
-        return in_thread(job, lambda: job.simulate(clock, speed))
+            return job.simulate(*how)
+        return in_thread(job, lambda: job.simulate(*how))
 
     async def run_async(
         self,
@@ -287,6 +314,17 @@ class Network:
             job.interrupt()
             raise
 
+    def _part(
+        self, agents: Agents, probes: Sequence[Probe], progress: Progress | None, asked: Asked, transport: Transport
+    ) -> "NodeJob":
+        """Return the part of a run that is here."""
+        from netsim.sockets.job import NodeJob
+
+        if asked.viewer is not None:
+            raise BadInput("transport: must go without --watch: what happens is in several processes")
+        written = transport.folder is not None
+        return NodeJob(self, self._result(agents, () if written else probes, progress), asked, transport, bool(probes))
+
     def _result(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
         check_agents(self.graph, agents)
         for probe in probes:
@@ -312,3 +350,14 @@ class Network:
         if self._running is None:
             raise NetsimError("the network is not running: use Network.at(time, action) to plan ahead")
         return self._running
+
+
+def _checked_clock(clock: Clock, transport: Transport | None) -> tuple[ClockName, float]:
+    """Return how time passes; raises BadInput for an argument that `Network.run` does not have."""
+    for name in clock:
+        check.one_of("argument of Network.run", name, Clock.__annotations__)
+    if transport is not None and not isinstance(transport, Transport):
+        raise check.refuse("transport", transport, "a netsim.Transport, as netsim.UDP")
+    if transport is not None and clock:
+        raise BadInput(f"{next(iter(clock))}: must not go with a transport, whose time is the wall's: see its pace")
+    return clock.get("clock", "virtual"), clock.get("speed", 1.0)

@@ -34,8 +34,8 @@ class Ledger:
         Keys of the agents' names.
     tally : Tally
         Where the network counts.
-    on_radio : bool
-        Whether frames may also end in the ways of a `netsim.Radio`.
+    more : sequence of str
+        In which ways of `netsim.count.records.ALL_CAUSES`, besides the usual ones, frames can end.
 
     Attributes
     ----------
@@ -50,13 +50,13 @@ class Ledger:
         receivers: Counts,
         agent_keys: Keys,
         tally: Tally,
-        on_radio: bool = False,
+        more: Sequence[str] = (),
     ) -> None:
         self.agents = agents
         self.senders = senders
         self.receivers = receivers
         self.tally = tally
-        self.causes = ALL_CAUSES if on_radio else CAUSES
+        self.causes = (*CAUSES, *more)
         self._agent_keys = agent_keys
         self.scene: Scene | None = None
         """Where and when the run took place: its runtime puts it here."""
@@ -68,7 +68,8 @@ class Ledger:
     @property
     def exits(self) -> list[int]:
         """How many link messages have ended so far, by cause (`causes`)."""
-        return list(self.tally.exits[: len(self.causes)])
+        exits = self.tally.exits
+        return [*exits[: len(CAUSES)], *(exits[ALL_CAUSES.index(each)] for each in self.causes[len(CAUSES) :])]
 
     @property
     def transmissions(self) -> int:

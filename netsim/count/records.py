@@ -29,11 +29,13 @@ __all__ = [
     "LEFT",
     "LINK_DOWN",
     "LOST",
+    "MISSING",
     "QUEUE_FULL",
     "RADIO_CAUSES",
     "RECEIVER_DOWN",
     "REFUSED",
     "SENT",
+    "SOCKET_CAUSES",
     "TOTALS",
     "TO_ALL",
     "Transmission",
@@ -60,8 +62,12 @@ RADIO_CAUSES = ("access_failed", "half_duplex", "asleep")
 """How else it can end on a medium that is a `netsim.Radio`; on any other there are no such columns."""
 ACCESS_FAILED, HALF_DUPLEX, ASLEEP = range(10, 13)
 
-ALL_CAUSES = CAUSES + RADIO_CAUSES
-"""Both, by number."""
+SOCKET_CAUSES = ("missing",)
+"""How else it can end between processes (`netsim.sockets`): it was offered, and nobody ever saw it."""
+MISSING = 13
+
+ALL_CAUSES = CAUSES + RADIO_CAUSES + SOCKET_CAUSES
+"""All of them, by number."""
 
 
 def totals_of(causes: Iterable[str]) -> tuple[str, ...]:

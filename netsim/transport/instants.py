@@ -18,12 +18,15 @@ from typing import Any, Protocol
 
 from netsim.errors import Stalled
 
-__all__ = ["InstantSelector", "Onlooker", "VirtualSelector", "WallSelector"]
+__all__ = ["InstantSelector", "Onlooker", "Ready", "VirtualSelector", "WallSelector"]
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
 PASSES_PER_INSTANT = 1_000_000
 """How often a loop may pass through what is ready without virtual time moving, before it is taken to be endless."""
+
+PATIENCE = 60.0
+"""Real seconds without any word from open sockets after which a loop on the wall's clock stands still."""
 
 # In real seconds.
 _LONGEST_SLEEP = 3600.0
@@ -125,7 +128,9 @@ class InstantSelector(selectors.BaseSelector):
             self._go_on_without_end()
         for callback in list(self.on_pass) if self.on_pass else ():
             callback()
-        timers, ready = self._timers, []
+        timers = self._timers
+        # In virtual time callbacks come before sockets; real ones would wait for ever while there is always one.
+        ready = [] if timeout is None or self.speed == math.inf else self._sockets.select(0)
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         if timeout is None and not (timers and timers[0][0] <= self.now()):
@@ -212,10 +217,15 @@ class VirtualSelector(InstantSelector):
 
 
 class WallSelector(InstantSelector):
-    """Time passes ``speed`` times as fast as on the wall; it is 0 until the loop first waits."""
+    """Time passes ``speed`` times as fast as on the wall; it is 0 until the loop first waits.
 
-    def __init__(self, speed: float) -> None:
+    While sockets are open, something may come from outside: it is a standstill only once ``patience`` real seconds have
+    passed in which nothing did.
+    """
+
+    def __init__(self, speed: float, patience: float = PATIENCE) -> None:
         super().__init__()
+        self._patience = patience
         # Real time passes by itself, whatever the loop does.
         self.limit = math.inf
         self.speed = speed
@@ -230,3 +240,9 @@ class WallSelector(InstantSelector):
         if self._start is None:
             self._start = time.monotonic()
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
+
+    def _stand_still(self) -> Ready:
+        # The first is the loop's own, by which threads wake it.
+        if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
+            return ready
+        return super()._stand_still()

@@ -16,13 +16,12 @@ from netsim.errors import AgentError, RunOver
 from netsim.transport.bursts import Bursts
 from netsim.transport.fan import Fan
 from netsim.transport.framing import damaged, new_frame
-from netsim.transport.inbox import Inbox
 from netsim.transport.offered import Offered, Taker
 from netsim.transport.path import Copies, Path
 from netsim.transport.port import Departure, ports_of
 from netsim.transport.shared import Shared
 from netsim.transport.spreader import weighed
-from netsim.transport.wiring import Wiring
+from netsim.transport.wiring import Neighbor, Wiring
 
 __all__ = ["SENDS_AT_ONCE", "Outbox"]
 
@@ -56,7 +55,7 @@ class Outbox:
     down : set of int
         The places of the links that are cut.
     watching : dict
-        Inboxes that want to be told when something is on its way to them, by place.
+        Who wants to be told when something is on its way there, by place.
     """
 
     __slots__ = (
@@ -128,7 +127,7 @@ class Outbox:
         )
         self._quick = self._plain
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
-        self.watching: dict[int, Inbox] = {}
+        self.watching: dict[int, Neighbor] = {}
         for place, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.watching, place)
 
@@ -219,6 +218,10 @@ class Outbox:
         """Cut the link to a neighbour, or mend it."""
         (self.down.discard if up else self.down.add)(self.places[to])
         self._choose_way()
+
+    def skip_numbers(self, count: int) -> None:
+        """Leave the first so many numbers of transmissions to somebody who sent under the same name before."""
+        self._transmissions = max(self._transmissions, count)
 
     def be_careful(self) -> None:
         """Send each frame on its own: its receivers' rounds may close at other times than this agent's."""

@@ -5,13 +5,32 @@ agent → outbox → link → inbox → agent: you are between outbox and links.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from netsim.core import Arrivals
 from netsim.draws import Keys
 from netsim.link import Link
 from netsim.transport.air import Air
-from netsim.transport.inbox import Inbox
 
-__all__ = ["Wiring"]
+__all__ = ["Neighbor", "Wiring"]
+
+
+class Neighbor(Protocol):
+    """What stands in a neighbour's place: its inbox, or what takes the frames for one that runs elsewhere."""
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Where links put (arrival time, key, kind, frame)."""
+
+    @property
+    def collided(self) -> set[int]:
+        """Keys of the frames under way that others destroyed."""
+
+    watchers: list[Any]
+    """Where its senders note that it wants to be told of arrivals, and as which of their places, in turn."""
+
+    def watch(self) -> None:
+        """Something is on its way to it."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +39,8 @@ class Wiring:
 
     Attributes
     ----------
+    inboxes : sequence of Neighbor
+        What takes the frames.
     receivers : sequence of int
         The neighbours' numbers.
     first : int
@@ -38,7 +59,7 @@ class Wiring:
 
     links: Sequence[Link]
     neighbors: Sequence[Hashable]
-    inboxes: Sequence[Inbox]
+    inboxes: Sequence[Neighbor]
     receivers: Sequence[int]
     first: int
     keys: Keys

@@ -1,0 +1,119 @@
+"""What crosses between processes: a datagram is a mark, an authentication code and a msgpack array, never a pickle.
+
+agent → outbox → link → inbox → agent: you are on the link, between two processes. Whatever bytes come, `unseal` returns
+what they are or raises `Refused`, which names under which count they are dropped.
+"""
+
+import hmac
+import math
+from typing import Any, NamedTuple
+
+import msgpack
+
+__all__ = ["OVERHEAD", "Beat", "Parcel", "Refused", "seal", "unseal"]
+
+_MARK = b"nsm1"
+_CODE = 16
+_MOST = 1 << 63
+
+OVERHEAD = 200
+"""Bytes that a datagram may have beside the frame and the name of its kind."""
+
+
+class Parcel(NamedTuple):
+    """A frame on a link between two processes.
+
+    Attributes
+    ----------
+    host, incarnation : int
+        Which process sent it: its place among all, and when (ns) it began.
+    run : int
+        Of which of the processes' runs it is, from 0.
+    link, sequence : int
+        The link, and how many frames it has carried before, from 0.
+    time : float
+        When it arrives by the link's model, in simulated seconds.
+    number : int
+        As in `netsim.count.records.Transmission`.
+    kind : str
+        Under which kind of message it is counted.
+    sent_at : float
+        In simulated seconds.
+    data : bytes
+        The frame.
+    """
+
+    host: int
+    incarnation: int
+    run: int
+    link: int
+    sequence: int
+    time: float
+    number: int
+    kind: str
+    sent_at: float
+    data: bytes
+
+
+class Beat(NamedTuple):
+    """What a process says of itself to another, again and again.
+
+    Attributes
+    ----------
+    host, incarnation : int
+        As of a `Parcel`.
+    number : int
+        How many beats it sent before.
+    said : dict
+        See `netsim.sockets.circle`.
+    """
+
+    host: int
+    incarnation: int
+    number: int
+    said: dict[str, Any]
+
+
+class Refused(Exception):  # noqa: N818  it is no error: anybody may send anything
+    """Bytes that are dropped: ``why`` is ``strangers`` or ``malformed``."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+_KINDS: tuple[tuple[type[Any], tuple[Any, ...]], ...] = tuple(
+    (kind, tuple(kind.__annotations__.values())) for kind in (Parcel, Beat)
+)
+
+
+def seal(message: Parcel | Beat, key: bytes) -> bytes:
+    """Return the datagram of a message, authenticated (HMAC-SHA-256, 128 bits of it) by a key that all share."""
+    body: bytes = msgpack.packb([int(type(message) is Beat), *message])
+    return _MARK + hmac.digest(key, body, "sha256")[:_CODE] + body
+
+
+def unseal(data: bytes, key: bytes) -> Parcel | Beat:
+    """Return the message that `seal` gave these bytes; raises Refused for any others."""
+    body = data[len(_MARK) + _CODE :]
+    code = hmac.digest(key, body, "sha256")[:_CODE]
+    if data[: len(_MARK)] != _MARK or not hmac.compare_digest(data[len(_MARK) : len(_MARK) + _CODE], code):
+        raise Refused("strangers")
+    try:
+        which, *fields = msgpack.unpackb(body, strict_map_key=False)
+        made, types = _KINDS[which]
+        if len(fields) == len(types) and all(map(_is, fields, types)):
+            message: Parcel | Beat = made(*fields)
+            return message
+    except Exception:
+        # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
+        pass
+    raise Refused("malformed")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind is int:
+        return type(value) is int and 0 <= value < _MOST
+    if kind is float:
+        return type(value) is float and math.isfinite(value)
+    return isinstance(value, kind if isinstance(kind, type) else dict)

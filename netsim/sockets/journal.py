@@ -1,0 +1,101 @@
+"""What a process writes down of its part of a run, as it goes: whole entries, each in the file before what it tells of
+can be noticed elsewhere. A file that ends in the midst of an entry is that of a process that was killed.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.count.records import DETAIL, EXIT, LEFT, SENT
+from netsim.errors import NetsimError, one_line
+
+__all__ = ["ARRAY", "BEGIN", "END", "KINDS", "RECORDS", "ROW", "STATE", "Journal", "Records", "entries", "records_of"]
+
+BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END = range(7)
+"""What an entry is of: what runs where; kinds of message; events; a row; an array; an agent's state; the end."""
+
+Records = dict[str, NDArray[np.void]]
+"""Events by stream, as `netsim.count.tally.Tally.news` returns them."""
+
+_HEAD = struct.Struct("<III")
+_STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
+_MARK = b"netsim journal 1\n"
+
+
+class Journal:
+    """A file of entries that grows.
+
+    Parameters
+    ----------
+    path : Path
+        A new file.
+
+    Raises
+    ------
+    NetsimError
+        If it cannot be written; so do the methods.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = -1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            self._write(_MARK)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def put(self, what: int, content: Any) -> None:
+        """Append an entry; it is with the system when this returns."""
+        body: bytes = msgpack.packb(content)
+        try:
+            self._write(_HEAD.pack(len(body), what, zlib.crc32(body)) + body)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def put_records(self, records: Mapping[str, NDArray[np.void]]) -> None:
+        """Append events, if there are any."""
+        if any(len(part) for part in records.values()):
+            self.put(RECORDS, [records[name].tobytes() for name in _STREAMS])
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _failure(self, error: OSError) -> NetsimError:
+        return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
+
+
+def entries(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the whole entries of a journal, what each is of and its content; raises NetsimError if it is none."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MARK)) != _MARK:
+                raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote")
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                size, what, check = _HEAD.unpack(head)
+                body = file.read(size)
+                if len(body) < size or zlib.crc32(body) != check:
+                    return
+                yield what, msgpack.unpackb(body, strict_map_key=False)
+    except OSError as error:
+        raise NetsimError(f"file = {str(path)!r}: cannot be read ({error.strerror or one_line(error)})") from None
+
+
+def records_of(content: list[bytes]) -> Records:
+    """Return the events of an entry."""
+    return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(_STREAMS.items(), content, strict=True)}

@@ -1,0 +1,315 @@
+"""The parts of a run, from the processes that ran them, put together: one ledger, one trace, the rows that it has.
+
+What was sent to another process and never seen there is *missing*; what a killed process took with it, too.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from netsim import check
+from netsim._wiring import Asked, Parts, Settings, build
+from netsim.agent import Agent
+from netsim.count.records import MISSING, TO_ALL, Transmission
+from netsim.count.scene import Scene, positions_of
+from netsim.errors import BadInput
+from netsim.run import Probe, Run
+from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
+from netsim.sockets.node import mark_of
+from netsim.sockets.states import StateReader
+from netsim.transport.clock import Loop, new_loop
+
+__all__ = ["Gathered", "Part", "gather", "gathered"]
+
+
+@dataclass
+class Part:
+    """What one process wrote of a run.
+
+    Attributes
+    ----------
+    begin, end : dict
+        What it said at the beginning and at the end; ``end`` is empty if it was killed.
+    kinds : list of str
+        Kinds of message by its numbers.
+    pieces : list of (float, list of entries)
+        What it wrote up to each row: the row's number, infinite for what came after the last.
+    rows : list of (int, float, bool)
+        Its rows: number, time (s), whether agents there took part.
+    """
+
+    path: Path
+    begin: dict[str, Any] = field(default_factory=dict)
+    end: dict[str, Any] = field(default_factory=dict)
+    kinds: list[str] = field(default_factory=list)
+    pieces: list[tuple[float, list[tuple[int, Any]]]] = field(default_factory=list)
+    rows: list[tuple[int, float, bool]] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        """The name of the process."""
+        return str(self.begin["host"])
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A run put together.
+
+    Attributes
+    ----------
+    run : Run
+        As a simulation would leave it.
+    parts : list of Part
+        What it was made of.
+    """
+
+    run: Run
+    parts: list[Part]
+
+    @property
+    def killed(self) -> list[str]:
+        """The processes a part of which has no end."""
+        return sorted({part.host for part in self.parts if not part.end})
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why processes ended in an error, by their names."""
+        return {part.host: part.end["why"] for part in self.parts if part.end.get("why")}
+
+
+def gather(
+    network: Any,
+    agents: Mapping[Any, Agent],
+    folder: str | Path,
+    probes: Sequence[Probe] = (),
+    *,
+    run: int = 0,
+    trace: bool = False,
+) -> Run:
+    """Put together what the processes of a run wrote into their transports' ``folder``.
+
+    Parameters
+    ----------
+    network : Network
+        As it was in every process.
+    agents : mapping
+        {node: Agent}, made as they were made there. They are given the states that they came to.
+    folder : str or Path
+        Where the journals of all processes are.
+    probes : sequence of callables
+        As in `netsim.Network.run`; the processes must have been given some, too, for states to be there for each row.
+    run : int
+        Which of the processes' runs, from 0.
+    trace : bool
+        Whether to keep the event log.
+
+    Returns
+    -------
+    Run
+        As a simulation would leave it; the ledger has one column more, ``missing``.
+
+    Raises
+    ------
+    BadInput
+        If there are no such journals, or they are of another network.
+    NetsimError
+        If a journal cannot be read.
+    """
+    number = check.integer("run", run, low=0)
+    result = Run({node: agents[node] for node in network.graph}, probes, None, None)
+    return gathered(network.settings, result, Path(folder), number, trace).run
+
+
+def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
+    """Put a run together; see `gather`."""
+    parts = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
+    parts = [part for part in parts if part.begin]
+    if not parts:
+        raise BadInput(f"folder = {str(folder)!r}: must hold what processes wrote of run {run}; there is none")
+    hosts: list[str] = parts[0].begin["hosts"]
+    for part in parts:
+        places = dict(zip(result.agents, part.begin["places"], strict=False))
+        if len(places) < len(result.agents) or part.begin["mark"] != mark_of(settings, result.agents, places):
+            raise BadInput(f"file = {str(part.path)!r}: must be of this network and these agents; it is of others")
+    if absent := [host for host in hosts if host not in {part.host for part in parts}]:
+        raise BadInput(
+            f"folder = {str(folder)!r}: must hold what all processes wrote of run {run}; not {absent[0]!r}'s"
+        )
+    return _Merger(settings, result, parts, trace).merge()
+
+
+def _read(path: Path) -> Part:
+    """Read a journal."""
+    part, piece = Part(path), list[tuple[int, Any]]()
+    for what, content in entries(path):
+        if what == BEGIN:
+            part.begin = content
+        elif what == END:
+            part.end = content
+        elif what == KINDS:
+            part.kinds += content
+        elif what == ROW:
+            number, time, took_part = content
+            part.rows.append((number, time, took_part))
+            part.pieces.append((number, piece))
+            piece = []
+        else:
+            piece.append((what, content))
+    # What came after its last row is of the next one, if the others had one more.
+    part.pieces.append((part.rows[-1][0] + 1 if part.rows else -math.inf, piece))
+    return part
+
+
+class _Merger:
+    """Puts parts together, row by row."""
+
+    def __init__(self, settings: Settings, result: Run, parts: list[Part], trace: bool) -> None:
+        self._settings, self._result, self._parts = settings, result, parts
+        self._loop: Loop = new_loop()
+        asked = Asked(None, None, trace, None, None, _Nobody())
+        self._built: Parts = build(
+            settings,
+            result.agents,
+            self._loop,
+            asked=asked,
+            on_round_end=lambda number: None,
+            on_death=lambda name: None,
+        )
+        self._ledger = result.ledger = self._built.ledger
+        self._tally = self._ledger.tally
+        self._names = list(result.agents)
+        self._links_of = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
+        self._states = StateReader(result.agents)
+        self._read = {id(part): 0 for part in parts}
+        ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
+        self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_time(parts)])
+        self._in_flight: list[tuple[int, int]] = []
+        # Ends that are known, by key; and transmissions after the end, which count for nothing.
+        self._known: set[int] = set()
+
+    def merge(self) -> Gathered:
+        """Return the run."""
+        try:
+            self._find_ends()
+            for number, time in self._rows():
+                for part in self._parts:
+                    self._apply(part, number)
+                self._loop.instants.wait(time)
+                self._result.add_row(number, time, self._ledger.totals())
+            for part in self._parts:
+                self._apply(part, math.inf)
+        finally:
+            self._loop.close()
+        self._ledger.in_flight = lambda: iter(self._in_flight)
+        self._result.ended_at = self._end
+        if self._ledger.keeps_trace:
+            places = positions_of(self._settings.graph, self._names)
+            self._ledger.scene = Scene(self._settings.round_period, self._end, "sockets", places)
+        return Gathered(self._result, self._parts)
+
+    def _rows(self) -> Iterator[tuple[int, float]]:
+        """Yield the rows in which agents anywhere took part."""
+        rows = {(number, time) for part in self._parts for number, time, took_part in part.rows if took_part}
+        yield from sorted(row for row in rows if row[1] <= math.nextafter(self._end, math.inf))
+
+    def _records(self) -> Iterator[tuple[Part, Records]]:
+        for part in self._parts:
+            for _, piece in part.pieces:
+                for what, content in piece:
+                    if what == RECORDS:
+                        yield part, records_of(content)
+
+    def _find_ends(self) -> None:
+        """Find out which link messages came to an end that somebody saw before the run's own."""
+        for _, records in self._records():
+            exits = records["exits"]
+            self._known.update(exits["key"].tolist())
+        for part in self._parts:
+            for key, kind in part.end.get("in_flight", ()):
+                self._known.add(key)
+                self._in_flight.append((key, self._tally.kind(part.kinds[kind])))
+
+    def _apply(self, part: Part, number: float) -> None:
+        """Take in what a part wrote up to a row."""
+        while (place := self._read[id(part)]) < len(part.pieces) and part.pieces[place][0] <= number:
+            self._read[id(part)] = place + 1
+            for what, content in part.pieces[place][1]:
+                if what == RECORDS:
+                    self._count(part, records_of(content))
+                elif what == ARRAY:
+                    self._states.learn(*content)
+                elif what == STATE:
+                    which, state = content
+                    self._states.put(self._result.agents[self._names[which]], state)
+
+    # --- counting -----------------------------------------------------------------------------------------------------
+
+    def _count(self, part: Part, records: Records) -> None:
+        kinds = [self._tally.kind(name) for name in part.kinds]
+        shared = self._count_sent(records, kinds)
+        for left in records["left"]:
+            self._count_left(left, shared)
+        for exit_ in records["exits"]:
+            time, key, kind, cause = exit_.item()
+            if time <= self._end:
+                self._tally.ended(time, key, kinds[kind], cause)
+            else:
+                # The books closed before.
+                self._in_flight.append((key, kinds[kind]))
+
+    def _count_sent(self, records: Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:
+        """Count transmissions; return the kind of each by its link and number, and whether links tell its bits."""
+        shared = {}
+        copies = _copies(records, self._tally.shift)
+        for sent, (round_number, reply) in zip(records["sent"], records["details"].tolist(), strict=True):
+            record = Transmission(*sent.item())._replace(kind=kinds[sent["kind"]])
+            links = self._links_of[record.sender] if record.link == TO_ALL else [record.link]
+            self._tally.sent(record, len(links), round_number, bool(reply))
+            for link in links:
+                apart = record.link == TO_ALL and record.each == 0 and self._settings.medium == "wires"
+                shared[link, record.number] = record.kind, apart
+                keys = [(link << self._tally.shift) + record.number, *copies.get((link, record.number), ())]
+                for key in keys:
+                    if key not in self._known:
+                        self._known.add(key)
+                        self._tally.ended(record.time, key, record.kind, MISSING)
+        return shared
+
+    def _count_left(self, left: Any, shared: Mapping[tuple[int, int], tuple[int, bool]]) -> None:
+        time, key, number, bits = left.item()
+        link = key >> self._tally.shift
+        kind, apart = shared[link, number]
+        if key != (link << self._tally.shift) + number:
+            self._tally.duplicate(link, kind)
+        elif apart:
+            self._tally.link_bits(link, kind, bits)
+        if self._tally.keeps:
+            self._tally.left(time, key, number, bits)
+
+
+class _Nobody:
+    """Stands for nobody: all that was elsewhere is here now."""
+
+    keeps = False
+
+    def stand_in(self, agent: Any, tally: Any) -> None:
+        """Return None."""
+
+
+def _copies(records: Records, shift: int) -> dict[tuple[int, int], list[int]]:
+    """Return the keys of second copies by link and the transmission's number."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for _, key, number, _ in records["left"].tolist():
+        link = key >> shift
+        if key != (link << shift) + number:
+            found.setdefault((link, number), []).append(key)
+    return found
+
+
+def _last_time(parts: Sequence[Part]) -> float:
+    """Return the time (s) of the last row of parts that were all killed."""
+    return max((time for part in parts for _, time, _ in part.rows), default=0.0)

@@ -1,0 +1,174 @@
+"""Agents' states, as a process writes them down for whoever gathers its part of a run.
+
+A state is what pickle keeps of an agent, but for its arrays: each is kept once, under a hash of what is in it, so that
+data which never change cost nothing. Whoever reads states makes objects only of the classes that its own agents are
+made of, and of netsim's and numpy's: a file can name no others.
+"""
+
+import hashlib
+import io
+import pickle
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.agent import Agent
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.faults.player import restore
+
+__all__ = ["StateReader", "StateWriter"]
+
+# Smaller arrays are no longer than what would stand for them.
+_SMALL = 64
+
+_HARMLESS = (
+    {
+        ("builtins", name)
+        for name in (
+            "bool",
+            "bytearray",
+            "complex",
+            "frozenset",
+            "int",
+            "float",
+            "list",
+            "object",
+            "range",
+            "set",
+            "slice",
+        )
+    }
+    | {("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")}
+    | {
+        (f"numpy.{core}.{module}", name)
+        for core in ("core", "_core")
+        for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))
+    }
+    | {("numpy", "ndarray"), ("numpy", "dtype"), ("copyreg", "_reconstructor")}
+)
+
+
+class StateWriter:
+    """Writes agents' states.
+
+    Parameters
+    ----------
+    keep : callable
+        Called with the digest and the array for each array that is new.
+    """
+
+    def __init__(self, keep: Callable[[bytes, NDArray[Any]], None]) -> None:
+        self._keep = keep
+        self._known: set[bytes] = set()
+
+    def state(self, name: Hashable, agent: Agent) -> bytes:
+        """Return an agent's state; raises BadInput if it cannot be pickled."""
+        target = io.BytesIO()
+        try:
+            _Pickler(target, self._reference).dump(agent.__getstate__())
+        except Exception as error:
+            why = f"{type(error).__name__}: {one_line(error)}"
+            raise BadInput(f"agents[{name!r}]: must hold what can be pickled, to be gathered ({why})") from error
+        return target.getvalue()
+
+    def _reference(self, array: NDArray[Any]) -> tuple[bytes, str, tuple[int, ...]]:
+        # The bytes alone do not tell a shape from another.
+        plain = np.ascontiguousarray(array)
+        what = f"{plain.dtype.str}{plain.shape}".encode()
+        digest = hashlib.blake2b(plain.view(np.uint8).data, digest_size=16, key=what[:64]).digest()
+        if digest not in self._known:
+            self._known.add(digest)
+            self._keep(digest, plain)
+        return digest, plain.dtype.str, array.shape
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, target: io.BytesIO, refer: Callable[[NDArray[Any]], Any]) -> None:
+        super().__init__(target, protocol=5)
+        self._refer = refer
+
+    def persistent_id(self, obj: Any) -> Any:
+        if type(obj) is np.ndarray and obj.nbytes > _SMALL and obj.ndim and obj.dtype.kind in "biufc":
+            return self._refer(obj)
+        return None
+
+
+class StateReader:
+    """Reads agents' states into agents that were made in the same way.
+
+    Parameters
+    ----------
+    agents : mapping
+        {name: agent}, each as it was before the run.
+    """
+
+    def __init__(self, agents: Mapping[Hashable, Agent]) -> None:
+        self._allowed = _named_by(agents.values()) | _HARMLESS
+        self._arrays: dict[bytes, bytes] = {}
+
+    def learn(self, digest: bytes, raw: bytes) -> None:
+        """Take note of an array's bytes."""
+        self._arrays[digest] = raw
+
+    def put(self, agent: Agent, state: bytes) -> None:
+        """Give an agent a state; raises NetsimError if the bytes are none that can be taken."""
+        try:
+            restore(agent, _Unpickler(io.BytesIO(state), self._array, self._allowed).load())
+        except Exception as error:
+            raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
+
+    def _array(self, reference: Any) -> NDArray[Any]:
+        digest, dtype, shape = reference
+        # A copy: agents write into their arrays.
+        return np.frombuffer(self._arrays[digest], np.dtype(dtype)).reshape(shape).copy()
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, source: io.BytesIO, array: Callable[[Any], NDArray[Any]], allowed: set[tuple[str, str]]) -> None:
+        super().__init__(source)
+        self._array = array
+        self._allowed = allowed
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._array(pid)
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if self._may(module, name) else None
+        if found is None or not ((module, name) in self._allowed or isinstance(found, type)):
+            raise NetsimError(f"it names {module}.{name}, of which no agent was made at the beginning")
+        return found
+
+    def _may(self, module: str, name: str) -> bool:
+        # Of netsim itself classes of what agents hold, but nothing that reads, writes or runs.
+        parts = ("netsim.agents", "netsim.coders", "netsim.transport", "netsim._core", "netsim.scenarios.tasks")
+        return (module, name) in self._allowed or any(module == each or module.startswith(f"{each}.") for each in parts)
+
+
+class _Recorder(pickle.Unpickler):
+    """Reads what this process wrote itself, and notes what it names."""
+
+    def __init__(self, source: io.BytesIO, named: set[tuple[str, str]]) -> None:
+        super().__init__(source)
+        self._named = named
+
+    def persistent_load(self, pid: Any) -> Any:
+        return np.zeros(0)
+
+    def find_class(self, module: str, name: str) -> Any:
+        self._named.add((module, name))
+        return super().find_class(module, name)
+
+
+def _named_by(agents: Iterable[Agent]) -> set[tuple[str, str]]:
+    """Return the modules and names that the states of some agents name."""
+    named: set[tuple[str, str]] = set()
+    for agent in agents:
+        target = io.BytesIO()
+        # One that cannot be pickled is refused where it is to be written.
+        with suppress(Exception):
+            _Pickler(target, lambda array: 0).dump(agent.__getstate__())
+            _Recorder(io.BytesIO(target.getvalue()), named).load()
+    return named

@@ -1,0 +1,133 @@
+"""Datagrams over UDP, through asyncio's own endpoints."""
+
+import asyncio
+import ipaddress
+import socket
+import sys
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from netsim import check
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.sockets.transport import Transport
+
+__all__ = ["UDP", "address_of"]
+
+# Bytes that the system is asked to hold for a process that computes: it may give less.
+_BUFFER = 1 << 22
+_FORCE = 33  # SO_RCVBUFFORCE, which Python does not name
+
+
+class UDP(Transport):
+    """A transport over UDP: processes are named by their addresses, as "127.0.0.1:9000" or "[::1]:9000".
+
+    It listens on the address ``here``, and on no other.
+
+    Parameters
+    ----------
+    here : str
+        The address of this process.
+    peers : mapping
+        {address: agents}.
+    settings
+        As `Transport` has them. Beyond loopback there must be a ``key``.
+
+    Raises
+    ------
+    BadInput
+        If an address is none, an address beyond loopback comes without a key, or another argument cannot be used.
+    """
+
+    most = 65_507
+
+    def __init__(self, here: str, peers: Mapping[str, Iterable[Hashable]], **settings: Any) -> None:
+        super().__init__(here, peers, **settings)
+        self._places = {name: address_of("peers", name) for name in self.peers}
+        self._own = address_of("here", here)
+        self._to: dict[str, Any] = {}
+        if self.key is None and not _is_loopback(self._own[0]):
+            raise BadInput(f"here = {here!r}: must be a loopback address, or come with a key: anybody could send there")
+        self._endpoint: asyncio.DatagramTransport | None = None
+
+    async def open(self) -> None:
+        """Listen; raises NetsimError if the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        trying = f"here = {self.here!r}"
+        try:
+            family, own = _resolved(self._own)
+            if not self._to:
+                # Before anything is sent, and once: a name may take long to be found.
+                for trying, place in self._places.items():
+                    self._to[trying] = _resolved(place, family)[1]
+                trying = f"here = {self.here!r}"
+            bound = _bound(family, own)
+        except OSError as error:
+            why = error.strerror or one_line(error)
+            raise NetsimError(f"{trying}: must be an address that can be had ({why})") from None
+        self._endpoint, _ = await loop.create_datagram_endpoint(lambda: _Receiver(self), sock=bound)
+
+    def send(self, to: str, data: bytes) -> None:
+        """Send a datagram."""
+        if self._endpoint is not None and not self._endpoint.is_closing():
+            self._endpoint.sendto(data, self._to[to])
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._endpoint is not None:
+            self._endpoint.abort()
+            self._endpoint = None
+            # The socket is closed in the loop's next pass, and the next run wants its address.
+            await asyncio.sleep(0)
+
+
+class _Receiver(asyncio.DatagramProtocol):
+    def __init__(self, transport: UDP) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self._transport.deliver(data)
+
+    def error_received(self, exc: Exception) -> None:
+        """Nobody listens there (yet, or any more): what was sent is missing."""
+
+
+def address_of(argument: str, text: str) -> tuple[str, int]:
+    """Return host and port of "host:port"; raises BadInput if it is none."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise check.refuse(argument, text, "an address as 127.0.0.1:9000 or [::1]:9000")
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _resolved(place: tuple[str, int], family: int = 0) -> tuple[int, Any]:
+    """Return the family of an address, and the address as a socket of that family wants it."""
+    found, _, _, _, address = socket.getaddrinfo(*place, family, socket.SOCK_DGRAM)[0]
+    return found, address
+
+
+def _bound(family: int, place: Any) -> socket.socket:
+    """Return a socket that listens at a place."""
+    made = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        made.setblocking(False)
+        with suppress(OSError):
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        if sys.platform == "linux":
+            # Beyond the usual limit, for those who may.
+            with suppress(OSError):
+                made.setsockopt(socket.SOL_SOCKET, _FORCE, _BUFFER)
+        made.bind(place)
+    except BaseException:
+        made.close()
+        raise
+    return made
