@@ -20,6 +20,7 @@ from netsim.errors import BadInput
 from netsim.run import Probe, Run
 from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
 from netsim.sockets.node import mark_of
+from netsim.sockets.pouring import pour_into
 from netsim.sockets.states import StateReader
 from netsim.transport.clock import Loop, new_loop
 
@@ -244,7 +245,7 @@ class _Merger:
                     self._states.learn(*content)
                 elif what == STATE:
                     which, state = content
-                    self._states.put(self._result.agents[self._names[which]], state)
+                    pour_into(self._result.agents[self._names[which]], self._states.read(state))
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
