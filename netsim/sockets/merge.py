@@ -196,13 +196,14 @@ class _Merger:
         """Return the run."""
         try:
             self._find_ends()
-            for number, time in self._rows():
-                for part in self._parts:
-                    self._apply(part, number)
-                self._loop.instants.wait(time)
-                self._result.add_row(number, time, self._ledger.totals())
-            for part in self._parts:
-                self._apply(part, math.inf)
+            rows = list(self._rows())
+            for number, time in rows:
+                self._apply_all(number)
+                self._write_row(number, time)
+            self._apply_all(math.inf)
+            if any(part.begin["sampled"] for part in self._parts) and self._end > max([0.0, *(row[1] for row in rows)]):
+                # The run's end comes between two samples.
+                self._write_row(len(rows) + 1, self._end)
         finally:
             self._loop.close()
         self._ledger.in_flight = lambda: iter(self._in_flight)
@@ -211,6 +212,14 @@ class _Merger:
             places = positions_of(self._settings.graph, self._names)
             self._ledger.scene = Scene(self._settings.round_period, self._end, "sockets", places)
         return Gathered(self._result, self._parts)
+
+    def _apply_all(self, number: float) -> None:
+        for part in self._parts:
+            self._apply(part, number)
+
+    def _write_row(self, number: int, time: float) -> None:
+        self._loop.instants.wait(time)
+        self._result.add_row(number, time, self._ledger.totals())
 
     def _rows(self) -> Iterator[tuple[int, float]]:
         """Yield the rows in which agents anywhere took part."""
