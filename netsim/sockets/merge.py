@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -191,6 +191,7 @@ class _Merger:
         self._in_flight: list[tuple[int, int]] = []
         # Ends that are known, by key; and transmissions after the end, which count for nothing.
         self._known: set[int] = set()
+        self._numbers = (1 << self._tally.shift) - 1
 
     def merge(self) -> Gathered:
         """Return the run."""
@@ -235,13 +236,28 @@ class _Merger:
 
     def _find_ends(self) -> None:
         """Find out which link messages came to an end that somebody saw before the run's own."""
+        sent: set[tuple[int, int]] = set()
         for _, records in self._records():
-            exits = records["exits"]
-            self._known.update(exits["key"].tolist())
+            self._known.update(records["exits"]["key"].tolist())
+            sent.update(zip(records["sent"]["sender"].tolist(), records["sent"]["number"].tolist(), strict=True))
+            for _, key, _, _ in records["left"].tolist():
+                sent.add((self._sender(key), key & self._numbers))
         for part in self._parts:
             for key, kind in part.end.get("in_flight", ()):
                 self._known.add(key)
                 self._in_flight.append((key, self._tally.kind(part.kinds[kind])))
+        for key in self._known:
+            if (self._sender(key), key & self._numbers) not in sent:
+                self._refuse_cut(self._names[self._sender(key)])
+
+    def _sender(self, key: int) -> int:
+        return int(self._ledger.senders[key >> self._tally.shift])
+
+    def _refuse_cut(self, agent: Any) -> NoReturn:
+        """Raise BadInput: a frame came that its sender's process, which writes before it sends, does not tell of."""
+        place = self._parts[0].begin["places"][self._names.index(agent)]
+        [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][place]]
+        raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")
 
     def _apply(self, part: Part, number: float) -> None:
         """Take in what a part wrote up to a row."""
@@ -313,7 +329,7 @@ class _Nobody:
 def _copies(records: Records, shift: int) -> dict[tuple[int, int], list[int]]:
     """Return the keys of second copies by link and the transmission's number."""
     found: dict[tuple[int, int], list[int]] = {}
-    for _, key, number, _ in records["left"].tolist():
+    for _, key, _, _ in records["left"].tolist():
         link = key >> shift
         if key != (link << shift) + number:
             found.setdefault((link, number), []).append(key)
