@@ -63,7 +63,8 @@ def main() -> None:
     except Disagreement as error:
         sys.exit(f"kernel: {error}")
     except KeyboardInterrupt:
-        sys.exit("kernel: interrupted; the namespaces are gone")
+        print("kernel: interrupted; the namespaces are gone", file=sys.stderr)
+        sys.exit(130)
 
 
 def measured(chosen: argparse.Namespace) -> tuple[Rows, Rows, dict[str, str]]:

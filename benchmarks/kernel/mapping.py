@@ -4,16 +4,29 @@ What waits at the sender's end is counted by the kernel with all its headers, wh
 Ethernet's: ``header_bits`` are those, and a frame of netsim's is as long as the datagram.
 """
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.kernel.namespaces import RECEIVER, SENDER, Ends
+from benchmarks.kernel.namespaces import RECEIVER, SENDER, Ends, Unavailable
 from netsim import Budget, Link, loss
 from netsim.typing import Vector
 
-__all__ = ["Books", "Setting", "police", "random_drop", "rate", "shaper", "token_bucket"]
+__all__ = [
+    "IN_IP",
+    "ON_WIRE",
+    "Books",
+    "Setting",
+    "police",
+    "queue_books",
+    "random_drop",
+    "rate",
+    "rule_books",
+    "shaper",
+    "token_bucket",
+]
 
 ON_WIRE, IN_IP = 14 + 20 + 8, 20 + 8
 """Bytes of the headers of Ethernet, IP and UDP; and without Ethernet's."""
@@ -70,25 +83,34 @@ class Setting:
 
     def begin(self, ends: Ends) -> None:
         """Set it up in the kernel, as new; raises Unavailable if the kernel does not have it."""
-        for command in self.commands:
-            ends.run(self.end, command)
+        try:
+            for command in self.commands:
+                ends.run(self.end, command)
+        except Unavailable:
+            # What was there before the command that failed is not to be in the way of the next setting.
+            with contextlib.suppress(Unavailable):
+                ends.run(self.end, self.stop)
+            raise
 
     def end_it(self, ends: Ends) -> Books:
         """Remove it from the kernel and return what it had counted."""
-        books = _queue_books(ends) if self.end == SENDER else _rule_books(ends)
+        if self.end == SENDER:
+            books = queue_books(ends.run(SENDER, f"tc -s -j qdisc show dev {SENDER}"))
+        else:
+            books = rule_books(ends.run(RECEIVER, "nft -j list table ip netsim"))
         ends.run(self.end, self.stop)
         return books
 
 
-def _queue_books(ends: Ends) -> Books:
-    (queue,) = [each for each in json.loads(ends.run(SENDER, f"tc -s -j qdisc show dev {SENDER}")) if each.get("root")]
+def queue_books(listed: str) -> Books:
+    """Read what ``tc -s -j qdisc show`` says of the outermost queue; what still waits has been given, not let through."""
+    (queue,) = [each for each in json.loads(listed) if each.get("root")]
     return Books(queue["packets"] + queue["drops"] + queue["qlen"], queue["packets"], queue["bytes"])
 
 
-def _rule_books(ends: Ends) -> Books:
-    """Of two counters, the first is for all frames and the second for those that are dropped."""
-    listed = json.loads(ends.run(RECEIVER, "nft -j list table ip netsim"))["nftables"]
-    parts = [part for each in listed for part in each.get("rule", {}).get("expr", [])]
+def rule_books(listed: str) -> Books:
+    """Read ``nft -j list table``: of its two counters the first is for all frames, the second for those dropped."""
+    parts = [part for each in json.loads(listed)["nftables"] for part in each.get("rule", {}).get("expr", [])]
     given, dropped = [part["counter"] for part in parts if "counter" in part]
     return Books(given["packets"], given["packets"] - dropped["packets"], given["bytes"] - dropped["bytes"])
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SENDER", "Ends", "Unavailable", "become_root", "open_ends", "tool"]
+__all__ = ["RECEIVER", "SENDER", "Ends", "Unavailable", "become_root", "open_ends", "tool"]
 
 SENDER, RECEIVER = "sender", "receiver"
 """The names of the two devices."""
@@ -24,6 +24,7 @@ SENDER, RECEIVER = "sender", "receiver"
 _ADDRESS = {SENDER: "10.0.0.1", RECEIVER: "10.0.0.2"}
 _HARDWARE = {SENDER: "02:00:00:00:00:01", RECEIVER: "02:00:00:00:00:02"}
 _PORT = 9000
+_PATIENCE = 10  # Seconds for one command
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
 _HERE = "/proc/thread-self/ns/net"
 
@@ -93,14 +94,18 @@ class Ends:
         name, *arguments = command.split()
         with self.inside(end):
             # A session of its own: an interrupt from the keyboard ends this program, not one of its commands half-way.
-            done = subprocess.run(
-                [tool(name), *arguments],
-                capture_output=True,
-                text=True,
-                check=False,
-                pass_fds=list(self.files.values()),
-                start_new_session=True,
-            )
+            try:
+                done = subprocess.run(
+                    [tool(name), *arguments],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_PATIENCE,
+                    pass_fds=list(self.files.values()),
+                    start_new_session=True,
+                )
+            except subprocess.TimeoutExpired:
+                raise Unavailable(f"{command!r}: not done after {_PATIENCE} s") from None
         if done.returncode:
             said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             raise Unavailable(f"{command!r}: {said[0]}")

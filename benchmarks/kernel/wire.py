@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.kernel.namespaces import Ends
 from netsim.typing import Vector
 
-__all__ = ["Crossing", "Disagreement", "exchange"]
+__all__ = ["Crossing", "Disagreement", "exchange", "received", "sent"]
 
 # Of asm-generic/socket.h: the forms with 64 bits for the seconds, on every machine.
 _STAMP_RECEIVED, _STAMPING = 64, 65
@@ -81,8 +81,8 @@ def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
         arrived: dict[int, int] = {}
 
         def drain() -> None:
-            _read(sender, socket.MSG_ERRQUEUE, _sent, offered)
-            _read(receiver, 0, _received, arrived)
+            _read(sender, socket.MSG_ERRQUEUE, sent, offered)
+            _read(receiver, 0, received, arrived)
 
         begun = time.monotonic()
         for number, (planned, size) in enumerate(zip(times.tolist(), sizes.tolist(), strict=True)):
@@ -118,12 +118,20 @@ def _read(of: socket.socket, flags: int, stamp: Callable[[bytes, Control], Stamp
         to[number] = nanoseconds
 
 
-def _received(data: bytes, control: Control) -> Stamp:
+def received(data: bytes, control: Control) -> Stamp:
+    """Read what comes with a datagram: the number is in it, the time is when it came in."""
     stamps = [content for level, kind, content in control if (level, kind) == (socket.SOL_SOCKET, _STAMP_RECEIVED)]
     return int(_NUMBER.unpack(data)[0]), _nanoseconds(stamps[0])
 
 
-def _sent(data: bytes, control: Control) -> Stamp:
+def sent(data: bytes, control: Control) -> Stamp:
+    """Read what the kernel reports to a sender: the number is its own, the time is when it took the frame; ``data`` is none.
+
+    Raises
+    ------
+    Disagreement
+        If it reports something else.
+    """
     stamps = [content for level, kind, content in control if (level, kind) == (socket.SOL_SOCKET, _STAMPING)]
     (report,) = [content for level, _, content in control if level == socket.IPPROTO_IP]
     _, origin, *_, number = _EXTENDED.unpack_from(report)
@@ -141,9 +149,9 @@ def _crossing(times: Vector, offered: dict[int, int], arrived: dict[int, int]) -
     """Put the stamps on the plan's clock: the most punctual frame was sent at its planned time."""
     first = min(offered.values())
     # Differences first: nanoseconds since 1970 have more digits than a float.
-    sent = np.array([offered[number] - first for number in range(len(times))]) / 1e9
-    zero = float(np.min(sent - times))
+    handed = np.array([offered[number] - first for number in range(len(times))]) / 1e9
+    zero = float(np.min(handed - times))
     departed = np.full(len(times), np.nan)
     for number, stamp in arrived.items():
         departed[number] = (stamp - first) / 1e9 - zero
-    return Crossing(sent - zero, departed, tuple(arrived))
+    return Crossing(handed - zero, departed, tuple(arrived))
