@@ -55,12 +55,12 @@ def main() -> None:
         check.integer("seed", chosen.seed, low=0)
     except BadInput as error:
         command.error(str(error))
-    become_root()
     try:
+        become_root()
         show(*measured(chosen), chosen)
     except Unavailable as why:
         skipped({"all": str(why)}, chosen)
-    except Disagreement as error:
+    except (Disagreement, OSError) as error:
         sys.exit(f"kernel: {error}")
     except KeyboardInterrupt:
         print("kernel: interrupted; the namespaces are gone", file=sys.stderr)

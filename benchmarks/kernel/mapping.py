@@ -103,7 +103,7 @@ class Setting:
 
 
 def queue_books(listed: str) -> Books:
-    """Read what ``tc -s -j qdisc show`` says of the outermost queue; what still waits has been given, not let through."""
+    """Read what ``tc -s -j qdisc show`` says of the outermost queue; what still waits has been given, not passed."""
     (queue,) = [each for each in json.loads(listed) if each.get("root")]
     return Books(queue["packets"] + queue["drops"] + queue["qlen"], queue["packets"], queue["bytes"])
 

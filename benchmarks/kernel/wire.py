@@ -125,7 +125,7 @@ def received(data: bytes, control: Control) -> Stamp:
 
 
 def sent(data: bytes, control: Control) -> Stamp:
-    """Read what the kernel reports to a sender: the number is its own, the time is when it took the frame; ``data`` is none.
+    """Read what the kernel reports to a sender: the number is the kernel's, the time is when it took the frame.
 
     Raises
     ------
