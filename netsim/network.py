@@ -280,7 +280,7 @@ class Network:
         if transport is None and (stage := STAGE.get()) is not None:
             return stage.run(self, agents, Wanted(probes, progress, asked))
         if transport is None:
-            job = Job(self, self._result(agents, probes, progress), asked)
+            job = Job(self, self.result_of(agents, probes, progress), asked)
         else:
             job = self._part(agents, probes, progress, asked, transport)
         if asyncio._get_running_loop() is None:
@@ -303,7 +303,7 @@ class Network:
         On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
-        result = self._result(agents, probes, progress)
+        result = self.result_of(agents, probes, progress)
         job = Job(self, result, self._asked(until, sample, trace, blas_threads))
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
@@ -323,9 +323,12 @@ class Network:
         if asked.viewer is not None:
             raise BadInput("transport: must go without --watch: what happens is in several processes")
         written = transport.folder is not None
-        return NodeJob(self, self._result(agents, () if written else probes, progress), asked, transport, bool(probes))
+        return NodeJob(
+            self, self.result_of(agents, () if written else probes, progress), asked, transport, bool(probes)
+        )
 
-    def _result(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
+    def result_of(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
+        """Return a `Run` without rows or ledger, for who is to fill it; raises BadInput as `run` does."""
         check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):

@@ -24,31 +24,22 @@ __all__ = ["StateReader", "StateWriter"]
 # Smaller arrays are no longer than what would stand for them.
 _SMALL = 64
 
-_HARMLESS = (
-    {
-        ("builtins", name)
-        for name in (
-            "bool",
-            "bytearray",
-            "complex",
-            "frozenset",
-            "int",
-            "float",
-            "list",
-            "object",
-            "range",
-            "set",
-            "slice",
-        )
-    }
-    | {("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")}
-    | {
-        (f"numpy.{core}.{module}", name)
-        for core in ("core", "_core")
-        for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))
-    }
-    | {("numpy", "ndarray"), ("numpy", "dtype"), ("copyreg", "_reconstructor")}
-)
+_BUILTIN = ("bool", "bytearray", "complex", "frozenset", "int", "float", "list", "object", "range", "set", "slice")
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_HARMLESS = {
+    *(("builtins", name) for name in _BUILTIN),
+    *(("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")),
+    # numpy's folder of compiled code has had two names.
+    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
+    *(("numpy.random._pickle", f"__{name}_ctor") for name in ("generator", "bit_generator", "randomstate")),
+    *((f"numpy.random._{name.lower()}", name) for name in _BIT_GENERATORS),
+    *(("numpy.random.bit_generator", name) for name in ("SeedSequence", "__pyx_unpickle_SeedSequence")),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("copyreg", "_reconstructor"),
+}
+"""What agents may come to hold though they did not at the beginning."""
 
 
 class StateWriter:

@@ -12,7 +12,7 @@ from netsim import check
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.sockets.transport import Transport
 
-__all__ = ["UDP", "address_of"]
+__all__ = ["UDP", "address_of", "is_loopback"]
 
 # Bytes that the system is asked to hold for a process that computes: it may give less.
 _BUFFER = 1 << 22
@@ -46,7 +46,7 @@ class UDP(Transport):
         self._places = {name: address_of("peers", name) for name in self.peers}
         self._own = address_of("here", here)
         self._to: dict[str, Any] = {}
-        if self.key is None and not _is_loopback(self._own[0]):
+        if self.key is None and not is_loopback(here):
             raise BadInput(f"here = {here!r}: must be a loopback address, or come with a key: anybody could send there")
         self._endpoint: asyncio.DatagramTransport | None = None
 
@@ -101,7 +101,9 @@ def address_of(argument: str, text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Return whether "host:port" is on this machine; raises BadInput if it is no address."""
+    host = address_of("address", address)[0]
     if host == "localhost":
         return True
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The command line: netsim list, run, sweep, show, verify, replay, export, compare."""
+"""The command line: netsim list, run, sweep, show, verify, replay, export, compare, deploy, node, gather."""
 
 import io
 import shlex
@@ -14,7 +14,9 @@ from netsim.errors import NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
+from netsim.studies.cli_scenarios import FORMATS, options_of
 from netsim.studies.cli_traces import export_it, replay_it
+from netsim.studies.deploy.cli import deploy_them, gather_it, node_it
 from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_of_interrupt
 from netsim.studies.folder import Unsaved, load, told_partial
 from netsim.studies.formats import Formats
@@ -24,11 +26,6 @@ _WATCHING: tuple[tuple[list[str], dict[str, Any]], ...] = (
     (["--watch"], {"is_flag": True, "help": "Show the run in the browser while it goes on; nothing in it changes."}),
     (["--pace"], {"type": float, "help": "With --watch: simulated seconds that are shown in a second."}),
     (["--no-browser"], {"is_flag": True, "help": "With --watch: only print the address."}),
-)
-
-_FORMATS = (
-    ("--figures", "png", "Formats of the figures: png, svg, pdf, or several with commas between."),
-    ("--tables", "csv", "Format of the tables: csv, or parquet (smaller; takes pip install 'netsim[arrow]')."),
 )
 
 
@@ -43,25 +40,13 @@ class _Scenarios(click.Group):
 
 
 def _command(scenario: Scenario) -> click.Command:
-    options: list[click.Parameter] = []
-    for parameter in scenario.parameters:
-        flag = "--" + parameter.name.replace("_", "-")
-        switch = parameter.kind is bool
-        options.append(
-            click.Option(
-                [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
-                type=parameter.kind,
-                default=parameter.default,
-                show_default=parameter.default is not None,
-                help=parameter.description,
-            )
-        )
+    options = options_of(scenario)
     options.append(
         click.Option(["--out"], type=str, help="The run folder, new or empty. Default: the next free runs/NAME-n.")
     )
     options.append(click.Option(["--trace"], is_flag=True, help="Keep the event log, too (trace-ALGORITHM.npz)."))
     options += [
-        click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in _FORMATS
+        click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in FORMATS
     ]
 
     for names, more in _WATCHING:
@@ -229,6 +214,9 @@ def verify_it(ctx: click.Context, folder: str) -> None:
 
 app.add_command(replay_it)
 app.add_command(export_it)
+app.add_command(deploy_them)
+app.add_command(node_it)
+app.add_command(gather_it)
 
 
 @app.command("compare")

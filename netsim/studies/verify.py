@@ -96,6 +96,10 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     path = Path(folder)
     found = load(path)
     settings = found["settings"]
+    if "deployment" in settings:
+        raise BadInput(
+            f"run folder = {str(path)!r}: must be of a simulation; what happened over sockets is not repeated"
+        )
     names = sorted(name for name in found["summary"]["bytes"] if Path(name).suffix in (".csv", ".parquet"))
     # States are kept with a trace only.
     study = _repeated(path, settings, reporter, trace="states" in {Path(name).stem for name in names})
@@ -120,13 +124,13 @@ def _repeated(path: Path, settings: Mapping[str, Any], reporter: Reporter | None
         raise BadInput(f"{what}; {error}") from None
     if settings.get("file_sha256", scenario.sha256) != scenario.sha256:
         raise BadInput(f"{what}; {settings['scenario']} has changed since it ran")
-    study = scenario.prepare(trace=trace, reporter=reporter, **_parameters(what, scenario, settings["parameters"]))
+    study = scenario.prepare(trace=trace, reporter=reporter, **parameters_of(what, scenario, settings["parameters"]))
     scenario.play(study)
     return study
 
 
-def _parameters(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded parameters as the study takes them."""
+def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded parameters as the study takes them; raises BadInput, which begins with ``what``, for others."""
     known = {each.name: each for each in scenario.parameters}
     for name in given:
         if name not in known:

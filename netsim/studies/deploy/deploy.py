@@ -1,0 +1,194 @@
+"""A study in several processes: simulated first, then played for real, gathered, and held against the simulation."""
+
+import dataclasses
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netsim.errors import BadInput, NetsimError
+from netsim.run import Run
+from netsim.studies import Study, catalogue
+from netsim.studies.catalogue import Scenario
+from netsim.studies.claim import Claim, claim, claim_next
+from netsim.studies.deploy import sameness
+from netsim.studies.deploy.plan import PARTS, Host, Plan
+from netsim.studies.deploy.processes import Processes
+from netsim.studies.deploy.stages import Ended, Playback, Rehearsal, Share, on
+from netsim.studies.formats import Formats
+from netsim.studies.terminal import Reporter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Asked", "deploy", "gather_folder", "play_share"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the run folder: where, and in which formats."""
+
+    out: str | None
+    formats: Formats
+
+
+class _Progress(Reporter):
+    """Shows progress only."""
+
+    def line(self, text: str = "") -> None:
+        """Print nothing."""
+
+    def table(self, title: str, frame: "pd.DataFrame") -> None:
+        """Print nothing."""
+
+
+def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
+    """Run a study in several processes on this machine, or write what each host is to run."""
+    scenario = catalogue.find(plan.scenario)
+    with _claimed(scenario, asked.out) as place:
+        rehearsal = _rehearsed(plan, reporter)
+        plan = dataclasses.replace(plan, runs=len(rehearsal.runs))
+        if not plan.is_here:
+            _write_folder(plan, place, reporter)
+            return
+        with _folder() as folder:
+            plan.write(folder)
+            _run_processes(plan, folder, rehearsal.runs, reporter)
+            study = _played_back(plan, folder, rehearsal.runs, reporter)
+        _save(study, place, asked.formats, reporter)
+
+
+def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> None:
+    """Make a run folder of what the processes of a deployment wrote."""
+    plan = Plan.read(folder)
+    scenario, _ = plan.find()
+    with _claimed(scenario, asked.out) as place:
+        rehearsal = _rehearsed(plan, reporter)
+        study = _played_back(plan, folder, rehearsal.runs, reporter)
+        _save(study, place, asked.formats, reporter)
+
+
+def play_share(folder: Path, name: str, told: Callable[[int, int], None]) -> None:
+    """Run what one process has to, to the end of the last run."""
+    plan = Plan.read(folder)
+    host = plan.host(name)
+    scenario, parameters = plan.find()
+    # Sent to a process alone, as a scheduler does: its part is then whole, and says why it ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    share = Share(plan, host, folder / PARTS, told)
+    study = scenario.prepare(**parameters)
+    with on(share):
+        try:
+            scenario.play(study)
+        except Ended:
+            return
+    raise NetsimError(f"scenario = {plan.scenario!r}: must make {plan.runs} runs, as planned; it made fewer")
+
+
+def _claimed(scenario: Scenario, out: str | None) -> Claim:
+    return claim_next(Path(scenario.name).stem) if out is None else claim(out)
+
+
+def _rehearsed(plan: Plan, reporter: Reporter) -> Rehearsal:
+    """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
+    scenario, parameters = plan.find()
+    rehearsal = Rehearsal(plan)
+    study = scenario.prepare(reporter=reporter if reporter.quiet else _Progress(), **parameters)
+    with on(rehearsal):
+        _play(scenario, study)
+    if not rehearsal.runs:
+        raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
+    return rehearsal
+
+
+def _play(scenario: Scenario, study: Study) -> None:
+    """Play a study; raises NetsimError in one line where it does not come to its end."""
+    try:
+        scenario.play(study)
+    except Exception as error:
+        if catalogue.interrupted(error):
+            raise
+        raise NetsimError(catalogue.why(scenario, error)) from error
+
+
+def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> None:
+    """Start the processes and wait for them."""
+    (folder / PARTS).mkdir()
+    rows = [run.rows for run in simulated]
+    label = f"{len(plan.hosts)} processes over {plan.settings.carrier}"
+    with (
+        reporter.progress(label, sum(rows), "row ") as progress,
+        Processes(plan, folder, lambda run, row: progress(sum(rows[:run]) + row)) as processes,
+    ):
+        processes.wait()
+
+
+def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> Study:
+    """Return the study with what the processes did in place of simulations, and say how the two differ."""
+    scenario, parameters = plan.find()
+    playback = Playback(folder / PARTS)
+    study = scenario.prepare(trace=plan.trace, reporter=_Told(reporter), **parameters)
+    with on(playback):
+        _play(scenario, study)
+    names = list(study.runs)
+    study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
+    study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}
+    study.table("processes", "Processes", sameness.processes(names, playback.found))
+    for note in sameness.notes(names, simulated, playback.found):
+        study.note(note)
+    return study
+
+
+class _Told(Reporter):
+    """Shows what a study says, but no progress: putting runs together is quick."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(reporter.quiet)
+
+    @contextmanager
+    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+        """Show nothing."""
+        yield lambda number: None
+
+
+def _save(study: Study, place: Claim, formats: Formats, reporter: Reporter) -> None:
+    study.formats = formats
+    study.save(place)
+    files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
+    reporter.line(f"\n{place.shown}: {files}")
+
+
+def _write_folder(plan: Plan, place: Claim, reporter: Reporter) -> None:
+    """Write the deployment's folder, and say what is to be done with it."""
+    plan.write(place.parts)
+    place.publish()
+    shown = shlex.quote(place.shown)
+    reporter.line(f"{place.shown}: deployment.json, key")
+    reporter.line("Copy the folder to each host, over a way that nobody reads: its key opens the network. Then start")
+    for host in plan.hosts:
+        reporter.line(f"  on {host.name} ({host.address}): netsim node {shown} --host {host.name}")
+    reporter.line(
+        f"within {plan.settings.patience:g} s of each other. When they have ended, copy what each has written"
+    )
+    reporter.line(f"into its {place.shown}/{PARTS} to the same place here, and: netsim gather {shown}")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Yield a folder for a deployment, which nobody else may read, and which is removed."""
+    with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def plan_of(
+    scenario: Scenario, parameters: Mapping[str, Any], settings: Any, hosts: tuple[Host, ...], trace: bool
+) -> Plan:
+    """Return the plan of a study with these parameters."""
+    # From any folder it is the same file.
+    name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
+    return Plan(name, dict(parameters), settings, hosts, trace=trace, sha256=scenario.sha256)

@@ -1,0 +1,292 @@
+"""The plan of a deployment: which study, which processes, how they reach each other; read and written as a folder."""
+
+import itertools
+import json
+import secrets
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netsim import check
+from netsim._version import __version__
+from netsim.errors import BadInput, one_line
+from netsim.files import write_pieces
+from netsim.sockets.transport import Transport
+from netsim.sockets.udp import UDP, is_loopback
+from netsim.studies import catalogue
+from netsim.studies.catalogue import Scenario
+from netsim.studies.verify import parameters_of
+
+__all__ = ["CARRIERS", "Host", "Plan", "Settings", "hosts_in", "local_hosts"]
+
+CARRIERS = ("udp", "mqtt")
+"""What can carry datagrams."""
+
+PLAN, KEY, PARTS = "deployment.json", "key", "parts"
+"""What a deployment's folder holds: the plan, the key, what processes write."""
+
+_MOST_PROCESSES = 1000
+
+
+@dataclass(frozen=True)
+class Host:
+    """A process.
+
+    Attributes
+    ----------
+    name : str
+        Its name, by which it is started.
+    address : str
+        Where it is reached: over UDP "host:port", over MQTT its name there.
+    agents : tuple or None
+        Names of the agents that it runs, as text; None: a share of those that nobody names.
+    """
+
+    name: str
+    address: str
+    agents: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How processes reach each other.
+
+    Attributes
+    ----------
+    carrier : str
+        One of `CARRIERS`.
+    broker : str
+        Of MQTT, "host:port".
+    round_time : float
+        Real seconds that a round takes.
+    patience, silence : float
+        As in `netsim.Transport`.
+    """
+
+    carrier: str = "udp"
+    broker: str = "127.0.0.1:1883"
+    round_time: float = 0.05
+    patience: float = 60.0
+    silence: float = 5.0
+
+    def __post_init__(self) -> None:
+        check.one_of("transport", self.carrier, CARRIERS)
+        for name in ("round_time", "patience", "silence"):
+            check.finite(name, getattr(self, name), above=0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A deployment.
+
+    Attributes
+    ----------
+    scenario : str
+        The study's name, or the path of its file.
+    parameters : mapping
+        Its parameters.
+    settings : Settings
+    hosts : tuple of Host
+    runs : int
+        How many runs the study makes.
+    trace : bool
+        Whether the event log is kept.
+    key : bytes
+        By which datagrams are authenticated.
+    sha256 : str
+        Of the study's file, if it has one.
+    """
+
+    scenario: str
+    parameters: Mapping[str, Any]
+    settings: Settings
+    hosts: tuple[Host, ...]
+    runs: int = 0
+    trace: bool = False
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    sha256: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all processes are on this machine."""
+        places = [self.settings.broker] if self.settings.carrier == "mqtt" else [host.address for host in self.hosts]
+        return all(is_loopback(place) for place in places)
+
+    def find(self) -> tuple[Scenario, dict[str, Any]]:
+        """Return the study and its parameters; raises BadInput if it is another than was planned."""
+        scenario = catalogue.find(self.scenario)
+        if scenario.sha256 != self.sha256:
+            raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
+        return scenario, parameters_of(f"deployment of {self.scenario!r}", scenario, self.parameters)
+
+    def places(self, agents: Iterable[Any]) -> dict[str, list[Any]]:
+        """Return the agents of each process, by its address: those that it names, and of the rest an even share.
+
+        Raises
+        ------
+        BadInput
+            If a process would have none.
+        """
+        known = {str(name): name for name in agents}
+        mine: dict[str, list[Any]] = {host.address: [] for host in self.hosts}
+        left = dict(known)
+        for host in self.hosts:
+            for name in host.agents or ():
+                if left.pop(name, None) is None:
+                    why = "is in two processes" if name in known else f"is none of {len(known)} agents"
+                    raise BadInput(f"hosts.{host.name}.agents = {name!r}: must be an agent's name, once; it {why}")
+                mine[host.address].append(known[name])
+        open_to = [host.address for host in self.hosts if host.agents is None]
+        for place, share in zip(open_to, _shares(list(left.values()), len(open_to)), strict=True):
+            mine[place] += share
+        if left and not open_to:
+            raise BadInput(f"hosts: must name every agent, or leave one process open; {next(iter(left))!r} is nowhere")
+        for host in self.hosts:
+            if not mine[host.address]:
+                raise BadInput(f"processes = {len(self.hosts)}: must be at most one for each of {len(known)} agents")
+        return mine
+
+    def transport(self, host: Host, agents: Iterable[Any], period: float, folder: Path) -> Transport:
+        """Return what carries the datagrams of a process in a network of these agents and this round period (s)."""
+        places = self.places(agents)
+        peers = {place: names for place, names in places.items() if place != host.address}
+        settings = self.settings
+        more: dict[str, Any] = {
+            "key": self.key,
+            "pace": period / settings.round_time,
+            "patience": settings.patience,
+            "silence": settings.silence,
+            "folder": folder,
+        }
+        if settings.carrier == "udp":
+            return UDP(host.address, peers, **more)
+        from netsim.sockets.mqtt import MQTT
+
+        return MQTT(settings.broker, host.address, peers, **more)
+
+    # --- as a folder --------------------------------------------------------------------------------------------------
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder that exists: the plan, and the key, which nobody else may read."""
+        content = {
+            "netsim": __version__,
+            "scenario": self.scenario,
+            "file_sha256": self.sha256,
+            "parameters": dict(self.parameters),
+            "settings": vars(self.settings),
+            "hosts": [vars(host) for host in self.hosts],
+            "runs": self.runs,
+            "trace": self.trace,
+        }
+        key = folder / KEY
+        key.touch(mode=0o600)
+        key.write_text(self.key.hex() + "\n", encoding="ascii")
+        write_pieces(folder / PLAN, [(json.dumps(content, indent=2, default=str) + "\n").encode()])
+
+    @classmethod
+    def read(cls, folder: Path) -> "Plan":
+        """Return the plan that a folder holds; raises BadInput if it holds none, or one of another version."""
+        try:
+            content = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+            key = bytes.fromhex((folder / KEY).read_text(encoding="ascii"))
+            version = content["netsim"]
+            plan = cls(
+                content["scenario"],
+                content["parameters"],
+                Settings(**content["settings"]),
+                tuple(_host(each) for each in content["hosts"]),
+                content["runs"],
+                content["trace"],
+                key,
+                content["file_sha256"],
+            )
+        except BadInput:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {one_line(error)}"
+            raise BadInput(f"folder = {str(folder)!r}: must be what `netsim deploy` wrote ({why[:200]})") from None
+        if version != __version__:
+            raise BadInput(f"folder = {str(folder)!r}: must be of netsim {__version__}, as this; it is of {version}")
+        return plan
+
+    def host(self, name: str) -> Host:
+        """Return a process by its name; raises BadInput if there is none."""
+        known = {host.name: host for host in self.hosts}
+        return known[check.one_of("host", name, known)]
+
+
+def _host(content: Mapping[str, Any]) -> Host:
+    agents = content["agents"]
+    return Host(content["name"], content["address"], None if agents is None else tuple(map(str, agents)))
+
+
+def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
+    """Return agents in so many parts, one after the other, as even as can be."""
+    bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
+    return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
+
+
+def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
+    """Return so many processes on this machine, over UDP at ports that are free now."""
+    import socket
+
+    count = check.integer("processes", processes, low=2)
+    if count > _MOST_PROCESSES:
+        raise check.refuse("processes", processes, f"at most {_MOST_PROCESSES}")
+    if carrier != "udp":
+        return tuple(Host(f"p{number}", f"p{number}") for number in range(1, count + 1))
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    try:
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        # In the order of their ports, as their addresses are.
+        ports = sorted(each.getsockname()[1] for each in held)
+    finally:
+        for each in held:
+            each.close()
+    return tuple(Host(f"p{number}", f"127.0.0.1:{port}") for number, port in enumerate(ports, start=1))
+
+
+def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
+    """Return the processes that a TOML file names, and the settings it gives (``broker``).
+
+    Each is a table ``[hosts.NAME]`` with an ``address`` and, if it is to run certain agents, their names (``agents``).
+
+    Raises
+    ------
+    BadInput
+        If it is missing, no TOML, or says anything else.
+    """
+    path = Path(file)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise check.refuse("nodes", file, "an existing TOML file") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"nodes = {file!r}: must be a TOML file ({one_line(error)})") from None
+    for name in content:
+        check.one_of(f"{file}: entry", name, ("hosts", "broker"))
+    listed = content.get("hosts")
+    if not isinstance(listed, dict) or len(listed) < 2:
+        raise BadInput(f"nodes = {file!r}: must have two tables [hosts.NAME] at least")
+    hosts = tuple(_listed(file, name, each) for name, each in listed.items())
+    if len({host.address for host in hosts}) < len(hosts):
+        raise BadInput(f"nodes = {file!r}: must give each process an address of its own")
+    more = {"broker": content["broker"]} if "broker" in content else {}
+    return hosts, more
+
+
+def _listed(file: str, name: str, content: Any) -> Host:
+    where = f"{file}: hosts.{name}"
+    if not isinstance(content, dict):
+        raise check.refuse(where, content, "a table")
+    for key in content:
+        check.one_of(f"{where}: entry", key, ("address", "agents"))
+    address, agents = content.get("address"), content.get("agents")
+    if not isinstance(address, str):
+        raise check.refuse(f"{where}.address", address, "text")
+    if agents is not None and not (isinstance(agents, list) and agents):
+        raise check.refuse(f"{where}.agents", agents, "a list of agents' names")
+    return Host(name, address, None if agents is None else tuple(map(str, agents)))

@@ -1,0 +1,109 @@
+"""The processes of a deployment on this machine: started, watched, and ended with the one that started them."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from netsim.errors import NetsimError
+from netsim.studies.deploy.plan import Host, Plan
+
+__all__ = ["Processes"]
+
+# Real seconds: from look to look, and until a process that was told to end is killed.
+_PAUSE, _GRACE = 0.1, 5.0
+
+
+class Processes:
+    """The processes of a deployment, each `netsim node` on this machine; a context manager that ends them.
+
+    Parameters
+    ----------
+    plan : Plan
+    folder : Path
+        The deployment's.
+    told : callable
+        Called with the number of a run, from 0, and of each row that the first process comes to.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, told: Callable[[int, int], None]) -> None:
+        self._plan, self._folder, self._told = plan, folder, told
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> "Processes":
+        for host in self._plan.hosts:
+            self._running[host.name] = self._start(host)
+        first = self._running[self._plan.hosts[0].name]
+        threading.Thread(target=self._listen, args=(first,), daemon=True).start()
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        for process in self._running.values():
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + _GRACE
+        for process in self._running.values():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def wait(self) -> dict[str, int]:
+        """Wait for all of them; return by name which were killed, and by which signal.
+
+        Raises
+        ------
+        NetsimError
+            If one ends in an error, or none comes to its end: what the first of them said.
+        """
+        while any(process.poll() is None for process in self._running.values()):
+            for name, process in self._running.items():
+                if (process.returncode or 0) > 0:
+                    raise NetsimError(f"process {name}: {self._last_words(name)}")
+            time.sleep(_PAUSE)
+        killed = {}
+        for name, process in self._running.items():
+            if process.returncode > 0:
+                raise NetsimError(f"process {name}: {self._last_words(name)}")
+            if process.returncode < 0:
+                killed[name] = -process.returncode
+        if len(killed) == len(self._running):
+            raise NetsimError(
+                f"process {next(iter(killed))}: was killed, as all others were; there is nothing to gather"
+            )
+        return killed
+
+    def _start(self, host: Host) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "netsim", "node", str(self._folder), "--host", host.name]
+        tells = host is self._plan.hosts[0]
+        with self._log(host.name).open("wb") as log:
+            return subprocess.Popen(
+                command + ["--tell"] * tells,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if tells else subprocess.DEVNULL,
+                stderr=log,
+                text=True,
+                # A Ctrl-C is for whoever started them, who then ends them.
+                start_new_session=True,
+            )
+
+    def _listen(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        with suppress(ValueError, OSError):
+            for line in process.stdout:
+                run, _, row = line.partition(" ")
+                self._told(int(run), int(row))
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
+        said = [line for line in lines if line.strip()]
+        return said[-1].removeprefix("netsim: ") if said else "ended without a word"

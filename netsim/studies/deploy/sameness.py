@@ -1,0 +1,119 @@
+"""Whether a deployment left what the simulation leaves, and where it begins not to."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.run import Run
+from netsim.sockets.merge import Gathered
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["losses", "notes", "same", "where"]
+
+_ENDS = ("late", "missing")
+
+
+def same(simulated: Run, deployed: Run) -> bool:
+    """Return whether two runs are the same to the last bit: every event at its time, every row, every probe."""
+    return simulated.trace_hash == deployed.trace_hash and not where(simulated, deployed)
+
+
+def where(simulated: Run, deployed: Run) -> str:
+    """Return where two runs' rows begin to differ, as "round 31, train_mse"; empty if they do not."""
+    old, new = simulated.rounds, deployed.rounds
+    columns = [name for name in old.columns if name in new.columns]
+    count = min(len(old), len(new))
+    for row in range(count):
+        for name in columns:
+            if not _equal(old[name].iloc[row], new[name].iloc[row]):
+                return f"round {old['round'].iloc[row]}, {name}"
+    if len(old) != len(new):
+        return f"{len(new)} rows, not {len(old)}"
+    return ""
+
+
+def _equal(old: Any, new: Any) -> bool:
+    return bool(old == new) or bool(old != old and new != new)
+
+
+def losses(run: Run) -> dict[str, int]:
+    """Return how many link messages were late, and how many went missing between processes."""
+    counts = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
+    return {name: counts[name] for name in _ENDS if counts.get(name)}
+
+
+def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[Gathered]) -> list[str]:
+    """Return what is to be said of a deployment's runs: they are as simulated, or what differs, and what is known."""
+    told = []
+    for name, expected, made in zip(names, simulated, found, strict=True):
+        if same(expected, made.run):
+            continue
+        before, now = losses(expected), losses(made.run)
+        more = {cause: count - before.get(cause, 0) for cause, count in now.items() if count > before.get(cause, 0)}
+        first = where(expected, made.run)
+        place = f"from {first} on" if first else "in when frames were sent or came, not in any row"
+        counted = (
+            f"; link messages {' and '.join(f'{cause}: {count:,}' for cause, count in more.items())}" if more else ""
+        )
+        told.append(f"{name}: not as in the simulation {place}{counted}.")
+    killed = dict.fromkeys(host for made in found for host in made.killed)
+    told += [f"Process {host} was killed, or its part was cut off: what it took with it is missing." for host in killed]
+    failed = {host: why for made in found for host, why in made.failed.items()}
+    told += [f"Process {host} ended in an error: {why}" for host, why in failed.items()]
+    jumps = sum(part.end.get("overruns", 0) for made in found for part in made.parts)
+    if jumps:
+        told.append(
+            f"Clocks jumped {jumps} times: a process came to an instant more than half a round late. "
+            "A longer --round-time gives it more."
+        )
+    if not told:
+        events = sum(run.ledger.link_messages for run in simulated)
+        told.append(
+            f"The same as in the simulation, to the last bit: all rows and the trace hash of {_runs(len(simulated))}, "
+            f"{events:,} link messages."
+        )
+    return told
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def processes(names: Sequence[str], found: Sequence[Gathered]) -> "pd.DataFrame":
+    """Return a row for each run and part: what its process said of itself at its end.
+
+    Columns: algorithm, process, ended (``well``, ``error`` or ``killed``), joined_s (when it began, in simulated
+    seconds), clock_offset_s and round_trip_s (of the clock of the process that comes first, from here), datagrams and
+    bytes sent and received, why datagrams were dropped, overruns and longest_lag_s of its clock.
+    """
+    import pandas as pd
+
+    from netsim.sockets.session import DROPPED
+
+    rows = []
+    for name, made in zip(names, found, strict=True):
+        for part in made.parts:
+            end = part.end
+            clock = end.get("clocks", {}).get(part.begin["hosts"][0], [])
+            sent, sent_bytes, received, received_bytes = end.get("datagrams", [np.nan] * 4)
+            rows.append(
+                {
+                    "algorithm": name,
+                    "process": part.host,
+                    "ended": "killed" if not end else "error" if end["why"] else "well",
+                    "joined_s": part.begin["joined"],
+                    "clock_offset_s": clock[0] if clock else np.nan if not end else 0.0,
+                    "round_trip_s": clock[1] if clock else np.nan if not end else 0.0,
+                    "datagrams_sent": sent,
+                    "bytes_sent": sent_bytes,
+                    "datagrams_received": received,
+                    "bytes_received": received_bytes,
+                    **{why: end.get("dropped", {}).get(why, 0) for why in DROPPED},
+                    "overruns": end.get("overruns", np.nan),
+                    "longest_lag_s": end.get("longest_lag", np.nan),
+                }
+            )
+    return pd.DataFrame(rows)
