@@ -20,7 +20,7 @@ __all__ = ["MQTT"]
 
 # Bytes that may wait here for the broker to take them: what is more is lost.
 _WAITING = 1 << 26
-# Real seconds that an answer of the broker may take.
+# Real seconds that an answer of the broker may take at most.
 _ANSWER = 10.0
 
 
@@ -90,7 +90,7 @@ class MQTT(Transport):
         speed = loop.instants.speed if isinstance(loop, Loop) else 1.0
         nodelay = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._aiomqtt.Client(
-            self._host, self._port, timeout=_ANSWER * speed, socket_options=[nodelay], **self._login
+            self._host, self._port, timeout=min(self.patience, _ANSWER) * speed, socket_options=[nodelay], **self._login
         )
         # aiomqtt's own ways wait for each message that goes out, and make a task for each that comes in.
         self._paho = client._client
@@ -173,4 +173,6 @@ def _library() -> Any:
 
 def _why(error: BaseException) -> str:
     """Return a reason without the number that comes before it."""
-    return re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
+    why = re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
+    # All that is known of a socket that was closed at the other end.
+    return "closed by the broker" if why == "Unspecified error" else why

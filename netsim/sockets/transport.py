@@ -38,7 +38,7 @@ class Transport(ABC):
     silence : float
         Real seconds after which a process that says nothing is taken to be dead.
     folder : str or Path, optional
-        Where what happens here is written as it goes, for `netsim.sockets.gather`; it is made if need be.
+        Where what happens here is written as it goes, for `netsim.gather`; it is made if need be.
 
     Attributes
     ----------
