@@ -8,10 +8,10 @@ from netsim._job import Host, Job
 from netsim._wiring import Asked
 from netsim.errors import NetsimError, one_line
 from netsim.run import Run
-from netsim.sockets.journal import Journal
 from netsim.sockets.node import NodeRuntime, Part, mark_of, places_of
 from netsim.sockets.pacing import PacedSelector
 from netsim.sockets.post import Post
+from netsim.sockets.scribe import Scribe
 from netsim.sockets.session import Phase, Session, clock
 from netsim.sockets.transport import Transport
 from netsim.transport.clock import ClockName, Loop
@@ -50,6 +50,8 @@ class NodeJob(Job):
         self._session: Session = transport.session
         self._post = Post(self._session, places, transport.folder is not None)
         super().__init__(network, result, Asked(**(vars(asked) | {"elsewhere": self._post})))
+        self._places = places
+        self._scribe: Scribe | None = None
         self._mark = mark_of(settings, result.agents, places)
         self._transport = transport
         self._period = settings.round_period
@@ -62,14 +64,24 @@ class NodeJob(Job):
         session = self._session
         session.begin(self._mark)
         try:
+            self._scribe = self._make_scribe()
             epoch = asyncio.run(self._meet())
             if math.isnan(epoch):
+                if self._scribe is not None:
+                    self._scribe.discard()
                 raise Missed(f"run {session.run}: the other processes have ended it")
             selector = PacedSelector(_monotonic(epoch), self._transport.pace, _SLACK * self._period)
             return self.run_on(Loop(selector))
         except BaseException as error:
             session.phase, session.why = Phase.OVER, one_line(error) or type(error).__name__
             raise
+
+    def _make_scribe(self) -> Scribe | None:
+        session, folder = self._session, self._transport.folder
+        if folder is None:
+            return None
+        path = folder / journal_name(session.run, session.me, session.incarnation)
+        return Scribe(path, self._result.agents, self._places, session)
 
     async def _meet(self) -> float:
         """Find out when the run begins, in seconds of `clock`; NaN: it is over."""
@@ -115,8 +127,8 @@ class NodeJob(Job):
                 self._ticking.cancel()
             session.beat()
             await session.close()
-            if self._node is not None and self._node.journal is not None:
-                self._node.journal.close()
+            if self._scribe is not None:
+                self._scribe.close()
 
     def _tick(self, loop: Loop) -> None:
         """Say that this process is alive, and see whether the others are."""
@@ -126,12 +138,8 @@ class NodeJob(Job):
         self._ticking = loop.call_later(_BEAT * self._transport.pace, self._tick, loop)
 
     def _make_runtime(self, loop: Loop) -> NodeRuntime:
-        session, folder = self._session, self._transport.folder
-        journal = None
-        if folder is not None:
-            journal = Journal(folder / journal_name(session.run, session.me, session.incarnation))
-        host = self._network
-        part = Part(session, self._post, journal, self._states)
+        host, session = self._network, self._session
+        part = Part(session, self._post, self._scribe, self._states)
         self._node = NodeRuntime(host.settings, self._result, loop, self._asked, host._scheduled, part)
         session.on_beat = self._node.check
         return self._node

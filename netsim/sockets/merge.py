@@ -127,7 +127,7 @@ def gather(
 def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
     """Put a run together; see `gather`."""
     parts = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
-    parts = [part for part in parts if part.begin]
+    parts = [part for part in parts if "joined" in part.begin]
     if not parts:
         raise BadInput(f"folder = {str(folder)!r}: must hold what processes wrote of run {run}; there is none")
     hosts: list[str] = parts[0].begin["hosts"]
@@ -147,7 +147,7 @@ def _read(path: Path) -> Part:
     part, piece = Part(path), list[tuple[int, Any]]()
     for what, content in entries(path):
         if what == BEGIN:
-            part.begin = content
+            part.begin |= content
         elif what == END:
             part.end = content
         elif what == KINDS:

@@ -14,15 +14,13 @@ from typing import Any
 
 from netsim._diagnosis import waiting
 from netsim._runtime import Action, Runtime
-from netsim._version import __version__
 from netsim._wiring import Asked, Settings
 from netsim.errors import BadInput, NetsimError, Stalled, one_line
 from netsim.radio.settings import Radio
 from netsim.run import Run
-from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, ROW, STATE, Journal
 from netsim.sockets.post import Post
+from netsim.sockets.scribe import Scribe
 from netsim.sockets.session import Phase, Session
-from netsim.sockets.states import StateWriter
 from netsim.sockets.transport import Transport
 from netsim.transport.clock import Loop
 
@@ -80,15 +78,15 @@ class Part:
         This process among the others.
     post : Post
         The frames that cross.
-    journal : Journal or None
-        Where what happens is written.
+    scribe : Scribe or None
+        Who writes down what happens.
     states : bool
         Whether agents' states are to be written with each row, or at the end only.
     """
 
     session: Session
     post: Post
-    journal: Journal | None
+    scribe: Scribe | None
     states: bool
 
 
@@ -98,32 +96,15 @@ class NodeRuntime(Runtime):
     def __init__(
         self, settings: Settings, result: Run, loop: Loop, asked: Asked, scheduled: Sequence[Action], part: Part
     ) -> None:
-        self.session, self.post, self.journal, self._states = part.session, part.post, part.journal, part.states
+        self.session, self.post, self.scribe, self._states = part.session, part.post, part.scribe, part.states
         self.ended_at = math.inf
-        self._told_kinds = 0
         self._closed_at = math.inf
         self._active = (time.monotonic(), 0)
-        self._number = {name: number for number, name in enumerate(result.agents)}
         super().__init__(settings, result, loop, asked, scheduled)
         self.here = [name for name in self.agents if self.post.is_here(name)]
-        if (journal := self.journal) is not None:
-            self._writer = StateWriter(lambda digest, array: journal.put(ARRAY, [digest, array.tobytes()]))
-            journal.put(BEGIN, self._beginning())
-            self._write_states()
+        if self.scribe is not None:
+            self.scribe.joined(loop.time())
             self.post.before_sending = self._write_events
-
-    def _beginning(self) -> dict[str, Any]:
-        session = self.session
-        return {
-            "host": session.hosts[session.me],
-            "hosts": session.hosts,
-            "incarnation": session.incarnation,
-            "run": session.run,
-            "mark": session.mark,
-            "joined": max(self.loop.time(), 0.0),
-            "places": [self.post.place_of(name) for name in self.agents],
-            "netsim": __version__,
-        }
 
     # --- its beginning ------------------------------------------------------------------------------------------------
 
@@ -156,12 +137,12 @@ class NodeRuntime(Runtime):
 
     def _write_row(self, number: int, time: float, until: float) -> None:
         super()._write_row(number, time, until)
-        if self.journal is not None and self.error is None:
+        if self.scribe is not None and self.error is None:
             try:
                 if self._states:
-                    self._write_states()
+                    self.scribe.write_states()
                 self._write_events()
-                self.journal.put(ROW, [number, time, self.sampler is not None or self._took_part(number)])
+                self.scribe.write_row(number, time, self.sampler is not None or self._took_part(number))
             except NetsimError as error:
                 self._fail(error)
 
@@ -169,20 +150,9 @@ class NodeRuntime(Runtime):
         contexts = [self.contexts[name] for name in self.here]
         return any(context.round == number or context.left[0] == number for context in contexts)
 
-    def _write_states(self) -> None:
-        assert self.journal is not None
-        for name in self.here:
-            self.journal.put(STATE, [self._number[name], self._writer.state(name, self.agents[name])])
-
     def _write_events(self) -> None:
-        """Write what has happened since the last time."""
-        journal, tally = self.journal, self.parts.shared.tally
-        if journal is None:
-            return
-        if len(tally.kinds) > self._told_kinds:
-            journal.put(KINDS, list(tally.kinds)[self._told_kinds :])
-            self._told_kinds = len(tally.kinds)
-        journal.put_records(tally.news(forget=not self.asked.trace))
+        if self.scribe is not None:
+            self.scribe.write_events(self.parts.shared.tally, self.asked.trace)
 
     def _settle(self, until: float) -> None:
         super()._settle(min(until, math.nextafter(self.ended_at, math.inf)))
@@ -253,25 +223,21 @@ class NodeRuntime(Runtime):
         super()._close()
         self.post.closed = True
         self.result.ended_at = min(self.result.ended_at, self.ended_at)
-        if self.journal is not None:
+        if self.scribe is not None:
             try:
-                self._write_states()
+                self.scribe.write_states()
                 self._write_events()
-                self.journal.put(END, self._ending())
+                self.scribe.end(self.result.ended_at, self.ledger.in_flight(), **self._ending())
             except NetsimError as error:
                 self.error = self.error or error
 
     def _ending(self) -> dict[str, Any]:
         session = self.session
-        dead = [session.hosts[each] for each in session.peers if not session.is_alive(each)]
-        clocks = {session.hosts[each]: list(peer.offset or ()) for each, peer in session.peers.items()}
         selector: Any = self.loop.instants
         return {
-            "end": self.result.ended_at,
-            "in_flight": [list(each) for each in self.ledger.in_flight()],
             "why": "" if self.error is None else one_line(self.error),
-            "dead": dead,
-            "clocks": clocks,
+            "dead": [session.hosts[each] for each in session.peers if not session.is_alive(each)],
+            "clocks": {session.hosts[each]: list(peer.offset or ()) for each, peer in session.peers.items()},
             "dropped": dict(session.dropped),
             "datagrams": [session.sent, session.sent_bytes, session.received, session.received_bytes],
             "overruns": selector.overruns,

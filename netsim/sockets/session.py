@@ -120,9 +120,9 @@ class Session:
     run : int
         The present run, from 0; −1 before the first.
     dropped : Counter
-        Datagrams that were dropped, by `DROPPED`.
+        Datagrams of the present run that were dropped, by `DROPPED`.
     sent, received : int
-        Datagrams so far.
+        Its datagrams so far.
     sent_bytes, received_bytes : int
         Their bytes.
     taker : Taker or None
@@ -262,6 +262,8 @@ class Session:
     def begin(self, mark: bytes) -> None:
         """Go on to the next run; ``mark`` is a hash of what is to be run."""
         self.run += 1
+        self.dropped.clear()
+        self.sent = self.received = self.sent_bytes = self.received_bytes = 0
         self.phase, self.mark, self.epoch, self.done = Phase.MEETING, mark, None, None
 
     def when(self, margin: float) -> float | None:
