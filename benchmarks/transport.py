@@ -1,8 +1,9 @@
-"""What a frame costs on real sockets: agents of two processes play ping-pong over UDP and MQTT, beside a bare echo.
+"""What a frame costs on real sockets: agents of two processes over UDP and MQTT, beside a bare echo.
 
-The echo is asyncio's own datagram endpoint, which sends back what comes: the same bytes, nothing is read of them. A
-frame holds 100 float64. The rate is that of many pairs at once, so many frames are under way; the time of a round trip
-is that of one pair alone. With --hostile, datagrams of strangers come at a process that plays its rounds.
+The echo is asyncio's own datagram endpoint, which sends back what comes: the same bytes, of which nothing is read. A
+frame holds 100 float64. The rate is of rounds in which each agent sends to all those of the other process and goes on
+when it has heard as many, so that many frames are under way; the echo has as many under way. The time is a round trip
+of one frame alone. With --hostile, datagrams of strangers come at a process that plays its rounds.
 """
 
 import asyncio
@@ -30,8 +31,27 @@ ELEMENTS = 100
 FRAME = np.random.default_rng(1).random(ELEMENTS)
 # Real seconds after which a datagram that does not come is taken to be lost.
 PATIENCE = 5.0
+# Round trips of one frame alone.
+TRIPS = 1000
 
 Make = Callable[[str, dict[str, list[int]], Path | None], Transport]
+
+
+class Speaker(netsim.Agent):
+    """Speaks to all neighbours, and goes on when it has heard as many."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.moments: list[float] = []
+
+    async def run(self) -> None:
+        """Play."""
+        self.moments.append(time.perf_counter())
+        for _ in range(self.count):
+            await self.broadcast("state", FRAME)
+            for _ in self.neighbors:
+                await self.inbox.get()
+        self.moments.append(time.perf_counter())
 
 
 class Pinger(netsim.Agent):
@@ -79,18 +99,18 @@ class OverMQTT:
         return MQTT(self.broker, here.replace(":", "-"), {name.replace(":", "-"): it for name, it in peers.items()})
 
 
-def play(make: Make, places: list[str], me: int, pairs: int, count: int, folder: Path | None, answer: Any) -> None:
-    """Be one of the two processes; the first answers with the moments of each pair, and the bytes of a datagram."""
-    # Connected by links that carry nothing.
-    graph = nx.compose(nx.path_graph(pairs), nx.Graph([(number, pairs + number) for number in range(pairs)]))
-    sides = [list(range(pairs)), list(range(pairs, 2 * pairs))]
-    agents: dict[int, Any] = {number: Pinger(pairs + number, count) for number in sides[0]}
-    agents |= {number: Ponger(count) for number in sides[1]}
+def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
+    """Be one of two processes with so many agents each; the first answers with moments, and the bytes of a datagram."""
+    sides = [list(range(size)), list(range(size, 2 * size))]
+    graph = nx.complete_bipartite_graph(size, size)
+    agents: dict[int, Any] = {number: Speaker(count) for number in graph}
+    if size == 1:
+        agents = {0: Pinger(1, count), 1: Ponger(count)}
     transport = make(places[me], {places[1 - me]: sides[1 - me]}, folder)
-    Network(graph, round_period=1.0, seed=1).run({name: agents[name] for name in graph}, transport=transport)
+    Network(graph, round_period=1.0, seed=1).run(agents, transport=transport)
     if me == 0:
-        sizes = transport.session.sent_bytes / transport.session.sent
-        answer.send(([agents[number].moments for number in sides[0]], sizes))
+        mean = transport.session.sent_bytes / transport.session.sent
+        answer.send(([agents[number].moments for number in sides[0]], mean))
 
 
 # --- the bare echo ----------------------------------------------------------------------------------------------------
@@ -162,14 +182,14 @@ def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def in_two(make: Make, pairs: int, count: int, written: bool) -> tuple[list[list[float]], float]:
-    """Return the moments of each pair, and the mean bytes of a datagram."""
+def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[float]], float]:
+    """Return the moments of each agent of one process, and the mean bytes of a datagram."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     receiving, sending = SPAWN.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) if written else None
         parts = [
-            SPAWN.Process(target=play, args=(make, places, me, pairs, count, folder, sending), daemon=True)
+            SPAWN.Process(target=play, args=(make, places, me, size, count, folder, sending), daemon=True)
             for me in range(2)
         ]
         for part in parts:
@@ -204,34 +224,35 @@ def trips(moments: list[float]) -> dict[str, float]:
     return {"p50_us": float(np.percentile(times, 50)), "p95_us": float(np.percentile(times, 95))}
 
 
-def measured(makers: dict[str, tuple[Make, bool]], pairs: int, count: int, repeats: int) -> dict[str, Any]:
+def measured(makers: dict[str, tuple[Make, bool]], agents: int, rounds: int, repeats: int) -> dict[str, Any]:
     """Return rates and times of each, medians over repeats; they take turns."""
     rates: dict[str, list[float]] = {}
     times: dict[str, list[dict[str, float]]] = {}
-    size = 1000.0
+    size, frames = 1000.0, 2 * agents * agents * rounds
     for _ in range(repeats):
         for name, (make, written) in makers.items():
-            many, size_here = in_two(make, pairs, count, written)
-            size = size_here if name == "UDP" else size
+            many, mean = in_two(make, agents, rounds, written)
+            size = mean if name == "UDP" else size
             began, ended = min(one[0] for one in many), max(one[-1] for one in many)
-            rates.setdefault(name, []).append(pairs * count / (ended - began))
-            [one], _ = in_two(make, 1, count, written)
+            rates.setdefault(name, []).append(frames / (ended - began))
+            [one], _ = in_two(make, 1, TRIPS, written)
             times.setdefault(name, []).append(trips(one))
-        moments = echoed(round(size), pairs, count)
-        rates.setdefault("bare echo", []).append(pairs * count / (moments[-1] - moments[0]))
-        times.setdefault("bare echo", []).append(trips(echoed(round(size), 1, count)))
+        # There and back are two datagrams.
+        moments = echoed(round(size), agents * agents, rounds)
+        rates.setdefault("bare echo", []).append(frames / (moments[-1] - moments[0]))
+        times.setdefault("bare echo", []).append(trips(echoed(round(size), 1, TRIPS)))
     result: dict[str, Any] = {"datagram_bytes": round(size)}
     bare_rate = statistics.median(rates["bare echo"])
     for name, values in rates.items():
         rate = statistics.median(values)
         row = {key: statistics.median(each[key] for each in times[name]) for key in ("p50_us", "p95_us")}
-        result[name] = {"round_trips_per_s": rate, "of_the_bare_echo": rate / bare_rate, **row}
+        result[name] = {"frames_per_s": rate, "of_the_bare_echo": rate / bare_rate, **row}
     return result
 
 
 def main() -> None:
     """Run the benchmark."""
-    command = parser(__doc__, pairs=64, count=500, repeats=3)
+    command = parser(__doc__, agents=8, rounds=400, repeats=3)
     chosen = command.parse_args()
     makers: dict[str, tuple[Make, bool]] = {"UDP": (over_udp, False), "UDP, written down": (over_udp, True)}
     with ExitStack() as stack:
@@ -243,8 +264,8 @@ def main() -> None:
             makers["MQTT"] = OverMQTT(stack.enter_context(mosquitto(folder))[0]), False
         except BadInput as error:
             print(f"MQTT is left out: {error}", file=sys.stderr)
-        result = measured(makers, chosen.pairs, chosen.count, chosen.repeats)
-    show(result, chosen.json, f"{chosen.pairs} pairs, {chosen.count} round trips each; times are of one pair alone")
+        result = measured(makers, chosen.agents, chosen.rounds, chosen.repeats)
+    show(result, chosen.json, f"two processes of {chosen.agents} agents, {chosen.rounds} rounds")
 
 
 if __name__ == "__main__":
