@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from netsim.reliability import Reliability
     from netsim.run import Run
     from netsim.sockets.merge import gather
+    from netsim.sockets.mqtt import MQTT
     from netsim.sockets.transport import Transport
     from netsim.sockets.udp import UDP
     from netsim.studies.catalogue import find
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from netsim.transport.heard import Heard
 
 __all__ = [
+    "MQTT",
     "UDP",
     "Agent",
     "AgentError",
@@ -95,6 +97,7 @@ _HOMES = {
     "reliability": ("Reliability",),
     "run": ("Run",),
     "sockets.merge": ("gather",),
+    "sockets.mqtt": ("MQTT",),
     "sockets.transport": ("Transport",),
     "sockets.udp": ("UDP",),
     "studies.catalogue": ("find",),

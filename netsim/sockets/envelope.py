@@ -65,7 +65,7 @@ class Beat(NamedTuple):
     number : int
         How many beats it sent before.
     said : dict
-        See `netsim.sockets.circle`.
+        See `netsim.sockets.session`.
     """
 
     host: int

@@ -92,6 +92,8 @@ class NodeJob(Job):
             while True:
                 session.beat()
                 await asyncio.sleep(_MEETING)
+                if self._transport.failure is not None:
+                    raise self._transport.failure
                 epoch = session.when(_MARGIN)
                 if epoch is not None:
                     break

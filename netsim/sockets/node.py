@@ -173,6 +173,9 @@ class NodeRuntime(Runtime):
         session, run = self.session, self.session.run
         if self.ended.done() or not self.started:
             return
+        if session.transport.failure is not None:
+            self._fail(session.transport.failure)
+            return
         if session.phase == Phase.RUNNING:
             self._look_for_standstill()
         if session.phase == Phase.DONE:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from netsim import check
-from netsim.errors import BadInput
+from netsim.errors import BadInput, NetsimError
 
 __all__ = ["Transport"]
 
@@ -20,7 +20,7 @@ __all__ = ["Transport"]
 class Transport(ABC):
     """Carries datagrams to the other processes, best effort; give it to `netsim.Network.run`.
 
-    A subclass writes `open`, `send` and `close`, and calls `deliver` with what comes.
+    A subclass writes `open`, `send` and `close`, and calls `deliver` with what comes, `fail` when nothing can come.
 
     Parameters
     ----------
@@ -38,12 +38,14 @@ class Transport(ABC):
     silence : float
         Real seconds after which a process that says nothing is taken to be dead.
     folder : str or Path, optional
-        Where what happens here is written as it goes, for `netsim.sockets.gather`; it is made if need be.
+        Where what happens here is written as it goes, for `netsim.gather`; it is made if need be.
 
     Attributes
     ----------
     most : int
         Bytes of a datagram that it carries at most.
+    failure : NetsimError or None
+        What `fail` was told.
 
     Raises
     ------
@@ -78,6 +80,7 @@ class Transport(ABC):
         self.silence = check.finite("silence", silence, above=0)
         self.folder = None if folder is None else Path(folder)
         self._deliver: Callable[[bytes], None] | None = None
+        self.failure: NetsimError | None = None
         # The number of the first run, of one that goes on where another of the same name was.
         self.first_run = 0
         # This process among the others, from its first run to its last.
@@ -104,10 +107,15 @@ class Transport(ABC):
         if self._deliver is not None:
             self._deliver(data)
 
+    def fail(self, why: str) -> None:
+        """Say in one line why nothing can be carried any more: the run ends with it. The first reason counts."""
+        self.failure = self.failure or NetsimError(why)
+
     # --- what netsim calls --------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
         """Hand what comes to a function; None: to nobody."""
+        self.failure = None
         self._deliver = deliver
 
     def __repr__(self) -> str:

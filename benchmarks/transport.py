@@ -1,0 +1,272 @@
+"""What a frame costs on real sockets: agents of two processes over UDP and MQTT, beside a bare echo.
+
+The echo is asyncio's own datagram endpoint, which sends back what comes: the same bytes, of which nothing is read. A
+frame holds 100 float64. The rate is of rounds in which each agent sends to all those of the other process and goes on
+when it has heard as many, so that many frames are under way; the echo has as many under way. The time is a round trip
+of one frame alone. With --hostile, datagrams of strangers come at a process that plays its rounds.
+"""
+
+import asyncio
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+import netsim
+from benchmarks.report import parser, show
+from netsim import MQTT, UDP, Network, Transport
+from netsim.errors import BadInput
+from tests.parts import free_port, mosquitto, program
+
+SPAWN = multiprocessing.get_context("spawn")
+ELEMENTS = 100
+FRAME = np.random.default_rng(1).random(ELEMENTS)
+# Real seconds after which a datagram that does not come is taken to be lost.
+PATIENCE = 5.0
+# Round trips of one frame alone.
+TRIPS = 1000
+
+Make = Callable[[str, dict[str, list[int]], Path | None], Transport]
+
+
+class Speaker(netsim.Agent):
+    """Speaks to all neighbours, and goes on when it has heard as many."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.moments: list[float] = []
+
+    async def run(self) -> None:
+        """Play."""
+        self.moments.append(time.perf_counter())
+        for _ in range(self.count):
+            await self.broadcast("state", FRAME)
+            for _ in self.neighbors:
+                await self.inbox.get()
+        self.moments.append(time.perf_counter())
+
+
+class Pinger(netsim.Agent):
+    """Sends a vector and waits for it, again and again."""
+
+    def __init__(self, to: int, count: int) -> None:
+        self.to, self.count = to, count
+        self.moments: list[float] = []
+
+    async def run(self) -> None:
+        """Play."""
+        self.moments.append(time.perf_counter())
+        for _ in range(self.count):
+            await self.send(self.to, "ping", FRAME)
+            await self.inbox.get()
+            self.moments.append(time.perf_counter())
+
+
+class Ponger(netsim.Agent):
+    """Sends back what comes."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def run(self) -> None:
+        """Play."""
+        for _ in range(self.count):
+            frame = await self.inbox.get()
+            await self.send(frame.sender, "pong", frame.payload)
+
+
+def over_udp(here: str, peers: dict[str, list[int]], folder: Path | None) -> Transport:
+    """Return a transport."""
+    return UDP(here, peers, patience=PATIENCE, folder=folder)
+
+
+class OverMQTT:
+    """Makes transports over a broker."""
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+
+    def __call__(self, here: str, peers: dict[str, list[int]], folder: Path | None) -> Transport:
+        """Return a transport."""
+        return MQTT(self.broker, here.replace(":", "-"), {name.replace(":", "-"): it for name, it in peers.items()})
+
+
+def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
+    """Be one of two processes with so many agents each; the first answers with moments, and the bytes of a datagram."""
+    sides = [list(range(size)), list(range(size, 2 * size))]
+    graph = nx.complete_bipartite_graph(size, size)
+    agents: dict[int, Any] = {number: Speaker(count) for number in graph}
+    if size == 1:
+        agents = {0: Pinger(1, count), 1: Ponger(count)}
+    transport = make(places[me], {places[1 - me]: sides[1 - me]}, folder)
+    Network(graph, round_period=1.0, seed=1).run(agents, transport=transport)
+    if me == 0:
+        mean = transport.session.sent_bytes / transport.session.sent
+        answer.send(([agents[number].moments for number in sides[0]], mean))
+
+
+# --- the bare echo ----------------------------------------------------------------------------------------------------
+
+
+class Echo(asyncio.DatagramProtocol):
+    """Sends back what comes."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin."""
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """Send it back."""
+        self.transport.sendto(data, addr)
+
+
+class Client(asyncio.DatagramProtocol):
+    """Keeps so many datagrams under way, and notes when each comes back."""
+
+    def __init__(self, size: int, pairs: int, count: int) -> None:
+        self.data, self.pairs, self.left = bytes(size), pairs, pairs * (count - 1)
+        self.awaited = pairs * count
+        self.moments = [time.perf_counter()]
+        self.over = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        """Send the first."""
+        self.transport = transport
+        for _ in range(self.pairs):
+            transport.sendto(self.data)
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """Send the next."""
+        self.moments.append(time.perf_counter())
+        self.awaited -= 1
+        if self.left:
+            self.left -= 1
+            self.transport.sendto(data)
+        elif not self.awaited:
+            self.over.set_result(None)
+
+
+def echo(port: int) -> None:
+    """Be the process that sends back what comes, until it is ended."""
+
+    async def main() -> None:
+        await asyncio.get_running_loop().create_datagram_endpoint(Echo, local_addr=("127.0.0.1", port))
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
+    """Be the process that sends."""
+
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        end = ("127.0.0.1", port)
+        endpoint, client = await loop.create_datagram_endpoint(lambda: Client(size, pairs, count), remote_addr=end)
+        async with asyncio.timeout(600):
+            await client.over
+        endpoint.close()
+        return client.moments
+
+    answer.send(asyncio.run(main()))
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[float]], float]:
+    """Return the moments of each agent of one process, and the mean bytes of a datagram."""
+    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    receiving, sending = SPAWN.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) if written else None
+        parts = [
+            SPAWN.Process(target=play, args=(make, places, me, size, count, folder, sending), daemon=True)
+            for me in range(2)
+        ]
+        for part in parts:
+            part.start()
+        sending.close()
+        try:
+            found: tuple[list[list[float]], float] = receiving.recv()
+        except EOFError:
+            raise SystemExit("a process ended in an error") from None
+        for part in parts:
+            part.join()
+    return found
+
+
+def echoed(size: int, pairs: int, count: int) -> list[float]:
+    """Return the moments at which datagrams came back from the bare echo, the beginning before them."""
+    port = free_port()
+    receiving, sending = SPAWN.Pipe(duplex=False)
+    server = SPAWN.Process(target=echo, args=(port,), daemon=True)
+    server.start()
+    time.sleep(1.0)
+    SPAWN.Process(target=bare, args=(port, size, pairs, count, sending), daemon=True).start()
+    moments: list[float] = receiving.recv()
+    server.terminate()
+    server.join()
+    return moments
+
+
+def trips(moments: list[float]) -> dict[str, float]:
+    """Return percentiles of the times between moments, in microseconds."""
+    times = np.diff(moments) * 1e6
+    return {"p50_us": float(np.percentile(times, 50)), "p95_us": float(np.percentile(times, 95))}
+
+
+def measured(makers: dict[str, tuple[Make, bool]], agents: int, rounds: int, repeats: int) -> dict[str, Any]:
+    """Return rates and times of each, medians over repeats; they take turns."""
+    rates: dict[str, list[float]] = {}
+    times: dict[str, list[dict[str, float]]] = {}
+    size, frames = 1000.0, 2 * agents * agents * rounds
+    for _ in range(repeats):
+        for name, (make, written) in makers.items():
+            many, mean = in_two(make, agents, rounds, written)
+            size = mean if name == "UDP" else size
+            began, ended = min(one[0] for one in many), max(one[-1] for one in many)
+            rates.setdefault(name, []).append(frames / (ended - began))
+            [one], _ = in_two(make, 1, TRIPS, written)
+            times.setdefault(name, []).append(trips(one))
+        # There and back are two datagrams.
+        moments = echoed(round(size), agents * agents, rounds)
+        rates.setdefault("bare echo", []).append(frames / (moments[-1] - moments[0]))
+        times.setdefault("bare echo", []).append(trips(echoed(round(size), 1, TRIPS)))
+    result: dict[str, Any] = {"datagram_bytes": round(size)}
+    bare_rate = statistics.median(rates["bare echo"])
+    for name, values in rates.items():
+        rate = statistics.median(values)
+        row = {key: statistics.median(each[key] for each in times[name]) for key in ("p50_us", "p95_us")}
+        result[name] = {"frames_per_s": rate, "of_the_bare_echo": rate / bare_rate, **row}
+    return result
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, agents=8, rounds=400, repeats=3)
+    chosen = command.parse_args()
+    makers: dict[str, tuple[Make, bool]] = {"UDP": (over_udp, False), "UDP, written down": (over_udp, True)}
+    with ExitStack() as stack:
+        try:
+            MQTT("127.0.0.1:1", "a", {"b": [1]})
+            if program("mosquitto") is None:
+                raise BadInput("no mosquitto: apt-get install mosquitto")
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            makers["MQTT"] = OverMQTT(stack.enter_context(mosquitto(folder))[0]), False
+        except BadInput as error:
+            print(f"MQTT is left out: {error}", file=sys.stderr)
+        result = measured(makers, chosen.agents, chosen.rounds, chosen.repeats)
+    show(result, chosen.json, f"two processes of {chosen.agents} agents, {chosen.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main()

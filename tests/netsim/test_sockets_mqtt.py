@@ -1,0 +1,231 @@
+"""Datagrams over an MQTT broker: the agents of a network in parts, with a real mosquitto between them."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netsim
+from netsim import MQTT, BadInput, Link, NetsimError
+from tests.parts import IMPAIRED, PACE, assert_as_simulated, averaging, free_port, mosquitto, played, program, shares
+
+pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install 'netsim[mqtt]'")
+needs_broker = pytest.mark.skipif(program("mosquitto") is None, reason="no mosquitto: apt-get install mosquitto")
+
+NAMES = ["a", "b", "c", "d"]
+PEERS = shares(NAMES, range(12))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with mosquitto(tmp_path_factory.mktemp("broker")) as (address, _):
+        yield address
+
+
+def transports(broker: str, **settings: Any) -> dict[str, MQTT]:
+    return {name: MQTT(broker, name, PEERS[name], pace=PACE, **settings) for name in NAMES}
+
+
+async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[bytes]:
+    """Return what comes, up to so many datagrams, or what had come when there was nothing more for so long."""
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+    transport.receive_with(came.put_nowait)
+    found: list[bytes] = []
+    try:
+        while len(found) < count:
+            found.append(await asyncio.wait_for(came.get(), seconds))
+    except TimeoutError:
+        pass
+    return found
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@needs_broker
+@pytest.mark.parametrize("link", [Link(), IMPAIRED], ids=["ideal", "impaired"])
+def test_parts_are_the_simulation(broker: str, link: Link, tmp_path: Path) -> None:
+    outcome = played(lambda: averaging(link), transports(broker, topic=f"t/{tmp_path.name}", folder=tmp_path))
+    assert [type(each) for each in outcome.values()] == [netsim.Run] * 4, outcome
+    simulated = assert_as_simulated(lambda: averaging(link), tmp_path)
+    lost = simulated.rounds["lost"].iloc[-1]
+    assert (lost > 0) == (link is IMPAIRED)
+
+
+@needs_broker
+def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
+    with mosquitto(tmp_path) as (address, process):
+        rows: list[int] = []
+
+        def note(row: int) -> None:
+            rows.append(row)
+            if row == 3:
+                process.kill()
+
+        # Rounds without end, as far as this test is concerned.
+        outcome = played(lambda: averaging(Link(), 10_000), transports(address), progress=note)
+    line = f"broker = '{address}': the connection was lost (closed by the broker)"
+    for name in NAMES:
+        assert type(outcome[name]) is NetsimError, outcome
+        assert str(outcome[name]) == line
+    assert 3 <= max(rows) < 20
+
+
+# --- brokers that are not there ---------------------------------------------------------------------------------------
+
+
+def test_no_broker_is_one_line() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    network, agents = averaging(Link())
+    with pytest.raises(NetsimError) as caught:
+        network.run(agents, transport=MQTT(address, "a", PEERS["a"]))
+    assert str(caught.value) == f"broker = '{address}': cannot be reached (Connection refused)"
+
+
+def test_a_broker_that_says_nothing_is_one_line_after_a_while() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        network, agents = averaging(Link())
+        with pytest.raises(NetsimError, match=f"^broker = '{address}': cannot be reached \\(Operation timed out\\)$"):
+            network.run(agents, transport=MQTT(address, "a", PEERS["a"], patience=0.3))
+
+
+@needs_broker
+def test_a_broker_asks_for_a_password(tmp_path: Path) -> None:
+    maker = program("mosquitto_passwd")
+    assert maker
+    subprocess.run([maker, "-b", "-c", tmp_path / "known", "me", "secret"], check=True, capture_output=True)
+    with mosquitto(tmp_path, ["allow_anonymous false", f"password_file {tmp_path / 'known'}"]) as (address, _):
+
+        async def meet(**login: str) -> list[bytes]:
+            one, other = MQTT(address, "a", {"b": [1]}, **login), MQTT(address, "b", {"a": [0]}, **login)
+            await one.open()
+            await other.open()
+            one.send("b", b"data")
+            found = await heard(other)
+            await one.close()
+            await other.close()
+            return found
+
+        assert asyncio.run(meet(username="me", password="secret")) == [b"data"]
+        for login in ({}, {"username": "me", "password": "wrong"}):
+            with pytest.raises(NetsimError, match=rf"^broker = '{address}': cannot be reached \(Not authorized\)$"):
+                asyncio.run(meet(**login))
+
+
+# --- sending ----------------------------------------------------------------------------------------------------------
+
+
+@needs_broker
+def test_datagrams_come_whole_and_in_order_to_whom_they_are_for(broker: str) -> None:
+    sent = [b"", b"\0\xff\n", os.urandom(MQTT.most)] + [bytes([number]) for number in range(100)]
+
+    async def main() -> tuple[list[bytes], list[bytes]]:
+        one, other = MQTT(broker, "1", {"2": [2], "3": [3]}), MQTT(broker, "2", {"1": [1], "3": [3]})
+        third = MQTT(broker, "3", {"1": [1], "2": [2]})
+        for each in (one, other, third):
+            await each.open()
+        for data in sent:
+            one.send("2", data)
+        found = await asyncio.gather(heard(other, count=len(sent)), heard(third, 0.3))
+        for each in (one, other, third):
+            await each.close()
+        return found[0], found[1]
+
+    assert asyncio.run(main()) == (sent, [])
+
+
+@needs_broker
+def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netsim.sockets.mqtt._WAITING", 1 << 20)
+    sent = [number.to_bytes(4, "big") + bytes(100_000) for number in range(500)]
+
+    async def main(address: str, process: Any) -> tuple[list[bytes], list[bytes]]:
+        one, other = MQTT(address, "1", {"2": [2]}), MQTT(address, "2", {"1": [1]})
+        await one.open()
+        await other.open()
+        process.send_signal(signal.SIGSTOP)
+        for data in sent:
+            one.send("2", data)
+            await asyncio.sleep(0)
+        process.send_signal(signal.SIGCONT)
+        found = await heard(other, 2.0, len(sent))
+        # When all is taken, there is room again.
+        one.send("2", b"after")
+        after = await heard(other)
+        await one.close()
+        await other.close()
+        return found, after
+
+    with mosquitto(tmp_path) as (address, process):
+        found, after = asyncio.run(main(address, process))
+    assert 10 <= len(found) < len(sent)
+    assert found == sent[: len(found)]
+    assert after == [b"after"]
+
+
+@needs_broker
+def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        transport = MQTT(broker, "a", {"b": [1]})
+        for _ in range(3):
+            await transport.open()
+            transport.send("b", b"data")
+            await transport.close()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+        transport.send("b", b"nobody takes it")
+        with mosquitto(tmp_path) as (address, process):
+            transport = MQTT(address, "a", {"b": [1]})
+            await transport.open()
+            process.kill()
+            async with asyncio.timeout(20):
+                while transport.failure is None:
+                    await asyncio.sleep(0.01)
+            transport.send("b", b"nobody takes it")
+            await transport.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"broker": "nowhere"}, "broker = 'nowhere': must be an address as 127.0.0.1:9000 or [::1]:9000"),
+        ({"here": "a/b"}, "here = 'a/b': must be a name without / + #: it is a level of a topic"),
+        ({"peers": {"+": [1]}}, "peers = '+': must be a name without / + #: it is a level of a topic"),
+        ({"peers": {"b#": [1]}}, "peers = 'b#': must be a name without / + #: it is a level of a topic"),
+        ({"topic": "a/#"}, "topic = 'a/#': must be 1 to 200 characters without + and #, the first not $"),
+        ({"topic": "$SYS"}, "topic = '$SYS': must be 1 to 200 characters without + and #, the first not $"),
+        ({"topic": ""}, "topic = '': must be 1 to 200 characters without + and #, the first not $"),
+        (
+            {"broker": "192.0.2.1:1883"},
+            "broker = '192.0.2.1:1883': must be a loopback address, or come with a key: anybody could send",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        MQTT(**{"broker": "127.0.0.1:1883", "here": "a", "peers": {"b": [1]}} | settings)
+    assert str(caught.value) == line
+
+
+def test_a_broker_elsewhere_is_taken_with_a_key() -> None:
+    MQTT("192.0.2.1:1883", "a", {"b": [1]}, key=bytes(16))
+
+
+def test_without_aiomqtt_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiomqtt", None)
+    line = "^netsim.MQTT: must go with aiomqtt, which is not installed: pip install 'netsim\\[mqtt\\]'$"
+    with pytest.raises(BadInput, match=line):
+        MQTT("127.0.0.1:1883", "a", {"b": [1]})
