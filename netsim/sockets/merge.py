@@ -329,7 +329,7 @@ class _Nobody:
 def _copies(records: Records, shift: int) -> dict[tuple[int, int], list[int]]:
     """Return the keys of second copies by link and the transmission's number."""
     found: dict[tuple[int, int], list[int]] = {}
-    for _, key, _, _ in records["left"].tolist():
+    for _, key, number, _ in records["left"].tolist():
         link = key >> shift
         if key != (link << shift) + number:
             found.setdefault((link, number), []).append(key)
