@@ -21,6 +21,7 @@ import networkx as nx
 import numpy as np
 
 import netsim
+from benchmarks import hostile
 from benchmarks.report import parser, show
 from netsim import MQTT, UDP, Network, Transport
 from netsim.errors import BadInput
@@ -253,7 +254,11 @@ def measured(makers: dict[str, tuple[Make, bool]], agents: int, rounds: int, rep
 def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, agents=8, rounds=400, repeats=3)
+    command.add_argument("--hostile", type=int, metavar="N", help="instead: N hostile datagrams at a running process")
     chosen = command.parse_args()
+    if chosen.hostile is not None:
+        show(hostile.measured(chosen.hostile), chosen.json, "hostile datagrams at a process that plays its rounds")
+        return
     makers: dict[str, tuple[Make, bool]] = {"UDP": (over_udp, False), "UDP, written down": (over_udp, True)}
     with ExitStack() as stack:
         try:
