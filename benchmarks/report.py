@@ -46,5 +46,17 @@ def show(result: Mapping[str, Any], as_json: bool, title: str) -> None:
             print(f"  {name:42}{_text(value)}")
 
 
+def columns(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a table: a line for each row, a column for each name that any row has, blank where a row lacks it."""
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [["", *names]]
+    lines += [
+        [title, *(_text(row[name]).strip() if name in row else "" for name in names)] for title, row in rows.items()
+    ]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(names) + 1)]
+    padded = ([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines)
+    return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
 def _text(value: object) -> str:
     return f"{value:>12,.3f}" if isinstance(value, float) else f"{value:>12,}" if isinstance(value, int) else str(value)

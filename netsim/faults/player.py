@@ -16,7 +16,7 @@ from netsim.faults.events import Crash, Jitter, Join, Leave, LinkDown, Partition
 from netsim.faults.script import Faults
 from netsim.transport.context import Context
 
-__all__ = ["Player", "Stage", "restore"]
+__all__ = ["Player", "Stage"]
 
 Link = tuple[Hashable, Hashable]
 
@@ -121,7 +121,7 @@ class Player:
         self._release(self._outgoing(agent))
         if life.lost_state:
             life.lost_state = False
-            restore(self._stage.agents[agent], self._states[agent])
+            _restore(self._stage.agents[agent], self._states[agent])
         self._stage.restart(agent)
 
     def _outgoing(self, agent: Hashable) -> list[Link]:
@@ -178,7 +178,7 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
         raise BadInput(f"Crash: agent = {name!r}: must be copied to begin anew without its state; {why}") from error
 
 
-def restore(agent: Any, state: Any) -> None:
+def _restore(agent: Any, state: Any) -> None:
     """Give an agent back a copy of the attributes that it had."""
     state = copy.deepcopy(state, {id(agent): agent})
     place = vars(agent)["_netsim"]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from netsim.errors import BadInput
 from netsim.run import Probe, Run
 from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
 from netsim.sockets.node import mark_of
+from netsim.sockets.pouring import pour_into
 from netsim.sockets.states import StateReader
 from netsim.transport.clock import Loop, new_loop
 
@@ -190,18 +191,20 @@ class _Merger:
         self._in_flight: list[tuple[int, int]] = []
         # Ends that are known, by key; and transmissions after the end, which count for nothing.
         self._known: set[int] = set()
+        self._numbers = (1 << self._tally.shift) - 1
 
     def merge(self) -> Gathered:
         """Return the run."""
         try:
             self._find_ends()
-            for number, time in self._rows():
-                for part in self._parts:
-                    self._apply(part, number)
-                self._loop.instants.wait(time)
-                self._result.add_row(number, time, self._ledger.totals())
-            for part in self._parts:
-                self._apply(part, math.inf)
+            rows = list(self._rows())
+            for number, time in rows:
+                self._apply_all(number)
+                self._write_row(number, time)
+            self._apply_all(math.inf)
+            if any(part.begin["sampled"] for part in self._parts) and self._end > max([0.0, *(row[1] for row in rows)]):
+                # The run's end comes between two samples.
+                self._write_row(len(rows) + 1, self._end)
         finally:
             self._loop.close()
         self._ledger.in_flight = lambda: iter(self._in_flight)
@@ -210,6 +213,14 @@ class _Merger:
             places = positions_of(self._settings.graph, self._names)
             self._ledger.scene = Scene(self._settings.round_period, self._end, "sockets", places)
         return Gathered(self._result, self._parts)
+
+    def _apply_all(self, number: float) -> None:
+        for part in self._parts:
+            self._apply(part, number)
+
+    def _write_row(self, number: int, time: float) -> None:
+        self._loop.instants.wait(time)
+        self._result.add_row(number, time, self._ledger.totals())
 
     def _rows(self) -> Iterator[tuple[int, float]]:
         """Yield the rows in which agents anywhere took part."""
@@ -225,13 +236,28 @@ class _Merger:
 
     def _find_ends(self) -> None:
         """Find out which link messages came to an end that somebody saw before the run's own."""
+        sent: set[tuple[int, int]] = set()
         for _, records in self._records():
-            exits = records["exits"]
-            self._known.update(exits["key"].tolist())
+            self._known.update(records["exits"]["key"].tolist())
+            sent.update(zip(records["sent"]["sender"].tolist(), records["sent"]["number"].tolist(), strict=True))
+            for _, key, _, _ in records["left"].tolist():
+                sent.add((self._sender(key), key & self._numbers))
         for part in self._parts:
             for key, kind in part.end.get("in_flight", ()):
                 self._known.add(key)
                 self._in_flight.append((key, self._tally.kind(part.kinds[kind])))
+        for key in self._known:
+            if (self._sender(key), key & self._numbers) not in sent:
+                self._refuse_cut(self._names[self._sender(key)])
+
+    def _sender(self, key: int) -> int:
+        return int(self._ledger.senders[key >> self._tally.shift])
+
+    def _refuse_cut(self, agent: Any) -> NoReturn:
+        """Raise BadInput: a frame came that its sender's process, which writes before it sends, does not tell of."""
+        place = self._parts[0].begin["places"][self._names.index(agent)]
+        [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][place]]
+        raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")
 
     def _apply(self, part: Part, number: float) -> None:
         """Take in what a part wrote up to a row."""
@@ -244,7 +270,7 @@ class _Merger:
                     self._states.learn(*content)
                 elif what == STATE:
                     which, state = content
-                    self._states.put(self._result.agents[self._names[which]], state)
+                    pour_into(self._result.agents[self._names[which]], self._states.read(state))
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

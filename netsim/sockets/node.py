@@ -102,8 +102,10 @@ class NodeRuntime(Runtime):
         self._active = (time.monotonic(), 0)
         super().__init__(settings, result, loop, asked, scheduled)
         self.here = [name for name in self.agents if self.post.is_here(name)]
+        # Who looks at the result is shown what there is to see here.
+        result.agents = {name: self.agents[name] for name in self.here}
         if self.scribe is not None:
-            self.scribe.joined(loop.time())
+            self.scribe.joined(loop.time(), sampled=self.sampler is not None)
             self.post.before_sending = self._write_events
 
     # --- its beginning ------------------------------------------------------------------------------------------------

@@ -60,9 +60,9 @@ class Scribe:
         # The first time takes longest, and nobody waits yet.
         self.write_states()
 
-    def joined(self, time: float) -> None:
-        """Write at which simulated time (s) it takes part."""
-        self._journal.put(BEGIN, {"joined": max(time, 0.0)})
+    def joined(self, time: float, sampled: bool) -> None:
+        """Write from which simulated time (s) on it takes part, and whether its rows are taken at an interval."""
+        self._journal.put(BEGIN, {"joined": max(time, 0.0), "sampled": sampled})
 
     def write_states(self) -> None:
         """Write the states of the agents that are here."""

@@ -118,7 +118,7 @@ class Session:
     me : int
         The place of this one.
     run : int
-        The present run, from 0; −1 before the first.
+        The present run, from 0; the one before the first, before that.
     dropped : Counter
         Datagrams of the present run that were dropped, by `DROPPED`.
     sent, received : int
@@ -138,7 +138,7 @@ class Session:
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
         self.peers = {number: Peer() for number in range(len(self.hosts)) if number != self.me}
-        self.run = -1
+        self.run = transport.first_run - 1
         self.phase = Phase.MEETING
         self.mark = b""
         self.epoch: float | None = None

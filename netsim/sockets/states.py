@@ -1,8 +1,8 @@
 """Agents' states, as a process writes them down for whoever gathers its part of a run.
 
-A state is what pickle keeps of an agent, but for its arrays: each is kept once, under a hash of what is in it, so that
-data which never change cost nothing. Whoever reads states makes objects only of the classes that its own agents are
-made of, and of netsim's and numpy's: a file can name no others.
+A state is what pickle keeps of an agent, but for what belongs to its process alone, and for its arrays: each is kept
+once, under a hash of what is in it, so that data which never change cost nothing. Whoever reads states makes objects
+only of the classes that its own agents are made of, and of netsim's and numpy's: a file can name no others.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import io
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,8 @@ from numpy.typing import NDArray
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.faults.player import restore
 
-__all__ = ["StateReader", "StateWriter"]
+__all__ = ["LeftOut", "StateReader", "StateWriter"]
 
 # In bytes: smaller arrays are no longer than what would stand for them; larger ones are compared, then hashed.
 _SMALL, _LARGE = 64, 1 << 16
@@ -42,6 +42,13 @@ _HARMLESS = {
     ("copyreg", "_reconstructor"),
 }
 """What agents may come to hold though they did not at the beginning."""
+
+
+_LEFT_OUT = "left out"
+
+
+class LeftOut:
+    """What stands for an object that no other process can have, as a generator that is under way."""
 
 
 class StateWriter:
@@ -91,6 +98,13 @@ class StateWriter:
         return digest, *_form(plain)
 
 
+def _cannot_travel(value: Any) -> bool:
+    """Return whether a value belongs to one process: what has begun to run, modules, functions without a name."""
+    if isinstance(value, FunctionType):
+        return "<" in value.__qualname__
+    return isinstance(value, GeneratorType | CoroutineType | AsyncGeneratorType | ModuleType)
+
+
 def _form(array: NDArray[Any]) -> tuple[str, tuple[int, ...]]:
     return array.dtype.str, array.shape
 
@@ -111,13 +125,15 @@ class _Pickler(pickle.Pickler):
         self._refer = refer
 
     def persistent_id(self, obj: Any) -> Any:
+        if _cannot_travel(obj):
+            return _LEFT_OUT
         if type(obj) is np.ndarray and obj.nbytes > _SMALL and obj.ndim and obj.dtype.kind in "biufc":
             return self._refer(obj)
         return None
 
 
 class StateReader:
-    """Reads agents' states into agents that were made in the same way.
+    """Reads the states of agents that were made in the same way as one's own.
 
     Parameters
     ----------
@@ -133,10 +149,10 @@ class StateReader:
         """Take note of an array's bytes."""
         self._arrays[digest] = raw
 
-    def put(self, agent: Agent, state: bytes) -> None:
-        """Give an agent a state; raises NetsimError if the bytes are none that can be taken."""
+    def read(self, state: bytes) -> Any:
+        """Return an agent's state; raises NetsimError if the bytes are none that can be taken."""
         try:
-            restore(agent, _Unpickler(io.BytesIO(state), self._array, self._allowed).load())
+            return _Unpickler(io.BytesIO(state), self._array, self._allowed).load()
         except Exception as error:
             raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
 
@@ -153,7 +169,7 @@ class _Unpickler(pickle.Unpickler):
         self._allowed = allowed
 
     def persistent_load(self, pid: Any) -> Any:
-        return self._array(pid)
+        return LeftOut() if pid == _LEFT_OUT else self._array(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name) if self._may(module, name) else None

@@ -81,6 +81,8 @@ class Transport(ABC):
         self.folder = None if folder is None else Path(folder)
         self._deliver: Callable[[bytes], None] | None = None
         self.failure: NetsimError | None = None
+        # The number of the first run, of one that goes on where another of the same name was.
+        self.first_run = 0
         # This process among the others, from its first run to its last.
         self.session: Any = None
 

@@ -64,7 +64,7 @@ def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[Gather
     failed = {host: why for made in found for host, why in made.failed.items()}
     told += [f"Process {host} ended in an error: {why}" for host, why in failed.items()]
     jumps = sum(part.end.get("overruns", 0) for made in found for part in made.parts)
-    if jumps:
+    if told and jumps:
         told.append(
             f"Clocks jumped {jumps} times: a process came to an instant more than half a round late. "
             "A longer --round-time gives it more."

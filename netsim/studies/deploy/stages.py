@@ -1,8 +1,7 @@
 """What a study's runs are in a deployment: counted beforehand, played for real in each process, and put together."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.sockets.job import Missed
 from netsim.sockets.merge import Gathered, gathered
-from netsim.sockets.transport import Transport
+from netsim.studies.deploy.apart import apart
 from netsim.studies.deploy.plan import Host, Plan
 
 __all__ = ["Ended", "Playback", "Rehearsal", "Share", "on"]
@@ -98,18 +97,18 @@ class Share:
     def __init__(self, plan: Plan, host: Host, folder: Path, told: Callable[[int, int], None]) -> None:
         self._plan, self._host, self._folder, self._told = plan, host, folder, told
         self._count = 0
-        self._session: Any = None
 
     def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
         """Play a share of a run; raises Ended after the last."""
         number, self._count = self._count, self._count + 1
-        transport = self._transport(network)
         asked = wanted.asked
-        try:
-            with on(None):
+
+        def play(agents: Agents) -> None:
+            transport = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
+            transport.first_run = number
+            with on(None), suppress(Missed):  # it began again, and the others are further
                 network.run(
-                    # Those that the study made are simulated below.
-                    copy.deepcopy(dict(agents)),
+                    agents,
                     wanted.probes,
                     until=asked.until,
                     sample=asked.sample,
@@ -117,20 +116,12 @@ class Share:
                     blas_threads=asked.blas_threads,
                     transport=transport,
                 )
-        except Missed:
-            # It began again, and the others are further.
-            pass
-        self._session = transport.session
+
+        # The agents here are those that are simulated below.
+        apart(play, agents)
         if self._count == self._plan.runs:
             raise Ended
         return _simulated(network, agents, wanted)
-
-    def _transport(self, network: Any) -> Transport:
-        made = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
-        if self._session is not None:
-            # It is the same process in another run, with another pace.
-            self._session.transport, made.session = made, self._session
-        return made
 
 
 class Playback:

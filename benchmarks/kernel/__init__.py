@@ -1,0 +1,1 @@
+"""Held against the kernel: the same frames through Linux's traffic control and through netsim's links."""

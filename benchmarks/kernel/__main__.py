@@ -1,0 +1,135 @@
+"""Held against the kernel: the same frames through Linux's queues and filters, and through netsim's links.
+
+Frames cross a pair of virtual devices between two network namespaces, through a queue of tc or a rule of nftables, and
+the kernel's own stamps say when each was handed over and when it left. Then the same frames, at those times, cross a
+netsim.Network. In the rows "netsim" is how netsim differs from the kernel; in the rows "kernel" how two runs of the
+kernel, of the same plan, differ from each other: by less, nothing can be told apart. Both are medians over the runs.
+"""
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from benchmarks.kernel import mapping
+from benchmarks.kernel.namespaces import Ends, Unavailable, become_root, open_ends
+from benchmarks.kernel.traffic import Plan, bursts, evenly, poisson
+from benchmarks.kernel.trial import losses, times
+from benchmarks.kernel.wire import Disagreement
+from benchmarks.report import columns, parser
+from netsim import check
+from netsim.errors import BadInput
+
+RATE = 2_000_000
+SETTINGS: dict[str, mapping.Setting] = {
+    "tbf": mapping.token_bucket(RATE, burst=4000, limit=8000),
+    "htb": mapping.shaper(RATE, burst=3000, waiting=10, size=700),
+    "htb-no-burst": mapping.rate(RATE, waiting=10),
+    "limit": mapping.police(50_000, burst=2000, pace=RATE),
+}
+TRAFFIC: dict[str, Callable[..., Plan]] = {
+    "bursts": partial(bursts, load=1.4),
+    "poisson 0.8": partial(poisson, load=0.8),
+    "poisson 1.3": partial(poisson, load=1.3),
+}
+DROPS = {"random 1%": mapping.random_drop(10), "random 10%": mapping.random_drop(100)}
+PARTS = (*SETTINGS, "random")
+# Of the drops, so many times as many frames, this far apart (s): a rate needs many, and no time.
+_MANY, _EVERY, _SMALL = 20, 4e-5, 100
+
+Rows = dict[str, dict[str, float]]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, frames=400, repeats=3, seed=1)
+    command.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
+    chosen = command.parse_args()
+    try:
+        check.integer("frames", chosen.frames, low=20, high=5000)
+        check.integer("repeats", chosen.repeats, low=2, high=20)
+        check.integer("seed", chosen.seed, low=0)
+    except BadInput as error:
+        command.error(str(error))
+    try:
+        become_root()
+        show(*measured(chosen), chosen)
+    except Unavailable as why:
+        skipped({"all": str(why)}, chosen)
+    except (Disagreement, OSError) as error:
+        sys.exit(f"kernel: {error}")
+    except KeyboardInterrupt:
+        print("kernel: interrupted; the namespaces are gone", file=sys.stderr)
+        sys.exit(130)
+
+
+def measured(chosen: argparse.Namespace) -> tuple[Rows, Rows, dict[str, str]]:
+    """Return the rows of times and those of losses, and why a part was left out."""
+    timed: Rows = {}
+    lost: Rows = {}
+    left_out: dict[str, str] = {}
+    with open_ends() as ends:
+        for part in chosen.parts:
+            try:
+                if part == "random":
+                    lost |= drops(ends, chosen)
+                else:
+                    timed |= queue(ends, part, chosen)
+            except Unavailable as why:
+                left_out[part] = str(why)
+    return timed, lost, left_out
+
+
+def queue(ends: Ends, part: str, chosen: argparse.Namespace) -> Rows:
+    """Return the rows of a part in which frames wait or are refused."""
+    setting, rows = SETTINGS[part], {}
+    for name, traffic in TRAFFIC.items():
+        plan = traffic(chosen.frames, setting.pace, size=setting.size, rng=np.random.default_rng(chosen.seed))
+        for who, row in times(ends, setting, plan, chosen.repeats, chosen.seed).items():
+            rows[f"{part}, {name}: {who}"] = row
+    return rows
+
+
+def drops(ends: Ends, chosen: argparse.Namespace) -> Rows:
+    """Return the rows of the random drops."""
+    plan = evenly(_MANY * chosen.frames, _EVERY, _SMALL)
+    found = {name: losses(ends, setting, plan, chosen.repeats, chosen.seed) for name, setting in DROPS.items()}
+    return {f"{name}: {who}": row for name, rows in found.items() for who, row in rows.items()}
+
+
+def show(timed: Rows, lost: Rows, left_out: dict[str, str], chosen: argparse.Namespace) -> None:
+    """Print what was found."""
+    if not timed and not lost:
+        skipped(left_out, chosen)
+        return
+    where = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    if chosen.json:
+        print(json.dumps({"kernel": where, **finite(timed), **finite(lost), "skipped": left_out}))
+        return
+    print(f"{where}: netsim against the kernel, and the kernel against itself; medians of {chosen.repeats} runs")
+    for rows in (timed, lost):
+        if rows:
+            print(f"\n{columns(rows)}")
+    for part, why in left_out.items():
+        print(f"{part}: skipped: {why}")
+
+
+def skipped(why: Mapping[str, str], chosen: argparse.Namespace) -> None:
+    """Say in one line why there is nothing to show."""
+    reasons = "; ".join(dict.fromkeys(why.values()))
+    print(json.dumps({"skipped": dict(why)}) if chosen.json else f"kernel: skipped: {reasons}")
+
+
+def finite(rows: Rows) -> dict[str, dict[str, float | None]]:
+    """Return rows that are JSON: null for what is no number."""
+    return {
+        name: {key: value if np.isfinite(value) else None for key, value in row.items()} for name, row in rows.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Two network namespaces without names, joined by a pair of virtual Ethernet devices.
+
+Nothing outside refers to such a namespace: it is gone, with its devices, queues and rules, as soon as the process that
+opened it ends, however it ends. So nothing is to be cleaned up after an interrupt, and nothing can be left behind.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RECEIVER", "SENDER", "Ends", "Unavailable", "become_root", "open_ends", "tool"]
+
+SENDER, RECEIVER = "sender", "receiver"
+"""The names of the two devices."""
+
+_ADDRESS = {SENDER: "10.0.0.1", RECEIVER: "10.0.0.2"}
+_HARDWARE = {SENDER: "02:00:00:00:00:01", RECEIVER: "02:00:00:00:00:02"}
+_PORT = 9000
+_PATIENCE = 10  # Seconds for one command
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
+_HERE = "/proc/thread-self/ns/net"
+
+
+class Unavailable(Exception):  # noqa: N818  names that say what happened
+    """What is needed is not to be had here; its text says what, in one line."""
+
+
+def tool(name: str) -> str:
+    """Return the path of a command; raises Unavailable if there is none.
+
+    Users other than root often do not have the folders of such commands in their PATH.
+    """
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if found is None:
+        raise Unavailable(f"there is no command {name}")
+    return found
+
+
+def become_root() -> None:
+    """Begin this program again as root of a user namespace of its own, if it is not root and the kernel lets it.
+
+    Where the kernel does not, nothing happens: `open_ends` then says what is missing.
+    """
+    if sys.platform != "linux" or os.geteuid() == 0 or shutil.which("unshare") is None:
+        return
+    # With a network of its own to begin in: nobody may go back to one that belongs to another user namespace.
+    command = ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+        sys.stdout.flush()
+        os.execvp(command[0], [*command, sys.executable, *sys.orig_argv[1:]])
+
+
+def _call(name: str, *arguments: int) -> None:
+    """Call a function of the C library for which Python 3.11 has none of its own."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The two namespaces, each by an open file.
+
+    Attributes
+    ----------
+    files : dict of str to int
+        The file of each end's namespace, ``"sender"`` and ``"receiver"``.
+    """
+
+    files: dict[str, int]
+
+    @contextlib.contextmanager
+    def inside(self, end: str) -> Iterator[None]:
+        """Be in one end's namespace: sockets opened and commands begun there stay in it."""
+        home = os.open(_HERE, os.O_RDONLY)
+        try:
+            _call("setns", self.files[end], _NEW_NETWORK)
+            yield
+        finally:
+            _call("setns", home, _NEW_NETWORK)
+            os.close(home)
+
+    def run(self, end: str, command: str) -> str:
+        """Run a command at one end and return what it prints; raises Unavailable, with its error, if it fails."""
+        name, *arguments = command.split()
+        with self.inside(end):
+            # A session of its own: an interrupt from the keyboard ends this program, not one of its commands half-way.
+            try:
+                done = subprocess.run(
+                    [tool(name), *arguments],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_PATIENCE,
+                    pass_fds=list(self.files.values()),
+                    start_new_session=True,
+                )
+            except subprocess.TimeoutExpired:
+                raise Unavailable(f"{command!r}: not done after {_PATIENCE} s") from None
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise Unavailable(f"{command!r}: {said[0]}")
+        return done.stdout
+
+    def sockets(self) -> tuple[socket.socket, socket.socket]:
+        """Return a UDP socket at the sender, connected to the one at the receiver, and that one."""
+        with self.inside(SENDER):
+            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with self.inside(RECEIVER):
+            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        receiver.bind((_ADDRESS[RECEIVER], _PORT))
+        sender.connect((_ADDRESS[RECEIVER], _PORT))
+        return sender, receiver
+
+
+@contextlib.contextmanager
+def open_ends() -> Iterator[Ends]:
+    """Open two namespaces and join them; raises Unavailable where that is not possible or not allowed."""
+    if sys.platform != "linux":
+        raise Unavailable(f"network namespaces are Linux's, and this is {sys.platform}")
+    tool("ip")
+    with contextlib.ExitStack() as stack:
+        ends = Ends({})
+        for end in (SENDER, RECEIVER):
+            ends.files[end] = _new_namespace()
+            stack.callback(os.close, ends.files[end])
+        _join(ends)
+        yield ends
+
+
+def _new_namespace() -> int:
+    """Return an open file of a namespace that is made for it, and be where one was before."""
+    home = os.open(_HERE, os.O_RDONLY)
+    try:
+        _call("unshare", _NEW_NETWORK)
+        made = os.open(_HERE, os.O_RDONLY)
+        try:
+            _call("setns", home, _NEW_NETWORK)
+        except OSError:
+            os.close(made)
+            raise
+    except OSError as error:
+        if error.errno == errno.EPERM:
+            why = "only root, or who may make user namespaces, may make a network namespace"
+            raise Unavailable(why) from None
+        raise Unavailable(f"no network namespace could be made: {error.strerror}") from None
+    finally:
+        os.close(home)
+    return made
+
+
+def _join(ends: Ends) -> None:
+    """Make the two devices, with fixed neighbours: nothing but what is sent on purpose is to cross them."""
+    for end in ends.files:
+        with ends.inside(end), contextlib.suppress(OSError):
+            # IPv6 would greet its neighbours. Where it cannot be switched off, the counts will not agree.
+            Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    peer = f"{RECEIVER} address {_HARDWARE[RECEIVER]} netns /proc/self/fd/{ends.files[RECEIVER]}"
+    ends.run(SENDER, f"ip link add name {SENDER} address {_HARDWARE[SENDER]} type veth peer name {peer}")
+    for end, other in ((SENDER, RECEIVER), (RECEIVER, SENDER)):
+        ends.run(end, f"ip addr add {_ADDRESS[end]}/30 dev {end}")
+        ends.run(end, f"ip link set {end} up arp off")
+        ends.run(end, f"ip neigh replace {_ADDRESS[other]} lladdr {_HARDWARE[other]} dev {end} nud permanent")

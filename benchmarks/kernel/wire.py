@@ -1,0 +1,157 @@
+"""Sending frames over the pair at planned times, and reading the kernel's own stamps of when each left and came.
+
+The kernel stamps a frame twice: as it is handed to the sender's queue, and as it enters the receiver's end. The second
+is when it left the queue, for the pair itself takes a few microseconds and no more.
+"""
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.kernel.namespaces import Ends
+from netsim.typing import Vector
+
+__all__ = ["Crossing", "Disagreement", "exchange", "received", "sent"]
+
+# Of asm-generic/socket.h: the forms with 64 bits for the seconds, on every machine.
+_STAMP_RECEIVED, _STAMPING = 64, 65
+# Of linux/net_tstamp.h: the time when handed to the queue, in this program's clock, numbered, without the frame.
+_SCHEDULED, _SOFTWARE, _NUMBERED, _ALONE = 1 << 8, 1 << 4, 1 << 7, 1 << 11
+_SECONDS = struct.Struct("=qq")
+_NUMBER = struct.Struct("!I")
+# sock_extended_err of linux/errqueue.h: error, origin, type, code, padding, kind of stamp, number.
+_EXTENDED = struct.Struct("=IBBBBII")
+_IS_STAMP = 4
+# As many stamps as the socket surely keeps until they are read.
+_OFTEN = 16
+_QUIET = 0.25
+
+
+class Disagreement(Exception):  # noqa: N818  names that say what happened
+    """The kernel's books and those of this program differ: nothing that was measured is to be believed."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What became of the frames of one run, in the kernel or in netsim.
+
+    Attributes
+    ----------
+    offered : Vector
+        When each frame was handed to the link, in seconds from the plan's beginning; shape (frames,).
+    departed : Vector
+        When it left the link's queue, in the same seconds; NaN if it never did; shape (frames,).
+    order : tuple of int
+        The numbers of the frames in the order in which they came.
+    """
+
+    offered: Vector
+    departed: Vector
+    order: tuple[int, ...]
+
+
+def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
+    """Send frames at the planned times and return what the kernel did to them.
+
+    Parameters
+    ----------
+    ends : Ends
+        The two ends, with what is to be measured between them.
+    times : Vector
+        Seconds from the beginning, ascending; shape (frames,). The real times, which are measured, come a little later.
+    sizes : Vector
+        Bytes of each datagram, at least 4; shape (frames,).
+
+    Raises
+    ------
+    Disagreement
+        If the kernel's stamps are not those of the frames sent.
+    """
+    with contextlib.ExitStack() as stack:
+        sender, receiver = (stack.enter_context(each) for each in ends.sockets())
+        receiver.setsockopt(socket.SOL_SOCKET, _STAMP_RECEIVED, 1)
+        sender.setsockopt(socket.SOL_SOCKET, _STAMPING, _SCHEDULED | _SOFTWARE | _NUMBERED | _ALONE)
+        offered: dict[int, int] = {}
+        arrived: dict[int, int] = {}
+
+        def drain() -> None:
+            _read(sender, socket.MSG_ERRQUEUE, sent, offered)
+            _read(receiver, 0, received, arrived)
+
+        begun = time.monotonic()
+        for number, (planned, size) in enumerate(zip(times.tolist(), sizes.tolist(), strict=True)):
+            while (left := begun + planned - time.monotonic()) > 0:
+                drain()
+                select.select([receiver], [], [], left)
+            sender.send(_NUMBER.pack(number) + bytes(int(size) - _NUMBER.size))
+            if number % _OFTEN == 0:
+                drain()
+        while select.select([receiver], [], [], _QUIET)[0]:
+            drain()
+        drain()
+    if len(offered) != len(times):
+        raise Disagreement(f"{len(times)} frames were sent, and the kernel has stamps of {len(offered)}")
+    return _crossing(times, offered, arrived)
+
+
+Stamp = tuple[int, int]
+"""A frame's number and the kernel's time in nanoseconds."""
+
+Control = list[tuple[int, int, bytes]]
+"""What comes beside a datagram: level, kind and content of each message."""
+
+
+def _read(of: socket.socket, flags: int, stamp: Callable[[bytes, Control], Stamp], to: dict[int, int]) -> None:
+    """Read all that there is: of each frame its number and the kernel's time, in nanoseconds."""
+    while True:
+        try:
+            data, control, _, _ = of.recvmsg(_NUMBER.size, 512, flags | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        number, nanoseconds = stamp(data, control)
+        to[number] = nanoseconds
+
+
+def received(data: bytes, control: Control) -> Stamp:
+    """Read what comes with a datagram: the number is in it, the time is when it came in."""
+    stamps = [content for level, kind, content in control if (level, kind) == (socket.SOL_SOCKET, _STAMP_RECEIVED)]
+    return int(_NUMBER.unpack(data)[0]), _nanoseconds(stamps[0])
+
+
+def sent(data: bytes, control: Control) -> Stamp:
+    """Read what the kernel reports to a sender: the number is the kernel's, the time is when it took the frame.
+
+    Raises
+    ------
+    Disagreement
+        If it reports something else.
+    """
+    stamps = [content for level, kind, content in control if (level, kind) == (socket.SOL_SOCKET, _STAMPING)]
+    (report,) = [content for level, _, content in control if level == socket.IPPROTO_IP]
+    _, origin, *_, number = _EXTENDED.unpack_from(report)
+    if origin != _IS_STAMP:
+        raise Disagreement(f"the kernel reports an error of origin {origin} where a time was expected")
+    return int(number), _nanoseconds(stamps[0])
+
+
+def _nanoseconds(content: bytes) -> int:
+    seconds, rest = _SECONDS.unpack_from(content)
+    return int(seconds) * 10**9 + int(rest)
+
+
+def _crossing(times: Vector, offered: dict[int, int], arrived: dict[int, int]) -> Crossing:
+    """Put the stamps on the plan's clock: the most punctual frame was sent at its planned time."""
+    first = min(offered.values())
+    # Differences first: nanoseconds since 1970 have more digits than a float.
+    handed = np.array([offered[number] - first for number in range(len(times))]) / 1e9
+    zero = float(np.min(handed - times))
+    departed = np.full(len(times), np.nan)
+    for number, stamp in arrived.items():
+        departed[number] = (stamp - first) / 1e9 - zero
+    return Crossing(handed - zero, departed, tuple(arrived))

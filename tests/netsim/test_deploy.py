@@ -1,0 +1,251 @@
+"""netsim deploy, node, gather (docs/sockets.md): a study in several processes, killed ones included."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from netsim.sockets.journal import ROW, entries
+from netsim.studies.deploy.plan import Host, Plan, Settings, hosts_in, local_hosts
+from netsim.studies.folder import load
+from tests.netsim.parts import addresses
+
+STUDY = '''
+"""Averages on a small network."""
+import netsim, numpy as np
+from netsim import Link, Network, topology
+
+class Average(netsim.Agent):
+    def __init__(self, value, rounds):
+        self.value, self.rounds_left = np.full(10, float(value)), rounds
+    async def run(self):
+        async for _ in self.rounds(self.rounds_left):
+            await self.broadcast("state", self.value)
+            heard = [f.payload for f in await self.collect()]
+            self.value = sum(heard, self.value) / (1 + len(heard))
+
+def spread(agents):
+    return float(np.ptp([a.value[0] for a in agents.values()]))
+
+def averages(study, *, rounds: int = 30, loss: float = 0.0, twice: bool = False, seed: int = 0):
+    """Average.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds.
+    loss : float
+        Share of frames that are lost.
+    twice : bool
+        Whether to run it twice.
+    seed : int
+        Seed.
+    """
+    graph = topology.random_geometric(8, radius=0.7, seed=1)
+    for name in ("first", "second")[: 1 + twice]:
+        network = Network(graph, Link(loss=loss), round_period=1.0, seed=seed)
+        study.run(name, network, {i: Average(i, rounds) for i in graph}, [spread], rounds)
+'''
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "averages.py"
+    path.write_text(STUDY)
+    return path
+
+
+def netsim(*words: object, cwd: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "netsim", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **more)
+
+
+def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
+    flags = ("averages.py", "--rounds", 12, "--loss", 0.1, "--twice")
+    done = netsim("deploy", *flags, "--processes", 4, "--round-time", 0.3, "--trace", "--out", "real", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "The same as in the simulation, to the last bit: all rows and the trace hash of 2 runs" in done.stdout
+    assert "4 processes over udp: row 24 of 24" in done.stderr
+    assert netsim("run", *flags, "--trace", "--out", "sim", cwd=tmp_path).returncode == 0
+    real, sim = (load(tmp_path / name) for name in ("real", "sim"))
+    assert real["summary"]["trace_hash"] == sim["summary"]["trace_hash"]
+    pd.testing.assert_frame_equal(real["rounds"].drop(columns="missing")[sim["rounds"].columns], sim["rounds"])
+    assert real["settings"]["deployment"]["carrier"] == "udp"
+    processes = pd.read_csv(tmp_path / "real" / "processes.csv")
+    assert list(processes["ended"]) == ["well"] * 8
+    assert (processes[["strangers", "malformed", "oversized"]] == 0).all(axis=None)
+    assert (processes["clock_offset_s"].abs() < 0.05).all()
+    # What looks at a run folder looks at this one, too.
+    shown = netsim("show", "real", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert netsim("replay", "real", cwd=tmp_path).returncode == 0
+    refused = netsim("verify", "real", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "must be of a simulation" in refused.stderr
+
+
+def planned(folder: Path, study: Path, rounds: int, round_time: float = 0.3) -> Plan:
+    """Write a deployment of three processes, and return it."""
+    from netsim.studies.catalogue import find
+
+    scenario = find(str(study))
+    hosts = tuple(Host(f"p{i}", place) for i, place in enumerate(addresses(3)))
+    parameters = {"rounds": rounds, "loss": 0.0, "twice": False, "seed": 0}
+    settings = Settings(round_time=round_time, silence=2.0, patience=30.0)
+    plan = Plan(str(study), parameters, settings, hosts, runs=1, sha256=scenario.sha256)
+    folder.mkdir()
+    plan.write(folder)
+    return plan
+
+
+def start(folder: Path, name: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "netsim", "node", str(folder), "--host", name]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(folder: Path, parts: int) -> None:
+    """Wait until so many parts have written three rows."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        told = [[what for what, _ in entries(path)].count(ROW) for path in folder.glob("parts/run-0/*.journal")]
+        if sum(rows >= 3 for rows in told) >= parts:
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing begins")
+
+
+def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "deployment"
+    planned(folder, study, rounds=40)
+    running = {name: start(folder, name) for name in ("p0", "p1", "p2")}
+    wait_for(folder, 3)
+    os.kill(running["p1"].pid, signal.SIGKILL)
+    running["p1"].communicate()
+    time.sleep(3.0)
+    again = start(folder, "p1")
+    for process in (running["p0"], running["p2"], again):
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    plan = Plan.read(folder)
+    killed = plan.host("p1").address
+    assert f"Process {killed} was killed, or its part was cut off: what it took with it is missing." in done.stdout
+    processes = pd.read_csv(tmp_path / "run" / "processes.csv").set_index("process")
+    assert sorted(processes.loc[killed, "ended"]) == ["killed", "well"]
+    assert processes.loc[killed, "joined_s"].max() > 5
+    ledger = pd.read_csv(tmp_path / "run" / "ledger.csv")
+    ends = ledger.loc[:, "delivered":"in_flight"].sum(axis=1)  # type: ignore[misc]
+    assert (ledger["offered"] + ledger["duplicated"] == ends).all()
+    assert ledger["missing"].sum() > 0
+    rounds = load(tmp_path / "run")["rounds"]
+    assert len(rounds) == 40
+    # Whoever comes back takes part from the next round on: frames from there on are delivered again.
+    grown = rounds["delivered"].diff().iloc[-3:]
+    assert (grown == rounds["delivered"].iloc[0]).all()
+
+
+def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "deployment"
+    plan = planned(folder, study, rounds=20)
+    running = {name: start(folder, name) for name in ("p0", "p1", "p2")}
+    wait_for(folder, 3)
+    os.kill(running["p0"].pid, signal.SIGKILL)
+    running["p0"].communicate()
+    for name in ("p1", "p2"):
+        _, said = running[name].communicate(timeout=120)
+        assert running[name].returncode == 0, said
+    done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
+    assert f"Process {plan.host('p0').address} was killed" in done.stdout
+    assert len(load(tmp_path / "run")["rounds"]) == 20
+
+
+def test_a_process_whose_peers_never_come_says_who(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "deployment"
+    plan = planned(folder, study, rounds=5)
+    content = json.loads((folder / "deployment.json").read_text())
+    content["settings"]["patience"] = 1.0
+    (folder / "deployment.json").write_text(json.dumps(content))
+    done = netsim("node", folder, "--host", "p0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    for name in ("p1", "p2"):
+        assert plan.host(name).address in done.stderr
+
+
+def test_hosts_elsewhere_are_told_what_to_run(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts.toml").write_text(
+        '[hosts.a]\naddress = "192.0.2.1:9000"\nagents = [0, 1]\n[hosts.b]\naddress = "192.0.2.2:9000"\n'
+    )
+    done = netsim("deploy", "averages.py", "--rounds", 5, "--nodes", "hosts.toml", "--out", "plan", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "on a (192.0.2.1:9000): netsim node plan --host a" in done.stdout
+    assert "netsim gather plan" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "plan").iterdir()) == ["deployment.json", "key"]
+    assert (tmp_path / "plan" / "key").stat().st_mode & 0o077 == 0
+    plan = Plan.read(tmp_path / "plan")
+    assert plan.places(range(8)) == {"192.0.2.1:9000": [0, 1], "192.0.2.2:9000": [2, 3, 4, 5, 6, 7]}
+    assert plan.runs == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--processes", 1), "processes = 1: must be"),
+        (("--processes", 9), "processes = 9: must be at most one for each of 8 agents"),
+        ((), "processes: must be given, or --nodes FILE instead"),
+        (("--processes", 2, "--nodes", "x.toml"), "processes: must be given, or --nodes FILE instead"),
+        (("--nodes", "x.toml"), "nodes = 'x.toml': must be an existing TOML file"),
+        (("--processes", 2, "--transport", "tcp"), "transport = 'tcp': must be one of udp, mqtt"),
+        (("--processes", 2, "--round-time", 0), "round_time = 0.0: must be a number > 0"),
+        (("--processes", 2, "--broker", "x:1"), "broker = 'x:1': must go with --transport mqtt"),
+        (("--processes", 2, "--proceses", 2), "No such option '--proceses'. (Did you mean"),
+    ],
+)
+def test_bad_flags_end_in_a_line(study: Path, tmp_path: Path, flags: tuple[object, ...], says: str) -> None:
+    done = netsim("deploy", "averages.py", "--rounds", 3, *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:
+    done = netsim("deploy", "aloha", "--processes", 2, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "must have wires, or a radio without collisions, to be deployed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[hosts", "must be a TOML file"),
+        ("[hosts.a]\naddress='x:1'", "must have two tables [hosts.NAME] at least"),
+        ("hots = 1\n[hosts.a]\naddress='x:1'\n[hosts.b]\naddress='y:1'", "entry = 'hots'"),
+        ("[hosts.a]\naddress=1\n[hosts.b]\naddress='y:1'", "hosts.a.address = 1: must be text"),
+        ("[hosts.a]\naddress='y:1'\n[hosts.b]\naddress='y:1'", "an address of its own"),
+        ("[hosts.a]\naddress='x:1'\nagents=[]\n[hosts.b]\naddress='y:1'", "hosts.a.agents = []"),
+    ],
+)
+def test_bad_files_of_hosts_are_named(tmp_path: Path, text: str, says: str) -> None:
+    from netsim import BadInput
+
+    path = tmp_path / "hosts.toml"
+    path.write_text(text)
+    with pytest.raises(BadInput) as found:
+        hosts_in(str(path))
+    assert says in str(found.value)
+
+
+def test_agents_are_dealt_evenly() -> None:
+    plan = Plan("coke", {}, Settings(), local_hosts(3, "udp"))
+    assert [len(names) for names in plan.places(range(10)).values()] == [3, 4, 3]
+    assert list(itertools.chain(*plan.places(range(10)).values())) == list(range(10))

@@ -1,0 +1,295 @@
+"""What others may do to a run in several processes (docs/security.md): strangers, recordings, broken files."""
+
+import collections
+import os
+import pickle
+import random
+import shutil
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
+from netsim.sockets import job
+from netsim.sockets.envelope import Beat, Parcel, Refused, seal, unseal
+from netsim.sockets.journal import STATE, entries
+from netsim.sockets.pouring import pour_into
+from netsim.sockets.session import DROPPED, Session
+from netsim.sockets.states import StateReader, StateWriter
+from tests.netsim.parts import Average, addresses, deployed, spread
+from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
+
+KEY = b"sixteen bytes at least"
+PARCEL = Parcel(0, 1, 0, 3, 4, 0.5, 6, "state", 0.25, b"data")
+
+
+@pytest.fixture(autouse=True)
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_MARGIN", 0.4)
+
+
+def test_what_is_sealed_is_unsealed() -> None:
+    beat = Beat(1, 2, 3, {"run": 0})
+    for message in (PARCEL, beat):
+        assert unseal(seal(message, KEY), KEY) == message
+        assert type(unseal(seal(message, KEY), KEY)) is type(message)
+
+
+def test_every_changed_bit_is_noticed() -> None:
+    data = seal(PARCEL, KEY)
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Refused, match="strangers"):
+            unseal(bytes(changed), KEY)
+    for size in range(len(data)):
+        with pytest.raises(Refused, match="strangers"):
+            unseal(data[:size], KEY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"host": -1},
+        {"host": True},
+        {"link": 2**63},
+        {"time": float("nan")},
+        {"time": 1},
+        {"kind": b"state"},
+        {"data": "text"},
+        {"sequence": None},
+    ],
+)
+def test_what_has_the_key_and_is_no_message_is_malformed(change: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="malformed"):
+        unseal(seal(PARCEL._replace(**change), KEY), KEY)
+
+
+def test_no_bytes_make_anything_but_refused() -> None:
+    rng = random.Random(1)
+    for _ in range(3000):
+        body = rng.randbytes(rng.randrange(200))
+        # As whoever has the key could.
+        import hmac
+
+        data = b"nsm1" + hmac.digest(KEY, body, "sha256")[:16] + body
+        with pytest.raises(Refused, match="malformed"):
+            unseal(data, KEY)
+
+
+class Recorded(UDP):
+    """Keeps what it sends."""
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.said: list[bytes] = []
+
+    def send(self, to: str, data: bytes) -> None:
+        if len(self.said) < 400:
+            self.said.append(data)
+        super().send(to, data)
+
+
+def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
+    """Send what is hostile to an address until it is over; return how many datagrams."""
+    rng = random.Random(2)
+    host, _, port = to.rpartition(":")
+    sent = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        while not over.is_set():
+            said = [data for transport in transports for data in transport.said]
+            kinds = [rng.randbytes(rng.randrange(60)), b"nsm1" + rng.randbytes(80), rng.randbytes(3000)]
+            if said:
+                data = rng.choice(said)
+                kinds += [data, data[: rng.randrange(len(data))], data[:-1] + bytes([data[-1] ^ 1])]
+            for data in kinds:
+                try:
+                    sender.sendto(data, (host, int(port)))
+                except OSError:
+                    continue
+                sent += 1
+            over.wait(0.002)
+    return sent
+
+
+def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
+    simulation, agents = network()
+    simulated = simulation.run(agents, [spread], trace=True)
+    places = addresses(2)
+    shares = [list(range(6)), list(range(6, 12))]
+    transports = [
+        Recorded(places[me], {places[1 - me]: shares[1 - me]}, key=KEY, folder=tmp_path, pace=PACE) for me in range(2)
+    ]
+    errors: list[BaseException] = []
+
+    def part(transport: Recorded) -> None:
+        made, agents = network()
+        try:
+            made.run(agents, [spread], transport=transport)
+        except BaseException as error:
+            errors.append(error)
+
+    over = threading.Event()
+    attacker = threading.Thread(target=attack, args=(places[0], transports, over))
+    threads = [threading.Thread(target=part, args=(transport,)) for transport in transports]
+    for thread in (attacker, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    over.set()
+    attacker.join()
+    assert errors == []
+    made, agents = network()
+    must_be_the_same(simulated, gather(made, agents, tmp_path, [spread], trace=True))
+    attacked, quiet = (transport.session for transport in transports)
+    assert attacked.dropped["strangers"] > 100
+    assert attacked.dropped["replayed"] > 20
+    assert set(attacked.dropped) <= set(DROPPED)
+    assert sum(quiet.dropped.values()) == 0
+
+
+def test_a_recording_does_not_begin_a_run() -> None:
+    # Of an earlier process of the same name and key: it answers to nothing that this one has said.
+    first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
+    other = Session(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
+    for session in (first, other):
+        session.begin(b"mark")
+    heard: list[bytes] = []
+    other.transport.send = lambda to, data: heard.append(data)  # type: ignore[method-assign]
+    for _ in range(5):
+        other.beat()
+    for data in heard:
+        first.receive(data)
+    assert not first.peers[1].met
+    assert first.when(0.0) is None
+    assert first.missing() == ["127.0.0.1:9002"]
+    for data in heard:
+        first.receive(data)
+    assert first.dropped == {"replayed": 5}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch hacked",)
+
+
+def test_a_state_makes_no_object_of_a_class_that_no_agent_was_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reader = StateReader({0: Average(1.0)})
+    for value in (Evil(), os.system, nx.Graph(), Path("x"), collections.ChainMap()):
+        with pytest.raises(NetsimError, match="an agent's state cannot be read"):
+            reader.read(pickle.dumps({"value": value}))
+    assert not (tmp_path / "hacked").exists()
+    for broken in (b"", b"\x80", pickle.dumps({"value": 1.0})[:-3]):
+        with pytest.raises(NetsimError, match="cannot be read"):
+            reader.read(broken)
+
+
+class Holder(Agent):
+    def __init__(self) -> None:
+        self.table = np.arange(40.0)
+        self.view = self.table[::2]
+        self.large = np.arange(20_000.0)
+        self.notes: dict[str, Any] = {"inner": Average(2.0), "list": [1, 2, 3]}
+        self.stream = (n for n in range(3))
+        self.label = lambda: 3
+
+    async def run(self) -> None: ...
+
+
+def test_a_state_is_put_into_the_objects_that_are_there() -> None:
+    arrays: dict[bytes, bytes] = {}
+    writer = StateWriter(lambda digest, array: arrays.setdefault(digest, array.tobytes()) and None)
+    there, here = Holder(), Holder()
+    inner, table, stream = here.notes["inner"], here.table, here.stream
+    reader = StateReader({0: here})
+    states = [writer.state(0, there)]
+    there.table[3] = -1.0
+    there.large[7] = np.nan
+    there.notes["inner"].value[2] = 9.0
+    there.notes["list"].append(4)
+    there.added = frozenset({1, 2})  # type: ignore[attr-defined]
+    states.append(writer.state(0, there))
+    count = len(arrays)
+    states.append(writer.state(0, there))
+    assert len(arrays) == count
+    for digest, raw in arrays.items():
+        reader.learn(digest, raw)
+    for state in states:
+        pour_into(here, reader.read(state))
+    assert here.table is table
+    assert here.notes["inner"] is inner
+    assert here.stream is stream
+    assert table[3] == -1.0
+    assert inner.value[2] == 9.0
+    assert np.isnan(here.large[7])
+    assert here.notes["list"] == [1, 2, 3, 4]
+    assert here.added == {1, 2}  # type: ignore[attr-defined]
+    assert here.label() == 3
+    pour_into(here, reader.read(states[0]))
+    assert not hasattr(here, "added")
+
+
+@pytest.fixture(scope="module")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("journals")
+    deployed(network, folder, [spread], pace=PACE)
+    return folder
+
+
+def without_end(part: Path, rng: random.Random) -> None:
+    """Cut a file off somewhere, as a copy that was broken off."""
+    os.truncate(part, rng.randrange(part.stat().st_size))
+
+
+def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    seen = set()
+    for trial in range(25):
+        folder = tmp_path / str(trial)
+        shutil.copytree(journals, folder)
+        part = sorted((folder / "run-0").glob("*.journal"))[trial % 4]
+        without_end(part, rng)
+        made, agents = network()
+        try:
+            run = gather(made, agents, folder, [spread])
+        except NetsimError as error:
+            says = str(error)
+            assert "\n" not in says
+            named = ("must be whole; others have frames", "must hold what all processes", "must be what a process")
+            seen.add(next(each for each in named if each in says))
+        else:
+            # All that it sent is there; what it heard last may be not.
+            conserved(run)
+            seen.add("missing" if run.ledger.table()["missing"].sum() else "nothing missing")
+    assert "must be whole; others have frames" in seen
+
+
+def test_gathering_names_what_is_wrong(journals: Path, tmp_path: Path) -> None:
+    made, agents = network()
+    with pytest.raises(BadInput, match="must hold what processes wrote of run 1; there is none"):
+        gather(made, agents, journals, run=1)
+    with pytest.raises(BadInput, match="there is none"):
+        gather(made, agents, tmp_path)
+    other = Network(made.graph, seed=8, round_period=0.1)
+    with pytest.raises(BadInput, match="must be of this network and these agents"):
+        gather(other, agents, journals)
+    with pytest.raises(BadInput, match="run = -1"):
+        gather(made, agents, journals, run=-1)
+
+
+def test_a_journal_tells_states_rows_and_events(journals: Path) -> None:
+    part = sorted((journals / "run-0").glob("*.journal"))[0]
+    kinds = collections.Counter(what for what, _ in entries(part))
+    # Three agents: at the beginning, at each of 12 rows, at the end.
+    assert kinds[STATE] == 3 * 14
