@@ -25,7 +25,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--broker", {"type": str, "help": "Of MQTT. Default: 127.0.0.1:1883."}),
     (
         "--round-time",
-        {"type": float, "default": 0.05, "show_default": True, "help": "Real seconds that a round takes."},
+        {"type": float, "default": 0.1, "show_default": True, "help": "Real seconds that a round takes."},
     ),
     (
         "--patience",

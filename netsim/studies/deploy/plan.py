@@ -67,7 +67,7 @@ class Settings:
 
     carrier: str = "udp"
     broker: str = "127.0.0.1:1883"
-    round_time: float = 0.05
+    round_time: float = 0.1
     patience: float = 60.0
     silence: float = 5.0
 

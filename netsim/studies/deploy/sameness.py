@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.run import Run
-from netsim.sockets.merge import Gathered
+from netsim.sockets.merge import Gathered, Part
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["losses", "notes", "same", "where"]
+__all__ = ["losses", "notes", "processes", "same", "where"]
 
 _ENDS = ("late", "missing")
 
@@ -83,37 +83,36 @@ def _runs(count: int) -> str:
 
 
 def processes(names: Sequence[str], found: Sequence[Gathered]) -> "pd.DataFrame":
-    """Return a row for each run and part: what its process said of itself at its end.
-
-    Columns: algorithm, process, ended (``well``, ``error`` or ``killed``), joined_s (when it began, in simulated
-    seconds), clock_offset_s and round_trip_s (of the clock of the process that comes first, from here), datagrams and
-    bytes sent and received, why datagrams were dropped, overruns and longest_lag_s of its clock.
-    """
+    """Return a row for each run and part: what its process said at its end; the columns are in docs/sockets.md."""
     import pandas as pd
 
-    from netsim.sockets.session import DROPPED
+    return pd.DataFrame([_row(name, part) for name, made in zip(names, found, strict=True) for part in made.parts])
 
-    rows = []
-    for name, made in zip(names, found, strict=True):
-        for part in made.parts:
-            end = part.end
-            clock = end.get("clocks", {}).get(part.begin["hosts"][0], [])
-            sent, sent_bytes, received, received_bytes = end.get("datagrams", [np.nan] * 4)
-            rows.append(
-                {
-                    "algorithm": name,
-                    "process": part.host,
-                    "ended": "killed" if not end else "error" if end["why"] else "well",
-                    "joined_s": part.begin["joined"],
-                    "clock_offset_s": clock[0] if clock else np.nan if not end else 0.0,
-                    "round_trip_s": clock[1] if clock else np.nan if not end else 0.0,
-                    "datagrams_sent": sent,
-                    "bytes_sent": sent_bytes,
-                    "datagrams_received": received,
-                    "bytes_received": received_bytes,
-                    **{why: end.get("dropped", {}).get(why, 0) for why in DROPPED},
-                    "overruns": end.get("overruns", np.nan),
-                    "longest_lag_s": end.get("longest_lag", np.nan),
-                }
-            )
-    return pd.DataFrame(rows)
+
+def _row(name: str, part: Part) -> dict[str, Any]:
+    end = part.end
+    offset, trip = _clock(part)
+    sent, sent_bytes, received, _ = end.get("datagrams", [np.nan] * 4)
+    return {
+        "algorithm": name,
+        "process": part.host,
+        "ended": "killed" if not end else "error" if end["why"] else "well",
+        "joined_s": part.begin["joined"],
+        "clock_offset_s": offset,
+        "round_trip_s": trip,
+        "datagrams_sent": sent,
+        "bytes_sent": sent_bytes,
+        "datagrams_received": received,
+        "dropped": ", ".join(f"{why} {count}" for why, count in sorted(end.get("dropped", {}).items())),
+        "overruns": end.get("overruns", np.nan),
+        "longest_lag_s": end.get("longest_lag", np.nan),
+    }
+
+
+def _clock(part: Part) -> tuple[float, float]:
+    """Return by how much (s) the first process's clock is ahead of a part's, and the round trip (s) of measuring it."""
+    first = part.begin["hosts"][0]
+    if part.host == first:
+        return 0.0, 0.0
+    found = part.end.get("clocks", {}).get(first)
+    return (found[0], found[1]) if found else (np.nan, np.nan)
