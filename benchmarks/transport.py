@@ -21,6 +21,7 @@ import networkx as nx
 import numpy as np
 
 import netsim
+from benchmarks import hostile
 from benchmarks.report import parser, show
 from netsim import MQTT, UDP, Network, Transport
 from netsim.errors import BadInput
@@ -43,15 +44,20 @@ class Speaker(netsim.Agent):
     def __init__(self, count: int) -> None:
         self.count = count
         self.moments: list[float] = []
+        self.worked: list[float] = []
 
     async def run(self) -> None:
         """Play."""
-        self.moments.append(time.perf_counter())
+        self._note()
         for _ in range(self.count):
             await self.broadcast("state", FRAME)
             for _ in self.neighbors:
                 await self.inbox.get()
+        self._note()
+
+    def _note(self) -> None:
         self.moments.append(time.perf_counter())
+        self.worked.append(time.process_time())
 
 
 class Pinger(netsim.Agent):
@@ -60,6 +66,7 @@ class Pinger(netsim.Agent):
     def __init__(self, to: int, count: int) -> None:
         self.to, self.count = to, count
         self.moments: list[float] = []
+        self.worked = [0.0]
 
     async def run(self) -> None:
         """Play."""
@@ -100,7 +107,7 @@ class OverMQTT:
 
 
 def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
-    """Be one of two processes with so many agents each; the first answers with moments, and the bytes of a datagram."""
+    """Be one of two processes with so many agents each; the first answers (see `in_two`)."""
     sides = [list(range(size)), list(range(size, 2 * size))]
     graph = nx.complete_bipartite_graph(size, size)
     agents: dict[int, Any] = {number: Speaker(count) for number in graph}
@@ -110,7 +117,9 @@ def play(make: Make, places: list[str], me: int, size: int, count: int, folder: 
     Network(graph, round_period=1.0, seed=1).run(agents, transport=transport)
     if me == 0:
         mean = transport.session.sent_bytes / transport.session.sent
-        answer.send(([agents[number].moments for number in sides[0]], mean))
+        mine = [agents[number] for number in sides[0]]
+        worked = [moment for agent in mine for moment in agent.worked]
+        answer.send(([agent.moments for agent in mine], max(worked) - min(worked), mean))
 
 
 # --- the bare echo ----------------------------------------------------------------------------------------------------
@@ -167,14 +176,14 @@ def echo(port: int) -> None:
 def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
     """Be the process that sends."""
 
-    async def main() -> list[float]:
-        loop = asyncio.get_running_loop()
+    async def main() -> tuple[list[float], float]:
+        loop, before = asyncio.get_running_loop(), time.process_time()
         end = ("127.0.0.1", port)
         endpoint, client = await loop.create_datagram_endpoint(lambda: Client(size, pairs, count), remote_addr=end)
         async with asyncio.timeout(600):
             await client.over
         endpoint.close()
-        return client.moments
+        return client.moments, time.process_time() - before
 
     answer.send(asyncio.run(main()))
 
@@ -182,8 +191,8 @@ def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[float]], float]:
-    """Return the moments of each agent of one process, and the mean bytes of a datagram."""
+def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[float]], float, float]:
+    """Return each agent's moments in one process, the processor's seconds there, and the mean bytes of a datagram."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     receiving, sending = SPAWN.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as name:
@@ -196,7 +205,7 @@ def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[
             part.start()
         sending.close()
         try:
-            found: tuple[list[list[float]], float] = receiving.recv()
+            found: tuple[list[list[float]], float, float] = receiving.recv()
         except EOFError:
             raise SystemExit("a process ended in an error") from None
         for part in parts:
@@ -204,18 +213,18 @@ def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[
     return found
 
 
-def echoed(size: int, pairs: int, count: int) -> list[float]:
-    """Return the moments at which datagrams came back from the bare echo, the beginning before them."""
+def echoed(size: int, pairs: int, count: int) -> tuple[list[float], float]:
+    """Return when datagrams came back from the bare echo, the beginning before them, and the processor's seconds."""
     port = free_port()
     receiving, sending = SPAWN.Pipe(duplex=False)
     server = SPAWN.Process(target=echo, args=(port,), daemon=True)
     server.start()
     time.sleep(1.0)
     SPAWN.Process(target=bare, args=(port, size, pairs, count, sending), daemon=True).start()
-    moments: list[float] = receiving.recv()
+    found: tuple[list[float], float] = receiving.recv()
     server.terminate()
     server.join()
-    return moments
+    return found
 
 
 def trips(moments: list[float]) -> dict[str, float]:
@@ -226,34 +235,38 @@ def trips(moments: list[float]) -> dict[str, float]:
 
 def measured(makers: dict[str, tuple[Make, bool]], agents: int, rounds: int, repeats: int) -> dict[str, Any]:
     """Return rates and times of each, medians over repeats; they take turns."""
-    rates: dict[str, list[float]] = {}
-    times: dict[str, list[dict[str, float]]] = {}
+    found: dict[str, list[dict[str, float]]] = {}
     size, frames = 1000.0, 2 * agents * agents * rounds
+
+    def note(name: str, seconds: float, worked: float, alone: list[float]) -> None:
+        # Each process sends half of the frames, and takes in as many.
+        row = {"frames_per_s": frames / seconds, "cpu_us_per_frame": worked / frames * 2e6, **trips(alone)}
+        found.setdefault(name, []).append(row)
+
     for _ in range(repeats):
         for name, (make, written) in makers.items():
-            many, mean = in_two(make, agents, rounds, written)
+            many, worked, mean = in_two(make, agents, rounds, written)
             size = mean if name == "UDP" else size
-            began, ended = min(one[0] for one in many), max(one[-1] for one in many)
-            rates.setdefault(name, []).append(frames / (ended - began))
-            [one], _ = in_two(make, 1, TRIPS, written)
-            times.setdefault(name, []).append(trips(one))
+            [alone], _, _ = in_two(make, 1, TRIPS, written)
+            note(name, max(one[-1] for one in many) - min(one[0] for one in many), worked, alone)
         # There and back are two datagrams.
-        moments = echoed(round(size), agents * agents, rounds)
-        rates.setdefault("bare echo", []).append(frames / (moments[-1] - moments[0]))
-        times.setdefault("bare echo", []).append(trips(echoed(round(size), 1, TRIPS)))
-    result: dict[str, Any] = {"datagram_bytes": round(size)}
-    bare_rate = statistics.median(rates["bare echo"])
-    for name, values in rates.items():
-        rate = statistics.median(values)
-        row = {key: statistics.median(each[key] for each in times[name]) for key in ("p50_us", "p95_us")}
-        result[name] = {"frames_per_s": rate, "of_the_bare_echo": rate / bare_rate, **row}
-    return result
+        moments, worked = echoed(round(size), agents * agents, rounds)
+        note("bare echo", moments[-1] - moments[0], worked, echoed(round(size), 1, TRIPS)[0])
+    rows = {name: {key: statistics.median(row[key] for row in each) for key in each[0]} for name, each in found.items()}
+    bare = rows["bare echo"]["frames_per_s"]
+    for row in rows.values():
+        row["of_the_bare_echo"] = row["frames_per_s"] / bare
+    return {"datagram_bytes": round(size), **rows}
 
 
 def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, agents=8, rounds=400, repeats=3)
+    command.add_argument("--hostile", type=int, metavar="N", help="instead: N hostile datagrams at a running process")
     chosen = command.parse_args()
+    if chosen.hostile is not None:
+        show(hostile.measured(chosen.hostile), chosen.json, "hostile datagrams at a process that plays its rounds")
+        return
     makers: dict[str, tuple[Make, bool]] = {"UDP": (over_udp, False), "UDP, written down": (over_udp, True)}
     with ExitStack() as stack:
         try:

@@ -65,7 +65,9 @@ class NodeJob(Job):
         session.begin(self._mark)
         try:
             self._scribe = self._make_scribe()
-            epoch = asyncio.run(self._meet())
+            # Not every system's own loop can say when a socket can be read.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                epoch = runner.run(self._meet())
             if math.isnan(epoch):
                 if self._scribe is not None:
                     self._scribe.discard()

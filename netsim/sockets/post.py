@@ -100,6 +100,8 @@ class Post:
         self._incarnations: dict[int, int] = {}
         self._early: list[Parcel] = []
         self._parts: Parts | None = None
+        # By link: the sender's process, the sender, the receiver.
+        self._ends: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
         self.keeps = keeps
         self.before_sending: Callable[[], None] = lambda: None
@@ -124,6 +126,9 @@ class Post:
     def connect(self, parts: Parts) -> None:
         """Take part in a run that is built."""
         self._parts, self._names = parts, list(parts.inboxes)
+        ledger, names = parts.ledger, self._names
+        for sender, receiver in zip(ledger.senders.tolist(), ledger.receivers.tolist(), strict=True):
+            self._ends.append((self._places[names[sender]], names[sender], names[receiver]))
         for far in self._fars:
             far.listen()
         early, self._early = self._early, []
@@ -175,16 +180,15 @@ class Post:
             self._early.append(parcel)
             return ""
         tally = parts.shared.tally
-        ledger, names = parts.ledger, self._names
-        if not (parcel.link < len(ledger.senders) and parcel.number >> tally.shift == 0):
+        if not (parcel.link < len(self._ends) and parcel.number >> tally.shift == 0):
             return "malformed"
-        sender, receiver = names[ledger.senders[parcel.link]], names[ledger.receivers[parcel.link]]
-        if self._places[sender] != parcel.host or not self.is_here(receiver):
+        host, sender, receiver = self._ends[parcel.link]
+        if host != parcel.host or not self.is_here(receiver):
             return "malformed"
         if parcel.kind not in tally.kinds and len(tally.kinds) >= _MOST_KINDS:
             return "malformed"
         try:
-            frame = decode_frame(parcel.data, parcel.sent_at, names)
+            frame = decode_frame(parcel.data, parcel.sent_at, self._names)
         except WireError:
             return "malformed"
         if frame.sender != sender:

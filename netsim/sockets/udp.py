@@ -1,4 +1,4 @@
-"""Datagrams over UDP, through asyncio's own endpoints."""
+"""Datagrams over UDP: asyncio says when the socket can be read, and then all that has come is taken in at once."""
 
 import asyncio
 import ipaddress
@@ -14,9 +14,12 @@ from netsim.sockets.transport import Transport
 
 __all__ = ["UDP", "address_of", "is_loopback"]
 
-# Bytes that the system is asked to hold for a process that computes: it may give less.
+_MOST = 65_507
+# Bytes that the system is asked to hold for a process that computes, and for a burst that leaves: it may give less.
 _BUFFER = 1 << 22
 _FORCE = 33  # SO_RCVBUFFORCE, which Python does not name
+# Datagrams that are taken in before other things have their turn; asyncio's endpoints take one.
+_AT_ONCE = 64
 
 
 class UDP(Transport):
@@ -39,7 +42,7 @@ class UDP(Transport):
         If an address is none, an address beyond loopback comes without a key, or another argument cannot be used.
     """
 
-    most = 65_507
+    most = _MOST
 
     def __init__(self, here: str, peers: Mapping[str, Iterable[Hashable]], **settings: Any) -> None:
         super().__init__(here, peers, **settings)
@@ -48,7 +51,7 @@ class UDP(Transport):
         self._to: dict[str, Any] = {}
         if self.key is None and not is_loopback(here):
             raise BadInput(f"here = {here!r}: must be a loopback address, or come with a key: anybody could send there")
-        self._endpoint: asyncio.DatagramTransport | None = None
+        self._socket: socket.socket | None = None
 
     async def open(self) -> None:
         """Listen; raises NetsimError if the address cannot be had."""
@@ -65,31 +68,33 @@ class UDP(Transport):
         except OSError as error:
             why = error.strerror or one_line(error)
             raise NetsimError(f"{trying}: must be an address that can be had ({why})") from None
-        self._endpoint, _ = await loop.create_datagram_endpoint(lambda: _Receiver(self), sock=bound)
+        self._socket = bound
+        loop.add_reader(bound, self._take_in)
 
     def send(self, to: str, data: bytes) -> None:
         """Send a datagram."""
-        if self._endpoint is not None and not self._endpoint.is_closing():
-            self._endpoint.sendto(data, self._to[to])
+        if self._socket is not None:
+            # What the system does not take is lost.
+            with suppress(OSError):
+                self._socket.sendto(data, self._to[to])
 
     async def close(self) -> None:
         """Listen no more."""
-        if self._endpoint is not None:
-            self._endpoint.abort()
-            self._endpoint = None
-            # The socket is closed in the loop's next pass, and the next run wants its address.
-            await asyncio.sleep(0)
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
 
-
-class _Receiver(asyncio.DatagramProtocol):
-    def __init__(self, transport: UDP) -> None:
-        self._transport = transport
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self._transport.deliver(data)
-
-    def error_received(self, exc: Exception) -> None:
-        """Nobody listens there (yet, or any more): what was sent is missing."""
+    def _take_in(self) -> None:
+        assert self._socket is not None
+        receive, deliver = self._socket.recv, self.deliver
+        for _ in range(_AT_ONCE):
+            try:
+                data = receive(_MOST)
+            except OSError:
+                # There is nothing more; or, on some systems, nobody listened to what was sent.
+                return
+            deliver(data)
 
 
 def address_of(argument: str, text: str) -> tuple[str, int]:
@@ -122,8 +127,9 @@ def _bound(family: int, place: Any) -> socket.socket:
     made = socket.socket(family, socket.SOCK_DGRAM)
     try:
         made.setblocking(False)
-        with suppress(OSError):
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        for direction in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            with suppress(OSError):
+                made.setsockopt(socket.SOL_SOCKET, direction, _BUFFER)
         if sys.platform == "linux":
             # Beyond the usual limit, for those who may.
             with suppress(OSError):

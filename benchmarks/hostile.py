@@ -1,0 +1,182 @@
+"""Hostile datagrams at a process that plays its rounds: what became of them, of its rounds and of its memory.
+
+A third process sends them: noise, datagrams cut short, with a bit flipped, recorded and sent again, under another key,
+under the right key in another form, of links that are not. It pauses after each burst; what the kernel drops because
+the socket's buffer is full no process can count, so Linux is asked for it.
+"""
+
+import multiprocessing
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import networkx as nx
+import numpy as np
+
+import netsim
+from netsim import UDP, Network
+from netsim.sockets import envelope
+from netsim.sockets.envelope import Beat, Parcel, seal
+from tests.parts import free_port
+
+SPAWN = multiprocessing.get_context("spawn")
+KEY, OTHER_KEY = bytes(range(32)), bytes(32)
+PERIOD, ROUND = 0.1, 0.25
+# Datagrams in a burst, and real seconds from burst to burst.
+BURST, PAUSE = 50, 0.005
+RECORDED = 60
+
+
+class Steady(netsim.Agent):
+    """Speaks and listens each round, until it is over."""
+
+    def __init__(self, over: Any) -> None:
+        self.over = over
+        self.rounds_played = self.rounds_heard = 0
+
+    async def run(self) -> None:
+        """Play."""
+        async for _ in self.rounds(1_000_000):
+            await self.broadcast("state", np.zeros(100))
+            self.rounds_heard += bool(await self.collect())
+            self.rounds_played += 1
+            if self.over.is_set():
+                break
+
+
+class Recorded(UDP):
+    """Hands on the first datagrams that it sends, as somebody in between could."""
+
+    def __init__(self, *args: Any, to: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._recorder, self._count = to, 0
+
+    def send(self, to: str, data: bytes) -> None:
+        """Send, and hand on."""
+        super().send(to, data)
+        self._count += 1
+        if self._count <= RECORDED:
+            self._recorder.send_bytes(data)
+
+
+def megabytes() -> float:
+    """Return the memory of this process; NaN where the system does not tell."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return float("nan")
+
+
+def dropped_by_kernel(port: int) -> int:
+    """Return what a socket had no room for; −1 where the system does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[1].endswith(f":{port:04X}"):
+                return int(words[-1])
+    return -1
+
+
+def node(me: int, places: list[str], over: Any, answer: Any, recorder: Any) -> None:
+    """Play the rounds of one agent; the first process is the one that is shot at."""
+    agents = {number: Steady(over) for number in range(2)}
+    settings: dict[str, Any] = {"key": KEY, "pace": PERIOD / ROUND}
+    peers = {places[1 - me]: [1 - me]}
+    transport = UDP(places[0], peers, **settings) if me == 0 else Recorded(places[1], peers, to=recorder, **settings)
+    port = int(places[me].rpartition(":")[2])
+    memory, kernel = [0.0], [0]
+
+    def look(row: int) -> None:
+        if row == 4:
+            memory[0] = megabytes()
+        kernel[0] = dropped_by_kernel(port)
+
+    Network(nx.path_graph(2), round_period=PERIOD, seed=1).run(agents, transport=transport, progress=look)
+    agent, session = agents[me], transport.session
+    answer.send(
+        {
+            "rounds": agent.rounds_played,
+            "heard": agent.rounds_heard,
+            "received": session.received,
+            "dropped": dict(session.dropped),
+            "kernel": kernel[0],
+            "memory_MB": megabytes(),
+            "growth_MB": megabytes() - memory[0],
+        }
+    )
+
+
+def shots(recorded: list[bytes], number: random.Random) -> Iterator[bytes]:
+    """Yield hostile datagrams, of each kind in turn."""
+    incarnation = time.time_ns()
+    far = Parcel(1, incarnation, 0, 10**9, 0, 1.0, 0, "state", 1.0, b"frame")
+    while True:
+        good = number.choice(recorded)
+        bit = number.randrange(8 * len(good))
+        yield number.randbytes(number.randrange(1500))
+        yield number.randbytes(65_507)
+        yield good[: number.randrange(len(good))]
+        yield good[: bit // 8] + bytes([good[bit // 8] ^ 1 << bit % 8]) + good[bit // 8 + 1 :]
+        yield good
+        yield seal(far, OTHER_KEY)
+        yield seal(far._replace(host=number.randrange(2, 1 << 40)), KEY)
+        yield seal(far._replace(incarnation=number.randrange(1 << 60), link=number.randrange(100)), KEY)
+        yield seal(Beat(1, incarnation, number.randrange(1 << 40), {"run": number.randbytes(9)}), KEY)
+        yield seal(Parcel(*msgpack.unpackb(msgpack.packb([b"", [], {}, None, 1.5, "", -1, 0, 0, 0]))), KEY)
+        yield number.choice([envelope.seal(far, KEY)[:-1], b"", good + b"\0"])
+
+
+def attack(place: str, count: int, recording: Any, over: Any, answer: Any) -> None:
+    """Shoot."""
+    recorded = [recording.recv_bytes() for _ in range(RECORDED)]
+    host, _, port = place.rpartition(":")
+    begun = time.perf_counter()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.connect((host, int(port)))
+        for number, shot in zip(range(count), shots(recorded, random.Random(1)), strict=False):
+            with suppress(ConnectionRefusedError):
+                made.send(shot)
+            if number % BURST == 0:
+                time.sleep(PAUSE)
+    taken = time.perf_counter() - begun
+    # What waits in the socket's buffer is to be read.
+    time.sleep(1.0)
+    over.set()
+    answer.send({"sent": count, "seconds": taken})
+
+
+def measured(count: int) -> dict[str, Any]:
+    """Return what became of so many hostile datagrams."""
+    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    over = SPAWN.Event()
+    recording, recorder = SPAWN.Pipe(duplex=False)
+    pipes = [SPAWN.Pipe(duplex=False) for _ in range(3)]
+    parts = [SPAWN.Process(target=node, args=(me, places, over, pipes[me][1], recorder), daemon=True) for me in (0, 1)]
+    parts.append(SPAWN.Process(target=attack, args=(places[0], count, recording, over, pipes[2][1]), daemon=True))
+    for part in parts:
+        part.start()
+    for _, sending in pipes:
+        sending.close()
+    try:
+        shot_at, honest, attacker = (receiving.recv() for receiving, _ in pipes)
+    except EOFError:
+        raise SystemExit("a process ended in an error") from None
+    for part in parts:
+        part.join()
+    if sys.platform != "linux":
+        print("what the kernel dropped is not told here", file=sys.stderr)
+    counted = sum(shot_at["dropped"].values())
+    return {
+        "hostile datagrams": {"sent": attacker["sent"], "per_s": attacker["sent"] / attacker["seconds"]},
+        "counted": {"all": counted, **shot_at["dropped"]},
+        "dropped by the kernel (also of the peer's)": shot_at["kernel"],
+        "rounds of the node": {"played": shot_at["rounds"], "in which it heard the peer": shot_at["heard"]},
+        "rounds of the peer": {"played": honest["rounds"], "in which it heard the node": honest["heard"]},
+        "memory of the node": {"MB": shot_at["memory_MB"], "growth_MB": shot_at["growth_MB"]},
+    }
