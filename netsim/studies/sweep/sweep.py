@@ -1,5 +1,6 @@
 """Running a sweep: what is missing, on so many processes; what failed; one table of all."""
 
+import dataclasses
 import json
 import shutil
 import tempfile
@@ -114,7 +115,8 @@ def sweep(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1),
     )
-    formats = Formats.chosen(tables=tables)
+    # To draw the figures of a point takes longer than many a point, and nobody looks at those of a thousand.
+    formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     chosen = grid(catalogue.find(scenario), parameters)
     show = reporter or Reporter(quiet=True)
     with nullcontext() if dask is None else connected(dask, limits) as client, _opened(Path(out), chosen) as running:
