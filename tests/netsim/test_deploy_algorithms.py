@@ -1,0 +1,41 @@
+"""The papers' algorithms in four processes are the simulation's to the last bit, on ideal links and on others."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.parts import mosquitto, program
+
+# Three tenths of a second a round: what shares the machine must not make a frame late.
+HOW = ("--processes", "4", "--round-time", "0.3", "--agents", "8", "--rounds", "8")
+HARD = ("--loss", "0.1", "--latency", "0.05", "--rate", "1e6")
+STUDIES = {
+    "COKE": ("coke", "--algorithms", "COKE"),
+    "quantized COKE": ("coke", "--algorithms", "COKE 4-bit", "--bits", "4"),
+    "QC-ODKLA": ("online", "--algorithms", "QC-ODKLA"),
+    "gossip OMKL": ("omkl", "--algorithms", "gossip", "--repeats", "1"),
+}
+
+
+def must_be_the_simulation(words: tuple[str, ...], folder: Path) -> None:
+    command = [sys.executable, "-m", "netsim", "deploy", *words, *HOW]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "The same as in the simulation, to the last bit: all rows and the trace hash of " in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("links", [(), HARD], ids=["ideal", "impaired"])
+@pytest.mark.parametrize("name", STUDIES)
+def test_over_udp(name: str, links: tuple[str, ...], tmp_path: Path) -> None:
+    must_be_the_simulation(STUDIES[name] + links, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["quantized COKE", "gossip OMKL"])
+def test_over_mqtt(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install 'netsim[mqtt]'")
+    if program("mosquitto") is None:
+        pytest.skip("no mosquitto: apt-get install mosquitto")
+    with mosquitto(tmp_path) as (broker, _):
+        must_be_the_simulation(STUDIES[name] + HARD + ("--transport", "mqtt", "--broker", broker), tmp_path)
