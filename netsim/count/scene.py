@@ -20,7 +20,7 @@ class Scene:
     round_period, ended_at : float
         In seconds.
     medium : str
-        "wires", "radio", "shared" for a `netsim.Radio`, or "sockets" for several processes.
+        "wires", "radio", or "shared" for a `netsim.Radio`.
     positions : tuple of (x, y), or None
         Of the agents in turn, in the units of the graph's ``pos``; None if it had none.
     """
@@ -42,7 +42,7 @@ class Scene:
         period, ended, medium = (content[name] for name in ("round_period", "ended_at", "medium"))
         if not (_is_finite(period) and _is_finite(ended) and period > 0 and ended >= 0):
             raise ValueError("its times are none")
-        if medium not in ("wires", "radio", "shared", "sockets"):
+        if medium not in ("wires", "radio", "shared"):
             raise ValueError("its medium is none")
         listed = content["positions"]
         places = None if listed is None else _pairs(listed)

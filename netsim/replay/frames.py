@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import check
-from netsim.count.records import ALL_CAUSES, CAUSES, LEFT, key_shift
+from netsim.count.records import ALL_CAUSES, CAUSES, LEFT, RADIO_CAUSES, key_shift
 from netsim.count.scene import Scene
 from netsim.errors import BadInput
 from netsim.replay.thinning import Chosen, choose
@@ -149,12 +149,15 @@ def recorded(log: Log) -> Recorded:
     scene = log.scene
     if scene is None or log.count("details") != log.count("sent"):
         raise BadInput("trace: must be of this version of netsim; run it again with --trace, or trace=True")
-    causes = list(ALL_CAUSES if scene.medium == "shared" else CAUSES)
-    ends = np.zeros(len(causes), dtype=np.int64)
+    ends = np.zeros(len(ALL_CAUSES), dtype=np.int64)
     with fitting():
         messages = _numbered(log)
         for exits in log.chunks("exits"):
-            ends += np.bincount(exits["cause"], minlength=len(causes))
+            ends += np.bincount(exits["cause"], minlength=len(ends))
+    usual = CAUSES if scene.medium != "shared" else CAUSES + RADIO_CAUSES
+    # Missing is only what crossed between processes.
+    causes = list(usual if not ends[len(usual) :].any() else ALL_CAUSES)
+    ends = ends[: len(causes)]
     counts = dict(zip(causes, ends.tolist(), strict=True))
     return Recorded(log, scene, messages, [*causes, "in_flight"], counts | {"in_flight": log.count("in_flight")})
 

@@ -211,7 +211,7 @@ class _Merger:
         self._result.ended_at = self._end
         if self._ledger.keeps_trace:
             places = positions_of(self._settings.graph, self._names)
-            self._ledger.scene = Scene(self._settings.round_period, self._end, "sockets", places)
+            self._ledger.scene = Scene(self._settings.round_period, self._end, str(self._settings.medium), places)
         return Gathered(self._result, self._parts)
 
     def _apply_all(self, number: float) -> None:
