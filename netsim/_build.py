@@ -1,5 +1,9 @@
 """Build the compiled core (_core.pyx, _packing.pyx) where a C compiler is at hand; else netsim is its Python twin."""
 
+import hashlib
+import importlib.metadata
+import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,14 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
         build_data["artifacts"] += built
 
 
+def fingerprint(paths: list[Path]) -> str:
+    """Return a hash of files, of the tools that compile, and of what in the environment they heed."""
+    tools = [*map(importlib.metadata.version, ("cython", "numpy", "setuptools")), sys.version, platform.platform()]
+    tools += [f"{name}={os.environ.get(name)}" for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")]
+    parts = [repr(tools).encode(), *(path.read_bytes() for path in paths)]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
 def compile_core(root: Path) -> list[str]:
     """Return the paths, below ``root``, of the extension modules that were built."""
     import numpy
@@ -50,10 +62,19 @@ def compile_core(root: Path) -> list[str]:
         )
         for name in MODULES
     ]
-    extensions = cythonize(modules, build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
-    command = build_ext(Distribution({"name": "netsim", "ext_modules": extensions}))
+    command = build_ext(Distribution({"name": "netsim", "ext_modules": modules}))
+    built = [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
+    sources = [root / "netsim" / f"{name}.pyx" for name in MODULES] + [Path(__file__)]
+    # Dates say little: a second install has its tools, numpy's headers among them, from a moment ago.
+    stamp = work / "stamp"
+    results = [root / path for path in built]
+    there = stamp.is_file() and all(path.is_file() for path in results)
+    if there and stamp.read_text(encoding="utf-8") == fingerprint(sources + results):
+        return built
+    command.extensions = cythonize(modules, build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
     command.inplace = True
     command.build_temp = str(work)
     command.ensure_finalized()
     command.run()
-    return [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
+    stamp.write_text(fingerprint(sources + results), encoding="utf-8")
+    return built

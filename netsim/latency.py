@@ -9,7 +9,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from netsim import check
 from netsim.errors import BadInput
@@ -69,6 +68,9 @@ class Normal(_Random):
 
     def delays(self, u: Delays, first: int) -> Delays:
         """Return the inverse normal distribution of u."""
+        # Here, for it takes as long to import as all else that a process begins with, and few draw normal numbers.
+        from scipy.special import ndtri
+
         return np.maximum(0.0, self.mean + self.deviation * ndtri(np.maximum(u, 2.0**-54)))
 
 

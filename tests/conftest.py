@@ -7,6 +7,35 @@ from threadpoolctl import threadpool_limits
 
 from tests import chromium
 
+LONGEST = (
+    "test_lessons",
+    "test_sweep_dask",
+    "test_sweep_whole",
+    "test_deploy",
+    "test_sockets",
+    "test_docs",
+    "test_packet_loss",
+    "test_core",
+    "test_intel_lab",
+    "test_online_scenarios",
+    "test_papers",
+    "test_export",
+    "test_compare",
+    "test_classes",
+)
+"""Files that take half a minute or more, the longest first."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the order stand: xdist would begin with the files of most tests, and end with long ones of few."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files: where whole files go to workers, none is to be begun when all else has ended."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:

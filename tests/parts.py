@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 import netsim
-from netsim import Agent, Link, Network, Run, Transport, latency, loss, topology
+from netsim import UDP, Agent, Link, Network, Run, Transport, latency, loss, topology
+from netsim.run import Probe
 
 PERIOD, PACE = 0.1, 0.5
 """Simulated seconds of a round, and how many pass in a real one: 0.2 real seconds a round."""
@@ -24,14 +25,14 @@ IMPAIRED = Link(
     latency=latency.uniform(5e-3, 40e-3), loss=loss.gilbert_elliott(0.1, 3), rate=1e6, queue=8, mtu=64, corrupt=0.1
 )
 
-Made = tuple[Network, dict[Hashable, Agent]]
+Made = tuple[Network, dict[Any, Agent]]
 
 
 class Average(Agent):
-    """Averages a vector with its neighbours'."""
+    """Averages a vector with its neighbours'; the order of what it hears matters to the last bit."""
 
-    def __init__(self, value: float, rounds: int) -> None:
-        self.value = np.full(20, value)
+    def __init__(self, value: float, rounds: int = 12) -> None:
+        self.value = np.linspace(value, value**2 / 7 + 0.1, 20)
         self.count = rounds
 
     async def run(self) -> None:
@@ -48,20 +49,20 @@ def averaging(link: Link, rounds: int = 10) -> Made:
     return network, {name: Average(float(name), rounds) for name in graph}
 
 
-def spread(agents: Mapping[Hashable, Any]) -> float:
-    """Return how far the agents are apart."""
-    return float(np.ptp([agent.value[0] for agent in agents.values()]))
+def spread(agents: Mapping[Hashable, Any]) -> dict[str, float]:
+    """Return how far the agents' values are apart, and their sum."""
+    values = np.stack([agent.value for agent in agents.values()])
+    return {"spread": float(np.ptp(values[:, 0])), "sum": float(values.sum())}
 
 
 def shares(names: Sequence[str], agents: Sequence[Hashable]) -> dict[str, dict[str, list[Hashable]]]:
-    """Return for each process the others and their agents; all have as many."""
-    size = len(agents) // len(names)
-    place = {name: list(agents[size * i : size * (i + 1)]) for i, name in enumerate(names)}
+    """Return for each process the others and their agents, dealt in turn."""
+    place = {name: list(agents[i :: len(names)]) for i, name in enumerate(names)}
     return {here: {name: place[name] for name in names if name != here} for here in names}
 
 
 def played(
-    make: Callable[[], Made], transports: Mapping[str, Transport], **settings: Any
+    make: Callable[[], Made], transports: Mapping[str, Transport], probes: Sequence[Probe] = (spread,), **settings: Any
 ) -> dict[str, Run | BaseException]:
     """Return how each part ended: its run, or what it raised."""
     outcome: dict[str, Run | BaseException] = {}
@@ -69,16 +70,48 @@ def played(
     def play(name: str, transport: Transport) -> None:
         network, agents = make()
         try:
-            outcome[name] = network.run(agents, [spread], transport=transport, **settings)
+            outcome[name] = network.run(agents, probes, transport=transport, **settings)
         except BaseException as error:
             outcome[name] = error
 
-    threads = [threading.Thread(target=play, args=item) for item in transports.items()]
+    threads = [threading.Thread(target=play, args=item, daemon=True) for item in transports.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
+    assert len(outcome) == len(transports), "a part hangs"
     return outcome
+
+
+# --- over UDP ---------------------------------------------------------------------------------------------------------
+
+
+def addresses(count: int) -> list[str]:
+    """Return addresses on this machine whose ports are free."""
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    found = sorted(f"127.0.0.1:{each.getsockname()[1]}" for each in held)
+    for each in held:
+        each.close()
+    return found
+
+
+def in_parts(
+    make: Callable[[], Made], folder: Path | None, *, parts: int = 4, probes: Sequence[Probe] = (), **settings: Any
+) -> dict[str, Run | BaseException]:
+    """Return by address how each part of a run over UDP ended."""
+    peers = shares(addresses(parts), list(make()[0].graph))
+    return played(make, {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}, probes)
+
+
+def deployed(make: Callable[[], Made], folder: Path, probes: Sequence[Probe] = (), **settings: Any) -> tuple[Run, Any]:
+    """Run in parts over UDP, and return the run put together, and its agents."""
+    for place, outcome in in_parts(make, folder, probes=probes, **settings).items():
+        if isinstance(outcome, BaseException):
+            raise AssertionError(place) from outcome
+    network, agents = make()
+    return netsim.gather(network, agents, folder, probes, trace=True), agents
 
 
 def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:

@@ -12,7 +12,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from netsim import check, draws
 from netsim.errors import BadInput
@@ -123,6 +122,8 @@ class LogDistance:
     def _received(self, power: float) -> float:
         if not self.fading:
             return float(power >= self.sensitivity)
+        from scipy.special import ndtr
+
         return float(ndtr((power - self.sensitivity) / self.fading))
 
 
@@ -155,6 +156,8 @@ def _places(positions: "Positions | nx.Graph[Any]") -> dict[Any, tuple[float, ..
 
 def _normal(seed: int, a: Hashable, b: Hashable, symmetric: bool) -> float:
     """Return a link's own normal number."""
+    from scipy.special import ndtri
+
     ends = [draws.name_key(a), draws.name_key(b)]
     first, second = (np.array([key], dtype=np.uint64) for key in (sorted(ends) if symmetric else ends))
     key = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")

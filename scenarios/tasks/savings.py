@@ -69,12 +69,16 @@ def cost_to_reach(
     import pandas as pd
 
     algorithms = [str(name) for name in rounds["algorithm"].unique()]
+    ways = {
+        str(name): (part[column].to_numpy(float), part[cost].to_numpy(float))
+        for name, part in rounds.groupby("algorithm", sort=False)
+    }
     rows = []
     for level in sorted(levels, reverse=True):
         row: dict[str, float] = {column: level}
-        for name, part in rounds.groupby("algorithm", sort=False):
-            reached = part.loc[part[column] <= level, cost]
-            row[str(name)] = float(reached.iloc[0]) if len(reached) else math.nan
+        for name, (values, costs) in ways.items():
+            reached = costs[values <= level]
+            row[name] = float(reached[0]) if len(reached) else math.nan
         for name, (plain, cheap) in saves.items():
             ours, theirs = row.get(cheap, math.nan), row.get(plain, math.nan)
             row[name] = 100 * (1 - ours / theirs) if theirs else math.nan

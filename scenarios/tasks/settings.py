@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import networkx as nx
@@ -114,14 +116,15 @@ class Published:
         }
 
 
-def _row(table: str, data: str) -> dict[str, Any]:
+@cache
+def _row(table: str, data: str) -> Mapping[str, Any]:
     """Return a data set's row of a published table, without empty cells; whole numbers as such."""
     rows = published(table).set_index("dataset")
     found = rows.loc[data if data in rows.index else "other"].dropna()
     row: dict[str, Any] = {str(name): value for name, value in found.items()}
     for name in {"agents", "edges", "L", "bits"} & row.keys():
         row[name] = int(row[name])
-    return row
+    return MappingProxyType(row)
 
 
 @dataclass(frozen=True, kw_only=True)

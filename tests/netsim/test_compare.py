@@ -81,9 +81,12 @@ def test_the_command_prints_and_draws(name: str, begins: bytes, room: Path) -> N
     done = call("compare", "a", "sweep", "--metric", "spread", "--out", name, cwd=room)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].startswith("Last values of spread over the seeds; low to high: 95 % interval")
+    assert (room / name).read_bytes().startswith(begins)
+
+
+def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None:
     each = call("compare", "a", "sweep", "--each", cwd=room)
     assert each.stdout.splitlines()[1] == "Last values"
-    assert (room / name).read_bytes().startswith(begins)
     none = call("compare", "a", "none", cwd=room)
     assert none.returncode == 2
     assert none.stderr.startswith("netsim: run folder = 'none': must be what")

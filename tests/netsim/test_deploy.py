@@ -16,7 +16,7 @@ import pytest
 from netsim.sockets.journal import ROW, entries
 from netsim.studies.deploy.plan import Host, Plan, Settings, hosts_in, local_hosts
 from netsim.studies.folder import load
-from tests.netsim.parts import addresses
+from tests.parts import addresses, mosquitto, program
 
 STUDY = '''
 """Averages on a small network."""
@@ -90,6 +90,17 @@ def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path
     refused = netsim("verify", "real", cwd=tmp_path)
     assert refused.returncode == 2
     assert "must be of a simulation" in refused.stderr
+
+
+def test_the_same_over_mqtt(study: Path, tmp_path: Path) -> None:
+    pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install 'netsim[mqtt]'")
+    if program("mosquitto") is None:
+        pytest.skip("no mosquitto: apt-get install mosquitto")
+    with mosquitto(tmp_path) as (broker, _):
+        flags = ("--processes", 4, "--transport", "mqtt", "--broker", broker, "--round-time", 0.3, "--out", "real")
+        done = netsim("deploy", "averages.py", "--rounds", 12, "--loss", 0.1, *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "The same as in the simulation, to the last bit: all rows and the trace hash of 1 run" in done.stdout
 
 
 def planned(folder: Path, study: Path, rounds: int, round_time: float = 0.3) -> Plan:

@@ -33,7 +33,7 @@ from netsim import (
 from netsim.sockets import job
 from netsim.sockets.pacing import PacedSelector
 from netsim.transport.clock import Loop
-from tests.netsim.parts import Average, Made, addresses, deployed, in_parts, spread
+from tests.parts import Average, Made, addresses, deployed, in_parts, spread
 
 HARD = Link(
     latency=latency.uniform(5e-3, 40e-3),

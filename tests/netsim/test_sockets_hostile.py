@@ -21,8 +21,8 @@ from netsim.sockets.journal import STATE, entries
 from netsim.sockets.pouring import pour_into
 from netsim.sockets.session import DROPPED, Session
 from netsim.sockets.states import StateReader, StateWriter
-from tests.netsim.parts import Average, addresses, deployed, spread
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
+from tests.parts import Average, addresses, deployed, spread
 
 KEY = b"sixteen bytes at least"
 PARCEL = Parcel(0, 1, 0, 3, 4, 0.5, 6, "state", 0.25, b"data")

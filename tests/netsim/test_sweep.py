@@ -1,10 +1,5 @@
 """Sweeps: every point once, the same table however it was made, what fails and what is killed."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -191,22 +186,6 @@ def test_a_point_that_kills_its_worker_is_named_and_the_rest_is_done(study: str,
     assert list(result.failed) == ["seed=2"]
     assert "its process was killed each time" in result.failed["seed=2"]
     assert list(result.table["seed"]) == [0, 1, 3, 4]
-
-
-def test_killed_and_resumed_it_is_the_same_to_the_byte(study: str, tmp_path: Path) -> None:
-    words = {"loss": [0.0, 0.2], "seed": range(4), "slow": 0.05}
-    sweep(study, out=tmp_path / "whole", **words)  # type: ignore[arg-type]
-    flags = ["sweep", study, "--loss", "0,0.2", "--seed", "0:4", "--slow", "0.05", "--jobs", "2", "--out", "out"]
-    for pause in (2.5, 3.0, 3.5):
-        code = "from netsim.studies.cli import main; main()"
-        started = subprocess.Popen([sys.executable, "-c", code, *flags], cwd=tmp_path, start_new_session=True)
-        time.sleep(pause)
-        os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
-    done = call(*flags, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found, whole = files(tmp_path / "out"), files(tmp_path / "whole")
-    assert found == whole
 
 
 def test_what_a_killed_sweep_was_writing_is_cleared_away(study: str, tmp_path: Path) -> None:
