@@ -104,7 +104,7 @@ def unseal(data: bytes, key: bytes) -> Parcel | Beat:
         which, *fields = msgpack.unpackb(body, strict_map_key=False)
         made, types = _KINDS[which]
         # Types first and all at once: most of what comes is right.
-        if [type(field) for field in fields] == types and all(map(_is_in_range, fields)):
+        if [type(field) for field in fields] == types and _are_in_range(fields):
             message: Parcel | Beat = made(*fields)
             return message
     except Exception:
@@ -113,7 +113,11 @@ def unseal(data: bytes, key: bytes) -> Parcel | Beat:
     raise Refused("malformed")
 
 
-def _is_in_range(value: Any) -> bool:
-    if type(value) is int:
-        return 0 <= value < _MOST
-    return type(value) is not float or math.isfinite(value)
+def _are_in_range(values: list[Any]) -> bool:
+    for value in values:
+        if type(value) is int:
+            if not 0 <= value < _MOST:
+                return False
+        elif type(value) is float and not math.isfinite(value):
+            return False
+    return True

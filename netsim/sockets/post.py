@@ -59,6 +59,10 @@ class _Sequence:
         if number < self._next or number in self._beyond:
             return False
         self.count += 1
+        if number == self._next and not self._beyond:
+            # As nearly all come.
+            self._next += 1
+            return True
         self._beyond.add(number)
         if len(self._beyond) > _WINDOW:
             # What has not come so far is not waited for.

@@ -1,9 +1,11 @@
 """Datagrams over an MQTT broker: the agents of a network in parts, with a real mosquitto between them."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,6 +120,37 @@ def test_a_broker_asks_for_a_password(tmp_path: Path) -> None:
         for login in ({}, {"username": "me", "password": "wrong"}):
             with pytest.raises(NetsimError, match=rf"^broker = '{address}': cannot be reached \(Not authorized\)$"):
                 asyncio.run(meet(**login))
+
+
+@needs_broker
+@pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.skipif(program("openssl") is None, reason="no openssl, which makes a certificate")
+def test_the_connection_may_be_encrypted(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    name = ["-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *name]
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+
+    async def meet(address: str, tls: ssl.SSLContext | None) -> list[bytes]:
+        one, other = MQTT(address, "a", {"b": [1]}, tls=tls), MQTT(address, "b", {"a": [0]}, tls=tls)
+        await one.open()
+        await other.open()
+        sent = [os.urandom(100_000) for _ in range(20)]
+        for data in sent:
+            one.send("b", data)
+        found = await heard(other, count=len(sent))
+        await one.close()
+        await other.close()
+        assert found == sent
+        return found
+
+    more = ["allow_anonymous true", f"certfile {certificate}", f"keyfile {key}"]
+    with mosquitto(tmp_path, more) as (address, _):
+        assert asyncio.run(meet(address, ssl.create_default_context(cafile=str(certificate))))
+        with pytest.raises(NetsimError, match=rf"^broker = '{address}': cannot be reached \(.*self.signed"):
+            asyncio.run(meet(address, ssl.create_default_context()))
+        # paho leaves the socket of a handshake that failed to the collector.
+        gc.collect()
 
 
 # --- sending ----------------------------------------------------------------------------------------------------------
