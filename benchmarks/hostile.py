@@ -16,14 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import networkx as nx
 import numpy as np
 
 import netsim
 from netsim import UDP, Network
 from netsim.sockets import envelope
-from netsim.sockets.envelope import Beat, Parcel, seal
+from netsim.sockets.envelope import Beat, Message, Parcel, seal
 from tests.parts import free_port
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -115,7 +114,8 @@ def node(me: int, places: list[str], over: Any, answer: Any, recorder: Any) -> N
 def shots(recorded: list[bytes], number: random.Random) -> Iterator[bytes]:
     """Yield hostile datagrams, of each kind in turn."""
     incarnation = time.time_ns()
-    far = Parcel(1, incarnation, 0, 10**9, 0, 1.0, 0, "state", 1.0, b"frame")
+    message = Message(0, "state", 1.0, b"frame", [10**9, 0, 1.0])
+    far = Parcel(1, incarnation, 0, [message])
     while True:
         good = number.choice(recorded)
         bit = number.randrange(8 * len(good))
@@ -126,9 +126,10 @@ def shots(recorded: list[bytes], number: random.Random) -> Iterator[bytes]:
         yield good
         yield seal(far, OTHER_KEY)
         yield seal(far._replace(host=number.randrange(2, 1 << 40)), KEY)
-        yield seal(far._replace(incarnation=number.randrange(1 << 60), link=number.randrange(100)), KEY)
+        legs = [number.randrange(100), 0, 1.0]
+        yield seal(far._replace(incarnation=number.randrange(1 << 60), messages=[message._replace(legs=legs)]), KEY)
         yield seal(Beat(1, incarnation, number.randrange(1 << 40), {"run": number.randbytes(9)}), KEY)
-        yield seal(Parcel(*msgpack.unpackb(msgpack.packb([b"", [], {}, None, 1.5, "", -1, 0, 0, 0]))), KEY)
+        yield seal(far._replace(messages=[[b"", [], {}, None, 1.5], -1, {}]), KEY)
         yield number.choice([envelope.seal(far, KEY)[:-1], b"", good + b"\0"])
 
 

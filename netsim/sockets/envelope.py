@@ -10,29 +10,24 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-__all__ = ["OVERHEAD", "Beat", "Parcel", "Refused", "seal", "unseal"]
+__all__ = ["LEG", "OVERHEAD", "Beat", "Message", "Parcel", "Refused", "seal", "unseal"]
 
 _MARK = b"nsm1"
 _CODE = 16
 _MOST = 1 << 63
 
 OVERHEAD = 200
-"""Bytes that a datagram may have beside the frame and the name of its kind."""
+"""Bytes that a datagram may have beside a frame and the name of its kind."""
+
+LEG = 30
+"""Bytes that each link takes on which a frame travels."""
 
 
-class Parcel(NamedTuple):
-    """A frame on a link between two processes.
+class Message(NamedTuple):
+    """A frame, and the links between two processes on which it travels.
 
     Attributes
     ----------
-    host, incarnation : int
-        Which process sent it: its place among all, and when (ns) it began.
-    run : int
-        Of which of the processes' runs it is, from 0.
-    link, sequence : int
-        The link, and how many frames it has carried before, from 0.
-    time : float
-        When it arrives by the link's model, in simulated seconds.
     number : int
         As in `netsim.count.records.Transmission`.
     kind : str
@@ -41,18 +36,35 @@ class Parcel(NamedTuple):
         In simulated seconds.
     data : bytes
         The frame.
+    legs : list
+        For each link three numbers in turn: the link's, how many frames it has carried before, and when (simulated s)
+        this one arrives by the link's model.
+    """
+
+    number: int
+    kind: str
+    sent_at: float
+    data: bytes
+    legs: list[Any]
+
+
+class Parcel(NamedTuple):
+    """Frames from one process to another.
+
+    Attributes
+    ----------
+    host, incarnation : int
+        Which process sent it: its place among all, and when (ns) it began.
+    run : int
+        Of which of the processes' runs it is, from 0.
+    messages : list of Message
+        The frames.
     """
 
     host: int
     incarnation: int
     run: int
-    link: int
-    sequence: int
-    time: float
-    number: int
-    kind: str
-    sent_at: float
-    data: bytes
+    messages: list[Any]
 
 
 class Beat(NamedTuple):
@@ -82,10 +94,8 @@ class Refused(Exception):  # noqa: N818  it is no error: anybody may send anythi
         self.why = why
 
 
-_KINDS: tuple[tuple[type[Any], list[Any]], ...] = tuple(
-    (kind, [dict if each == dict[str, Any] else each for each in kind.__annotations__.values()])
-    for kind in (Parcel, Beat)
-)
+_PARCEL, _BEAT = [int, int, int, list], [int, int, int, dict]
+_MESSAGE = [int, str, float, bytes, list]
 
 
 def seal(message: Parcel | Beat, key: bytes) -> bytes:
@@ -102,15 +112,27 @@ def unseal(data: bytes, key: bytes) -> Parcel | Beat:
         raise Refused("strangers")
     try:
         which, *fields = msgpack.unpackb(body, strict_map_key=False)
-        made, types = _KINDS[which]
-        # Types first and all at once: most of what comes is right.
-        if [type(field) for field in fields] == types and _are_in_range(fields):
-            message: Parcel | Beat = made(*fields)
-            return message
+        types = [type(field) for field in fields]
+        if which == 0 and types == _PARCEL and _are_in_range(fields):
+            host, incarnation, run, messages = fields
+            return Parcel(host, incarnation, run, [_message(each) for each in messages])
+        if which == 1 and types == _BEAT and _are_in_range(fields):
+            return Beat(*fields)
     except Exception:
         # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
         pass
     raise Refused("malformed")
+
+
+def _message(fields: list[Any]) -> Message:
+    """Return a frame as it came; raises ValueError if it is none."""
+    # Types first and all at once: most of what comes is right.
+    if [type(field) for field in fields] != _MESSAGE or not _are_in_range(fields):
+        raise ValueError("no message")
+    legs = fields[4]
+    if not legs or [type(each) for each in legs] != [int, int, float] * (len(legs) // 3) or not _are_in_range(legs):
+        raise ValueError("no legs")
+    return Message(*fields)
 
 
 def _are_in_range(values: list[Any]) -> bool:

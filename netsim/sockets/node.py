@@ -195,6 +195,7 @@ class NodeRuntime(Runtime):
     def _last(self, end: float) -> None:
         """All agents everywhere have ended: tell the others how much they are to have from here."""
         self.ended_at, self._closed_at = end, time.monotonic()
+        self.post.flush()
         self.session.finals = self.session.run, end, self.post.sent_to()
         self.session.beat()
         self.check()

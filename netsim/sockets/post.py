@@ -6,12 +6,13 @@ numbered, so that what got lost between the processes is known, and what comes t
 
 import math
 from collections.abc import Callable, Hashable, Mapping
+from contextvars import copy_context
 from typing import Any
 
 from netsim._wiring import Parts
-from netsim.core import Arrivals, Tally
+from netsim.core import Arrivals, Frame, Tally
 from netsim.errors import AgentError, WireError
-from netsim.sockets.envelope import OVERHEAD, Parcel
+from netsim.sockets.envelope import LEG, OVERHEAD, Message, Parcel
 from netsim.sockets.session import Session
 from netsim.transport.framing import decode_frame
 
@@ -19,6 +20,8 @@ __all__ = ["Far", "Post"]
 
 # Frames of a link beyond one that has not come; and kinds of message that others may bring up.
 _WINDOW = 10_000
+# Bytes up to which frames share a datagram: as many as an Ethernet takes whole.
+_TOGETHER = 1400
 _MOST_KINDS = 10_000
 
 
@@ -73,6 +76,40 @@ class _Sequence:
         return True
 
 
+class _Waiting:
+    """Frames that are to leave for one process."""
+
+    __slots__ = ("_frame", "_most", "messages", "size")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.clear()
+
+    def clear(self) -> None:
+        """Let go of them."""
+        self.messages: list[Message] = []
+        self.size = 0
+        self._frame: Frame | None = None
+
+    def add(self, frame: Frame, message: Message, size: int) -> None:
+        """Add a frame of about so many bytes."""
+        self.messages.append(message)
+        self.size += size
+        self._frame = frame
+
+    def add_leg(self, frame: Frame, number: int, kind: str, leg: tuple[int, int, float]) -> bool:
+        """Let the last frame travel on a link more, if it is this one; return whether it is."""
+        if frame is not self._frame or self.size + LEG > self._most:
+            return False
+        last = self.messages[-1]
+        if last.number != number or last.kind != kind:
+            # A second copy has a number of its own.
+            return False
+        last.legs.extend(leg)
+        self.size += LEG
+        return True
+
+
 class Post:
     """The frames of one run that cross between processes.
 
@@ -99,6 +136,10 @@ class Post:
         self._fars: list[Far] = []
         self._kinds: list[str] = []
         self._sent: dict[int, int] = {}
+        self._waiting: dict[int, _Waiting] = {}
+        self._flushing = False
+        # What is sent off later is no agent's doing.
+        self._context = copy_context()
         self._heard: dict[int, dict[int, _Sequence]] = {number: {} for number in session.peers}
         # What a process received before it began again belongs to frames that its successor does not know of.
         self._incarnations: dict[int, int] = {}
@@ -142,26 +183,50 @@ class Post:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, to: Hashable, entries: list[Any]) -> None:
+        """Have frames sent off in the loop's next pass."""
         assert self._parts is not None
-        session, tally = self._session, self._parts.shared.tally
-        self.before_sending()
+        tally = self._parts.shared.tally
         if len(tally.kinds) > len(self._kinds):
             self._kinds = list(tally.kinds)
+        host = self._places[to]
+        waiting = self._waiting.get(host)
+        if waiting is None:
+            waiting = self._waiting[host] = _Waiting(self._session.transport.most)
         for time, key, kind, frame in entries:
-            link = key >> tally.shift
+            link, name = key >> tally.shift, self._kinds[kind]
             number = self._sent.get(link, 0)
             self._sent[link] = number + 1
-            name, most = self._kinds[kind], session.transport.most - OVERHEAD
-            if len(frame.data) + 4 * len(name) > most:
-                what = f"a frame {name!r} of {len(frame.data):,} bytes"
-                carrier = type(session.transport).__name__
-                raise AgentError(
-                    f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {most:,}"
-                )
-            me, begun, run = session.me, session.incarnation, session.run
+            self._must_fit(frame, name, to)
             count = key & ((1 << tally.shift) - 1)
-            parcel = Parcel(me, begun, run, link, number, time, count, name, frame.sent_at, frame.data)
-            session.post(self._places[to], parcel)
+            if not waiting.add_leg(frame, count, name, (link, number, time)):
+                size = len(frame.data) + 4 * len(name) + OVERHEAD
+                if waiting.messages and waiting.size + size > _TOGETHER:
+                    self._post(host, waiting)
+                waiting.add(frame, Message(count, name, frame.sent_at, frame.data, [link, number, time]), size)
+        if not self._flushing:
+            self._flushing = True
+            self._parts.shared.loop.call_soon(self.flush, context=self._context)
+
+    def flush(self) -> None:
+        """Send off what waits."""
+        self._flushing = False
+        for host, waiting in self._waiting.items():
+            if waiting.messages:
+                self._post(host, waiting)
+
+    def _post(self, host: int, waiting: "_Waiting") -> None:
+        session = self._session
+        self.before_sending()
+        session.post(host, Parcel(session.me, session.incarnation, session.run, waiting.messages))
+        waiting.clear()
+
+    def _must_fit(self, frame: Frame, kind: str, to: Hashable) -> None:
+        transport = self._session.transport
+        most = transport.most - OVERHEAD
+        if len(frame.data) + 4 * len(kind) > most:
+            what = f"a frame {kind!r} of {len(frame.data):,} bytes"
+            carrier = type(transport).__name__
+            raise AgentError(f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {most:,}")
 
     def sent_to(self) -> dict[int, dict[int, int]]:
         """Return how many frames were sent on each link, by the number of the receiver's process."""
@@ -175,44 +240,52 @@ class Post:
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, parcel: Parcel) -> str:
-        """Put a frame into the inbox that it is for; return why not (`netsim.sockets.session.DROPPED`), or ""."""
-        parts = self._parts
-        if self.closed or (parts is None and len(self._early) >= _WINDOW):
+        """Put frames into the inboxes that they are for; return why not all (`session.DROPPED`), or ""."""
+        if self.closed or (self._parts is None and len(self._early) >= _WINDOW):
             return "stale"
-        if parts is None:
+        if self._parts is None:
             # Another clock is a little ahead.
             self._early.append(parcel)
             return ""
+        refused = ""
+        for message in parcel.messages:
+            refused = self._take(self._parts, parcel, message) or refused
+        return refused
+
+    def _take(self, parts: Parts, parcel: Parcel, message: Message) -> str:
         tally = parts.shared.tally
-        if not (parcel.link < len(self._ends) and parcel.number >> tally.shift == 0):
-            return "malformed"
-        host, sender, receiver = self._ends[parcel.link]
-        if host != parcel.host or not self.is_here(receiver):
-            return "malformed"
-        if parcel.kind not in tally.kinds and len(tally.kinds) >= _MOST_KINDS:
+        if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MOST_KINDS):
             return "malformed"
         try:
-            frame = decode_frame(parcel.data, parcel.sent_at, self._names)
+            # Once for all whom a broadcast is for.
+            frame = decode_frame(message.data, message.sent_at, self._names)
         except WireError:
             return "malformed"
-        if frame.sender != sender:
-            return "malformed"
-        if not self._sequence(parcel).take(parcel.sequence):
-            return "replayed"
+        kind, refused, legs = tally.kind(message.kind), "", iter(message.legs)
+        for link, sequence, time in zip(legs, legs, legs, strict=True):
+            ends = self._ends[link] if link < len(self._ends) else None
+            if ends is None or ends[:2] != (parcel.host, frame.sender) or not self.is_here(ends[2]):
+                refused = "malformed"
+            elif not self._sequence(parcel, link).take(sequence):
+                refused = refused or "replayed"
+            else:
+                self._arrive(parts, ends[2], (link << tally.shift) + message.number, kind, frame, time)
+        return refused
+
+    def _arrive(self, parts: Parts, receiver: Hashable, key: int, kind: int, frame: Frame, time: float) -> None:
         inbox, now = parts.inboxes[receiver], parts.shared.loop.time()
-        rounds, time = parts.contexts[receiver].shared.rounds, parcel.time
+        rounds = parts.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
             # It came later than by its link's model, and somebody could have noticed.
             time = now
-        inbox.arrivals.push(time, (parcel.link << tally.shift) + parcel.number, tally.kind(parcel.kind), frame)
+        inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()
-        return ""
 
-    def _sequence(self, parcel: Parcel) -> _Sequence:
+    def _sequence(self, parcel: Parcel, link: int) -> _Sequence:
         if self._incarnations.get(parcel.host) != parcel.incarnation:
             self._incarnations[parcel.host] = parcel.incarnation
             self._heard[parcel.host] = {}
-        return self._heard[parcel.host].setdefault(parcel.link, _Sequence())
+        return self._heard[parcel.host].setdefault(link, _Sequence())
 
     def has_all_of(self, host: int, counts: Mapping[int, int]) -> bool:
         """Return whether all frames have come that a process sent here, so many on each link."""

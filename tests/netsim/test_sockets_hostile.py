@@ -16,7 +16,7 @@ import pytest
 
 from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
-from netsim.sockets.envelope import Beat, Parcel, Refused, seal, unseal
+from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
 from netsim.sockets.journal import STATE, entries
 from netsim.sockets.pouring import pour_into
 from netsim.sockets.session import DROPPED, Session
@@ -25,7 +25,8 @@ from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
 from tests.parts import Average, addresses, deployed, spread
 
 KEY = b"sixteen bytes at least"
-PARCEL = Parcel(0, 1, 0, 3, 4, 0.5, 6, "state", 0.25, b"data")
+MESSAGE = Message(6, "state", 0.25, b"data", [3, 4, 0.5, 5, 6, 0.75])
+PARCEL = Parcel(0, 1, 0, [MESSAGE, MESSAGE])
 
 
 @pytest.fixture(autouse=True)
@@ -53,21 +54,31 @@ def test_every_changed_bit_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"host": -1},
-        {"host": True},
-        {"link": 2**63},
-        {"time": float("nan")},
-        {"time": 1},
-        {"kind": b"state"},
-        {"data": "text"},
-        {"sequence": None},
-    ],
+    "change", [{"host": -1}, {"host": True}, {"run": 2**63}, {"messages": "text"}, {"messages": [1]}]
 )
 def test_what_has_the_key_and_is_no_message_is_malformed(change: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="malformed"):
         unseal(seal(PARCEL._replace(**change), KEY), KEY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": -1},
+        {"kind": b"state"},
+        {"sent_at": float("nan")},
+        {"data": "text"},
+        {"legs": []},
+        {"legs": [3, 4]},
+        {"legs": [3, 4, 1]},
+        {"legs": [3, -4, 1.0]},
+        {"legs": [3, 4, float("inf")]},
+        {"legs": [3, None, 1.0]},
+    ],
+)
+def test_a_frame_in_it_that_is_none_is_malformed(change: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="malformed"):
+        unseal(seal(PARCEL._replace(messages=[MESSAGE, MESSAGE._replace(**change)]), KEY), KEY)
 
 
 def test_no_bytes_make_anything_but_refused() -> None:
