@@ -196,6 +196,7 @@ class _Merger:
     def merge(self) -> Gathered:
         """Return the run."""
         try:
+            self._number_kinds()
             self._find_ends()
             rows = list(self._rows())
             for number, time in rows:
@@ -233,6 +234,16 @@ class _Merger:
                 for what, content in piece:
                     if what == RECORDS:
                         yield part, records_of(content)
+
+    def _number_kinds(self) -> None:
+        """Number kinds of message in the order of their first use, as a simulation does, whoever used them first."""
+        first: dict[str, float] = {}
+        for part, records in self._records():
+            for kind, time in zip(records["sent"]["kind"].tolist(), records["sent"]["time"].tolist(), strict=True):
+                name = part.kinds[kind]
+                first[name] = min(time, first.get(name, math.inf))
+        for name in sorted(first, key=first.__getitem__):
+            self._tally.kind(name)
 
     def _find_ends(self) -> None:
         """Find out which link messages came to an end that somebody saw before the run's own."""
