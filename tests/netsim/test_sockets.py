@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from netsim import (
 from netsim.sockets import job
 from netsim.sockets.pacing import PacedSelector
 from netsim.transport.clock import Loop
+from netsim.transport.instants import WallSelector
 from tests.parts import Average, Made, addresses, deployed, in_parts, spread
 
 HARD = Link(
@@ -412,3 +414,26 @@ def test_on_the_walls_clock_a_loop_waits_for_sockets() -> None:
         assert loop.run_until_complete(listen()) == b"word"
     finally:
         loop.close()
+
+
+def test_a_silence_of_open_sockets_is_a_standstill_in_the_end() -> None:
+    selector = WallSelector(50.0, patience=0.3)
+    loop = Loop(selector)
+
+    async def listen() -> None:
+        transport, protocol = await loop.create_datagram_endpoint(Listener, local_addr=("127.0.0.1", 0))
+        try:
+            await protocol.came
+        finally:
+            transport.close()
+
+    begun = time.monotonic()
+    with pytest.raises(Stalled, match="waits for what can never come"):
+        loop.run_until_complete(listen())
+    assert 0.3 < time.monotonic() - begun < 5
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()

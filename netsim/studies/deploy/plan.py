@@ -1,5 +1,6 @@
 """The plan of a deployment: which study, which processes, how they reach each other; read and written as a folder."""
 
+import hashlib
 import itertools
 import json
 import secrets
@@ -164,7 +165,9 @@ class Plan:
             return UDP(host.address, peers, **more)
         from netsim.sockets.mqtt import MQTT
 
-        return MQTT(settings.broker, host.address, peers, **more)
+        # Deployments that share a broker do not hear each other.
+        topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
+        return MQTT(settings.broker, host.address, peers, topic=topic, **more)
 
     # --- as a folder --------------------------------------------------------------------------------------------------
 
