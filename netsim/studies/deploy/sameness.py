@@ -22,14 +22,14 @@ def same(simulated: Run, deployed: Run) -> bool:
 
 
 def where(simulated: Run, deployed: Run) -> str:
-    """Return where two runs' rows begin to differ, as "round 31, train_mse"; empty if they do not."""
+    """Return where two runs' rows begin to differ, as "round 31 (train_mse)"; empty if they do not."""
     old, new = simulated.rounds, deployed.rounds
     columns = [name for name in old.columns if name in new.columns]
     count = min(len(old), len(new))
     for row in range(count):
         for name in columns:
             if not _equal(old[name].iloc[row], new[name].iloc[row]):
-                return f"round {old['round'].iloc[row]}, {name}"
+                return f"round {old['round'].iloc[row]} ({name})"
     if len(old) != len(new):
         return f"{len(new)} rows, not {len(old)}"
     return ""
