@@ -146,6 +146,10 @@ class AgentTasks:
         """Return whether an owner is an agent of this run."""
         return isinstance(owner, Member) and owner._tasks is self
 
+    def has_timers(self) -> bool:
+        """Return whether an agent, or what it made, is to be called at a time."""
+        return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.instants.pending())  # type: ignore[attr-defined]
+
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
         """Return the agent whose task this is."""
         return self.mains[task] if task in self.mains else self.background[task]

@@ -14,7 +14,7 @@ import numpy as np
 from netsim import check
 from netsim._wiring import Asked, Parts, Settings, build
 from netsim.agent import Agent
-from netsim.count.records import MISSING, TO_ALL, Transmission
+from netsim.count.records import CORRUPTED, MISSING, TO_ALL, Transmission
 from netsim.count.scene import Scene, positions_of
 from netsim.errors import BadInput
 from netsim.run import Probe, Run
@@ -189,8 +189,9 @@ class _Merger:
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
-        # Ends that are known, by key; and transmissions after the end, which count for nothing.
+        # Ends that are known, by key; and transmissions after the end, by sender and number, which count for nothing.
         self._known: set[int] = set()
+        self._after: set[tuple[int, int]] = set()
         self._numbers = (1 << self._tally.shift) - 1
 
     def merge(self) -> Gathered:
@@ -250,16 +251,27 @@ class _Merger:
         sent: set[tuple[int, int]] = set()
         for _, records in self._records():
             self._known.update(records["exits"]["key"].tolist())
-            sent.update(zip(records["sent"]["sender"].tolist(), records["sent"]["number"].tolist(), strict=True))
-            for _, key, _, _ in records["left"].tolist():
-                sent.add((self._sender(key), key & self._numbers))
+            for time, sender, number in records["sent"][["time", "sender", "number"]].tolist():
+                sent.add((sender, number))
+                if time > self._end:
+                    self._after.add((sender, number))
+            for _, key, number, _ in records["left"].tolist():
+                copy = self._sender(key), key & self._numbers
+                sent.add(copy)
+                if (copy[0], number) in self._after:
+                    self._after.add(copy)
         for part in self._parts:
             for key, kind in part.end.get("in_flight", ()):
                 self._known.add(key)
-                self._in_flight.append((key, self._tally.kind(part.kinds[kind])))
+                if not self._is_after(key):
+                    self._in_flight.append((key, self._tally.kind(part.kinds[kind])))
         for key in self._known:
             if (self._sender(key), key & self._numbers) not in sent:
                 self._refuse_cut(self._names[self._sender(key)])
+
+    def _is_after(self, key: int) -> bool:
+        """Return whether a link message was offered when the books had closed."""
+        return (self._sender(key), key & self._numbers) in self._after
 
     def _sender(self, key: int) -> int:
         return int(self._ledger.senders[key >> self._tally.shift])
@@ -292,7 +304,10 @@ class _Merger:
             self._count_left(left, shared)
         for exit_ in records["exits"]:
             time, key, kind, cause = exit_.item()
-            if time <= self._end:
+            if self._is_after(key):
+                continue
+            # Of what arrives damaged the sender knows at once.
+            if time <= self._end or cause == CORRUPTED:
                 self._tally.ended(time, key, kinds[kind], cause)
             else:
                 # The books closed before.
@@ -304,6 +319,8 @@ class _Merger:
         copies = _copies(records, self._tally.shift)
         for sent, (round_number, reply) in zip(records["sent"], records["details"].tolist(), strict=True):
             record = Transmission(*sent.item())._replace(kind=kinds[sent["kind"]])
+            if record.time > self._end:
+                continue
             links = self._links_of[record.sender] if record.link == TO_ALL else [record.link]
             self._tally.sent(record, len(links), round_number, bool(reply))
             for link in links:
@@ -318,6 +335,8 @@ class _Merger:
 
     def _count_left(self, left: Any, shared: Mapping[tuple[int, int], tuple[int, bool]]) -> None:
         time, key, number, bits = left.item()
+        if self._is_after(key):
+            return
         link = key >> self._tally.shift
         kind, apart = shared[link, number]
         if key != (link << self._tally.shift) + number:

@@ -8,7 +8,7 @@ end.
 import hashlib
 import math
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,7 @@ class NodeRuntime(Runtime):
         self.ended_at = math.inf
         self._closed_at = math.inf
         self._active = (time.monotonic(), 0)
+        self._keeps: bool | None = None
         super().__init__(settings, result, loop, asked, scheduled)
         self.here = [name for name in self.agents if self.post.is_here(name)]
         # Who looks at the result is shown what there is to see here.
@@ -150,7 +151,13 @@ class NodeRuntime(Runtime):
 
     def _took_part(self, number: int) -> bool:
         contexts = [self.contexts[name] for name in self.here]
-        return any(context.round == number or context.left[0] == number for context in contexts)
+        # Agents with clocks of their own keep the network's rounds going while they take part in any.
+        skewed = [shared.rounds for shared in self.parts.all_shared if shared.rounds is not self.parts.rounds]
+        kept, self._keeps = self._keeps, any(clock.goes_on for clock in skewed)
+        if kept is None:
+            kept = self._keeps
+        own = [context for context in contexts if context.shared.rounds is self.parts.rounds]
+        return kept or any(context.round == number or context.left[0] == number for context in own)
 
     def _write_events(self) -> None:
         if self.scribe is not None:
@@ -208,17 +215,31 @@ class NodeRuntime(Runtime):
         return not self.post.has_all_of(number, final[2])
 
     def _look_for_standstill(self) -> None:
-        """Fail if agents here can only wait for frames, and for long none has come."""
+        """End iterations over inboxes, or fail, if agents here can only wait, and for long no frame has come."""
         tally = self.parts.shared.tally
         count = tally.link_messages + sum(tally.exits)
         since, before = self._active
         unfinished = {task: name for task, name in self.tasks.mains.items() if not task.done()}
-        contexts = [self.contexts[name] for name in unfinished.values()]
-        if count != before or not all(context.inbox.awaited and not context.round for context in contexts):
+        if count != before or self._can_go_on(set(unfinished.values())):
             self._active = time.monotonic(), count
         elif unfinished and time.monotonic() - since > self.session.transport.patience:
-            waited = waiting(unfinished, self.contexts)
-            self._fail(Stalled(f"nothing came for {self.session.transport.patience:g} real seconds; {waited}"))
+            self._active = time.monotonic(), count
+            if not self._end_iterations():
+                waited = waiting(unfinished, self.contexts)
+                self._fail(Stalled(f"nothing came for {self.session.transport.patience:g} real seconds; {waited}"))
+
+    def _can_go_on(self, names: Collection[Hashable]) -> bool:
+        """Return whether something may happen to agents here although no other process sends anything."""
+        now, contexts = self.loop.time(), [self.contexts[name] for name in names]
+        # The network's own rounds are kept open here.
+        kept = self.parts.rounds
+        return (
+            any(each.round or each.shared.rounds.waiting > (each.shared.rounds is kept) for each in contexts)
+            or any(timer.when() > now for timer in self.timers if not timer.cancelled())
+            or self.loop.instants.jobs > 0
+            or self.tasks.has_timers()
+            or any(True for name in names for _ in self.parts.inboxes[name].arrivals.under_way())
+        )
 
     def _close(self) -> None:
         if hasattr(self, "_keeper"):

@@ -121,6 +121,10 @@ class InstantSelector(selectors.BaseSelector):
         order = next(self._order) + (_FIRST if first else 0)
         heapq.heappush(self._timers, (handle.when(), order, handle, start))
 
+    def pending(self) -> list[asyncio.TimerHandle]:
+        """Return the timers that are set, in no order."""
+        return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
+
     def select(self, timeout: float | None = None) -> Ready:
         """Start what is due; if ``timeout`` is None (nothing is ready), let time pass to what is next."""
         self.passes += 1

@@ -144,6 +144,16 @@ class RoundClock:
         # By a clock that is early the first round has begun before the run.
         return 0 if now <= 0 else max(number, 0)
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for the next round to open."""
+        return len(self._opening)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a round is open, or is to open."""
+        return self._timer is not None
+
     def closing(self) -> Awaitable[int]:
         """Return what is done when the open round closes."""
         return self._closing.wait()

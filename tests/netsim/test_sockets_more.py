@@ -1,0 +1,185 @@
+"""Odd but legal agents in several processes (docs/sockets.md): the books are those of the simulation."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from netsim import Agent, Link, Network, Run, Stalled, gather, latency
+from netsim.faults import ClockSkew
+from netsim.sockets import job
+from tests.netsim.parts import Made, deployed, in_parts
+
+PACE = 0.3
+
+
+@pytest.fixture(autouse=True)
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_MARGIN", 0.4)
+
+
+class Word(Agent):
+    """Tells its neighbours a word each round."""
+
+    def __init__(self, rounds: int = 6) -> None:
+        self.count = rounds
+
+    async def run(self) -> None:
+        async for number in self.rounds(self.count):
+            await self.broadcast("word", [number, str(self.name)])
+            await self.collect()
+
+
+def must_be_the_same(simulated: Run, run: Run) -> None:
+    assert run.rounds[list(simulated.rounds.columns)].equals(simulated.rounds)
+    assert run.trace_hash == simulated.trace_hash == run.trace.hash
+    table = run.ledger.table()
+    assert (table.pop("missing") == 0).all()
+    by = ["sender", "receiver", "kind"]
+    assert table.set_index(by).sort_index().equals(simulated.ledger.table().set_index(by).sort_index())
+    assert run.ended_at == simulated.ended_at
+
+
+def held_against(make: Any, folder: Path, **settings: Any) -> None:
+    made, agents = make()
+    simulated = made.run(agents, trace=True)
+    run, _ = deployed(make, folder, parts=3, **({"pace": PACE} | settings))
+    must_be_the_same(simulated, run)
+
+
+def test_what_arrives_damaged_after_the_end_is_corrupted(tmp_path: Path) -> None:
+    def make() -> Made:
+        link = Link(corrupt=0.3, crc=False, latency=latency.uniform(1e-3, 0.2))
+        return Network(nx.cycle_graph(6), link, round_period=0.1, seed=3), {i: Word() for i in range(6)}
+
+    made, agents = make()
+    simulated = made.run(agents)
+    assert simulated.ledger.table()["corrupted"].sum() > 0
+    held_against(make, tmp_path)
+
+
+class Questioner(Agent):
+    """Asks in the background, and ends before the question has arrived."""
+
+    def answer(self, frame: Any) -> int:
+        return int(frame.payload) + 1
+
+    async def ask(self) -> None:
+        for other in self.neighbors:
+            await self.request(other, "question", 1, timeout=5)
+
+    async def run(self) -> None:
+        self.asking = asyncio.create_task(self.ask())
+        await asyncio.sleep(0.1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+def test_what_is_sent_once_the_books_are_closed_counts_for_nothing(tmp_path: Path) -> None:
+    def make() -> Made:
+        # Questions arrive one real millisecond after the end: before processes know of it.
+        made = Network(nx.cycle_graph(6), Link(latency=0.1003), round_period=0.1, seed=3)
+        return made, {i: Questioner() for i in range(6)}
+
+    held_against(make, tmp_path)
+
+
+def test_rows_go_on_while_an_agent_whose_clock_is_late_takes_part(tmp_path: Path) -> None:
+    def make() -> Made:
+        faults = [ClockSkew(3, offset=0.25), ClockSkew(1, offset=-0.02)]
+        made = Network(nx.cycle_graph(6), Link(latency=0.02), round_period=0.1, seed=3, faults=faults)
+        return made, {i: Word() for i in range(6)}
+
+    made, agents = make()
+    assert len(made.run(agents).rounds) == 8
+    held_against(make, tmp_path)
+
+
+class Taker(Agent):
+    """Takes all that will ever come."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    async def run(self) -> None:
+        await self.broadcast("word", 1)
+        async for frame in self.inbox:
+            self.got.append(frame.sender)
+
+
+def test_iterations_over_inboxes_end_when_nothing_comes_any_more(tmp_path: Path) -> None:
+    def make() -> Made:
+        return Network(nx.cycle_graph(4), Link(latency=0.1), round_period=0.1), {i: Taker() for i in range(4)}
+
+    made, agents = make()
+    simulated = made.run(agents)
+    run, found = deployed(make, tmp_path, parts=2, pace=PACE, patience=1.0)
+    assert [agent.got for agent in found.values()] == [agent.got for agent in agents.values()]  # type: ignore[attr-defined]
+    assert run.trace_hash == simulated.trace_hash
+
+
+class Pump(Agent):
+    """Waits for what its own background task is to bring."""
+
+    async def pump(self, queue: "asyncio.Queue[Any]") -> None:
+        queue.put_nowait(await self.inbox.get())
+
+    async def run(self) -> None:
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        pump = asyncio.create_task(self.pump(queue))
+        await queue.get()
+        await pump
+
+
+def test_who_waits_for_anything_that_never_comes_hangs_not(tmp_path: Path) -> None:
+    def make() -> Made:
+        return Network(nx.cycle_graph(4), Link(latency=0.1), round_period=0.1), {i: Pump() for i in range(4)}
+
+    outcome = in_parts(make, tmp_path, parts=2, patience=1.0)
+    for each in outcome.values():
+        assert isinstance(each, Stalled)
+        assert "waits for Queue.get() (test_sockets_more.py" in str(each)
+
+
+class Patient(Agent):
+    """Gives up after a time, and goes on."""
+
+    def __init__(self) -> None:
+        self.gave_up = False
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.timeout(0.9):
+                await self.inbox.get()
+        except TimeoutError:
+            self.gave_up = True
+        await self.broadcast("word", 1)
+
+
+class Waiter(Agent):
+    """Waits for two frames."""
+
+    async def run(self) -> None:
+        await self.broadcast("word", 1)
+        for _ in self.neighbors:
+            await self.inbox.get()
+
+
+@pytest.mark.parametrize(("kind", "delay"), [(Patient, 0.1), (Waiter, 0.9)])
+def test_who_has_a_time_out_or_a_frame_under_way_does_not_stand_still(
+    kind: type[Agent], delay: float, tmp_path: Path
+) -> None:
+    def make() -> Made:
+        return Network(nx.cycle_graph(4), Link(latency=delay), round_period=0.1), {i: kind() for i in range(4)}
+
+    outcome = in_parts(make, tmp_path, parts=2, pace=PACE, patience=1.0)
+    assert all(isinstance(each, Run) for each in outcome.values()), outcome
+    made, agents = make()
+    simulated = made.run(agents)
+    made, agents = make()
+    run = gather(made, agents, tmp_path)
+    assert run.trace_hash == simulated.trace_hash
+    assert [vars(agent).get("gave_up") for agent in agents.values()] == [True if kind is Patient else None] * 4
