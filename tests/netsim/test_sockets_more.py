@@ -10,7 +10,7 @@ import pytest
 from netsim import Agent, Link, Network, Run, Stalled, gather, latency
 from netsim.faults import ClockSkew
 from netsim.sockets import job
-from tests.netsim.parts import Made, deployed, in_parts
+from tests.parts import Made, deployed, in_parts
 
 PACE = 0.3
 
