@@ -14,7 +14,7 @@ from netsim.errors import NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
-from netsim.studies.cli_scenarios import FORMATS, options_of
+from netsim.studies.cli_scenarios import FORMATS, group_of, options_of
 from netsim.studies.cli_traces import export_it, replay_it
 from netsim.studies.deploy.cli import deploy_them, gather_it, node_it
 from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_of_interrupt
@@ -27,16 +27,6 @@ _WATCHING: tuple[tuple[list[str], dict[str, Any]], ...] = (
     (["--pace"], {"type": float, "help": "With --watch: simulated seconds that are shown in a second."}),
     (["--no-browser"], {"is_flag": True, "help": "With --watch: only print the address."}),
 )
-
-
-class _Scenarios(click.Group):
-    """A command for each scenario, its flags made from the function's parameters."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(catalogue.listed())
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        return _command(catalogue.find(cmd_name))
 
 
 def _command(scenario: Scenario) -> click.Command:
@@ -79,7 +69,7 @@ def list_them() -> None:
         click.echo(f"{name:{width}}  {each.title}")
 
 
-@app.group("run", cls=_Scenarios, subcommand_metavar="NAME|PATH.py [--parameter value]...")
+@app.group("run", cls=group_of(_command), subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
     """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
 

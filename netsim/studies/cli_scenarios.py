@@ -1,10 +1,13 @@
 """The flags that a scenario's parameters are on the command line."""
 
+from collections.abc import Callable
+
 import click
 
+from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 
-__all__ = ["FORMATS", "options_of"]
+__all__ = ["FORMATS", "group_of", "options_of"]
 
 FORMATS = (
     ("--figures", "png", "Formats of the figures: png, svg, pdf, or several with commas between."),
@@ -29,3 +32,18 @@ def options_of(scenario: Scenario) -> list[click.Parameter]:
             )
         )
     return options
+
+
+def group_of(command: Callable[[Scenario], click.Command]) -> type[click.Group]:
+    """Return a group with a command for each scenario."""
+
+    class Scenarios(click.Group):
+        """A command for each scenario, its flags made from the function's parameters."""
+
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return list(catalogue.listed())
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+            return command(catalogue.find(cmd_name))
+
+    return Scenarios

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from netsim.errors import BadInput
-from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.cli_scenarios import FORMATS, options_of
+from netsim.studies.cli_scenarios import FORMATS, group_of, options_of
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
 
@@ -38,16 +37,6 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--out", {"type": str, "help": "The run folder, new or empty. Default: the next free runs/NAME-n."}),
 )
 _TRACE: dict[str, Any] = {"is_flag": True, "help": "Keep the event log, too (trace-ALGORITHM.npz)."}
-
-
-class _Deployments(click.Group):
-    """A command for each scenario: its own flags, and those of a deployment."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(catalogue.listed())
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        return _command(catalogue.find(cmd_name))
 
 
 def _command(scenario: Scenario) -> click.Command:
@@ -89,7 +78,7 @@ def _command(scenario: Scenario) -> click.Command:
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 
-@click.group("deploy", cls=_Deployments, subcommand_metavar="NAME|PATH.py [--parameter value]... --processes N")
+@click.group("deploy", cls=group_of(_command), subcommand_metavar="NAME|PATH.py [--parameter value]... --processes N")
 def deploy_them() -> None:
     """Run a scenario in several processes over real sockets, and hold what comes out against the simulation."""
 
