@@ -15,7 +15,19 @@ STUDIES = {
     "COKE": ("coke", "--algorithms", "COKE"),
     "quantized COKE": ("coke", "--algorithms", "COKE 4-bit", "--bits", "4"),
     "QC-ODKLA": ("online", "--algorithms", "QC-ODKLA"),
-    "gossip OMKL": ("omkl", "--algorithms", "gossip", "--repeats", "1"),
+    "gossip OMKL": (
+        "omkl",
+        "--algorithms",
+        "gossip",
+        "--repeats",
+        "1",
+        "--topologies",
+        "path",
+        "--eta",
+        "0.1",
+        "--gamma",
+        "0.09",
+    ),
 }
 
 
