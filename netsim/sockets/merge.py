@@ -20,7 +20,7 @@ from netsim.errors import BadInput
 from netsim.run import Probe, Run
 from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
 from netsim.sockets.node import mark_of
-from netsim.sockets.pouring import pour_into
+from netsim.sockets.pouring import Pourer
 from netsim.sockets.states import StateReader
 from netsim.transport.clock import Loop, new_loop
 
@@ -184,7 +184,7 @@ class _Merger:
         self._tally = self._ledger.tally
         self._names = list(result.agents)
         self._links_of = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
-        self._states = StateReader(result.agents)
+        self._states, self._pourer = StateReader(result.agents), Pourer()
         self._read = {id(part): 0 for part in parts}
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_time(parts)])
@@ -293,7 +293,7 @@ class _Merger:
                     self._states.learn(*content)
                 elif what == STATE:
                     which, state = content
-                    pour_into(self._result.agents[self._names[which]], self._states.read(state))
+                    self._pourer.pour_into(self._result.agents[self._names[which]], self._states.read(state))
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

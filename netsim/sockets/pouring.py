@@ -11,70 +11,90 @@ import numpy as np
 
 from netsim.sockets.states import LeftOut
 
-__all__ = ["pour", "pour_into"]
+__all__ = ["Pourer"]
 
 # Of a frozen object nothing may be assigned in its own way.
 _set = object.__setattr__
 
-
-def pour_into(agent: Any, state: Any) -> None:
-    """Give an agent a state, as its ``__getstate__`` returned it; what belongs to its network stays.
-
-    Raises
-    ------
-    Exception
-        Whatever the agent's own ``__setstate__`` raises.
-    """
-    if hasattr(agent, "__setstate__"):
-        place = vars(agent).get("_netsim")
-        agent.__setstate__(state)
-        if place is not None:
-            vars(agent)["_netsim"] = place
-        return
-    fields, slots = state if isinstance(state, tuple) else (state, None)
-    _pour_fields(agent, {**(fields or {}), **(slots or {})}, {}, keep=("_netsim",))
-
-
-def pour(old: Any, new: Any, done: dict[int, Any]) -> Any:
-    """Return ``old`` with what is in ``new``, or ``new`` if that cannot be."""
-    if isinstance(new, LeftOut):
-        return old
-    if id(new) in done:
-        return done[id(new)][0]
-    kept = old
-    # What has been poured must live on meanwhile, or another object could be taken for it.
-    done[id(new)] = old, new
-    if type(old) is not type(new):
-        kept = new
-    elif isinstance(new, np.ndarray):
-        kept = _pour_array(old, new)
-    elif type(new) is dict:
-        _pour_dict(old, new, done)
-    elif type(new) is list:
-        old[:] = [pour(*pair, done) for pair in zip([*old, *new[len(old) :]], new, strict=False)]
-    elif type(new).__flags__ & _HEAP and not isinstance(new, tuple | str | bytes | int | float | frozenset | type):
-        _pour_fields(old, _fields_of(new), done)
-    else:
-        kept = new
-    done[id(new)] = kept, new
-    return kept
-
-
 # Set for classes that are written in Python (Py_TPFLAGS_HEAPTYPE).
 _HEAP = 1 << 9
+# Of those, which are values.
+_VALUES = (tuple, str, bytes, int, float, frozenset, type)
 
 
-def _pour_array(old: Any, new: Any) -> Any:
-    if old.shape != new.shape or old.dtype != new.dtype or not old.flags.writeable:
-        return new
-    old[...] = new
-    return old
+class Pourer:
+    """Puts states into agents, again and again: of arrays that did not change, nothing is copied."""
 
+    def __init__(self) -> None:
+        # Arrays that are there, and which array of a state was put into them last.
+        self._held: dict[int, tuple[Any, Any]] = {}
+        # What has been poured in this state, by its identity: it must live on meanwhile.
+        self._done: dict[int, tuple[Any, Any]] = {}
 
-def _pour_dict(old: dict[Any, Any], new: dict[Any, Any], done: dict[int, Any]) -> None:
-    poured = {key: pour(old[key], value, done) if key in old else value for key, value in new.items()}
-    old.clear()
-    old.update(poured)
+    def pour_into(self, agent: Any, state: Any) -> None:
+        """Give an agent a state, as its ``__getstate__`` returned it; what belongs to its network stays.
+
+        Raises
+        ------
+        Exception
+            Whatever the agent's own ``__setstate__`` raises.
+        """
+        if hasattr(agent, "__setstate__"):
+            place = vars(agent).get("_netsim")
+            agent.__setstate__(state)
+            if place is not None:
+                vars(agent)["_netsim"] = place
+            return
+        fields, slots = state if isinstance(state, tuple) else (state, None)
+        self._done = {}
+        self._pour_fields(agent, {**(fields or {}), **(slots or {})}, keep=("_netsim",))
+        self._done = {}
+
+    def _pour(self, old: Any, new: Any) -> Any:
+        """Return ``old`` with what is in ``new``, or ``new`` if that cannot be."""
+        if isinstance(new, LeftOut):
+            return old
+        if id(new) in self._done:
+            return self._done[id(new)][0]
+        self._done[id(new)] = old, new
+        kept = old
+        if type(old) is not type(new):
+            kept = new
+        elif isinstance(new, np.ndarray):
+            kept = self._pour_array(old, new)
+        elif type(new) is dict:
+            self._pour_dict(old, new)
+        elif type(new) is list:
+            old[:] = [self._pour(*pair) for pair in zip([*old, *new[len(old) :]], new, strict=False)]
+        elif type(new).__flags__ & _HEAP and not isinstance(new, _VALUES):
+            self._pour_fields(old, _fields_of(new))
+        else:
+            kept = new
+        self._done[id(new)] = kept, new
+        return kept
+
+    def _pour_array(self, old: Any, new: Any) -> Any:
+        if old.shape != new.shape or old.dtype != new.dtype or not old.flags.writeable:
+            return new if new.flags.writeable else new.copy()
+        # One that may be written to is nobody else's, and another time another's.
+        if new.flags.writeable:
+            old[...] = new
+        elif self._held.get(id(old), (None, None))[1] is not new:
+            old[...] = new
+            self._held[id(old)] = old, new
+        return old
+
+    def _pour_dict(self, old: dict[Any, Any], new: dict[Any, Any]) -> None:
+        poured = {key: self._pour(old[key], value) if key in old else value for key, value in new.items()}
+        old.clear()
+        old.update(poured)
+
+    def _pour_fields(self, old: Any, fields: dict[str, Any], keep: tuple[str, ...] = ()) -> None:
+        before = _fields_of(old)
+        for name in before.keys() - fields.keys() - {*keep}:
+            object.__delattr__(old, name)
+        for name, value in fields.items():
+            _set(old, name, self._pour(before[name], value) if name in before else value)
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
@@ -85,11 +105,3 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 def _is_slot(member: Any) -> bool:
     return isinstance(member, MemberDescriptorType)
-
-
-def _pour_fields(old: Any, fields: dict[str, Any], done: dict[int, Any], keep: tuple[str, ...] = ()) -> None:
-    before = _fields_of(old)
-    for name in before.keys() - fields.keys() - {*keep}:
-        object.__delattr__(old, name)
-    for name, value in fields.items():
-        _set(old, name, pour(before[name], value, done) if name in before else value)

@@ -144,6 +144,8 @@ class StateReader:
     def __init__(self, agents: Mapping[Hashable, Agent]) -> None:
         self._allowed = _named_by(agents.values()) | _HARMLESS
         self._arrays: dict[bytes, bytes] = {}
+        # Large ones as arrays, which all states share and nobody may write to.
+        self._shared: dict[Any, NDArray[Any]] = {}
 
     def learn(self, digest: bytes, raw: bytes) -> None:
         """Take note of an array's bytes."""
@@ -158,8 +160,14 @@ class StateReader:
 
     def _array(self, reference: Any) -> NDArray[Any]:
         digest, dtype, shape = reference
-        # A copy: agents write into their arrays.
-        return np.frombuffer(self._arrays[digest], np.dtype(dtype)).reshape(shape).copy()
+        raw = self._arrays[digest]
+        if len(raw) < _LARGE:
+            # A copy: agents write into their arrays.
+            return np.frombuffer(raw, np.dtype(dtype)).reshape(shape).copy()
+        known = self._shared.get(reference)
+        if known is None:
+            known = self._shared[reference] = np.frombuffer(raw, np.dtype(dtype)).reshape(shape)
+        return known
 
 
 class _Unpickler(pickle.Unpickler):

@@ -18,7 +18,7 @@ from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
 from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
 from netsim.sockets.journal import STATE, entries
-from netsim.sockets.pouring import pour_into
+from netsim.sockets.pouring import Pourer
 from netsim.sockets.session import DROPPED, Session
 from netsim.sockets.states import StateReader, StateWriter
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
@@ -236,8 +236,9 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     assert len(arrays) == count
     for digest, raw in arrays.items():
         reader.learn(digest, raw)
+    pourer = Pourer()
     for state in states:
-        pour_into(here, reader.read(state))
+        pourer.pour_into(here, reader.read(state))
     assert here.table is table
     assert here.notes["inner"] is inner
     assert here.stream is stream
@@ -247,7 +248,8 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     assert here.notes["list"] == [1, 2, 3, 4]
     assert here.added == {1, 2}  # type: ignore[attr-defined]
     assert here.label() == 3
-    pour_into(here, reader.read(states[0]))
+    pourer.pour_into(here, reader.read(states[0]))
+    assert here.large[7] == 7.0
     assert not hasattr(here, "added")
 
 
