@@ -5,11 +5,15 @@ once, under a hash of what is in it, so that data which never change cost nothin
 only of the classes that its own agents are made of, and of netsim's and numpy's: a file can name no others.
 """
 
+import asyncio
 import hashlib
 import io
 import pickle
+import sys
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
+from contextvars import Context
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
@@ -37,6 +41,8 @@ _HARMLESS = {
     *(("numpy.random._pickle", f"__{name}_ctor") for name in ("generator", "bit_generator", "randomstate")),
     *((f"numpy.random._{name.lower()}", name) for name in _BIT_GENERATORS),
     *(("numpy.random.bit_generator", name) for name in ("SeedSequence", "__pyx_unpickle_SeedSequence")),
+    *(("asyncio.queues", name) for name in ("Queue", "PriorityQueue", "LifoQueue")),
+    *(("asyncio.locks", name) for name in ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore")),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("copyreg", "_reconstructor"),
@@ -45,6 +51,23 @@ _HARMLESS = {
 
 
 _LEFT_OUT = "left out"
+
+_OF_ONE_PROCESS = (
+    GeneratorType,
+    CoroutineType,
+    AsyncGeneratorType,
+    ModuleType,
+    Context,
+    # Tasks, and what queues and events hold of the loop that they are used on.
+    asyncio.Future,
+    asyncio.AbstractEventLoop,
+    asyncio.Handle,
+    # Not io.IOBase: to ask an abstract class takes long, and every object is asked.
+    *(each for each in io.IOBase.__mro__ if each not in (io.IOBase, object)),
+    type(threading.Lock()),
+    type(threading.RLock()),
+    threading.Thread,
+)
 
 
 class LeftOut:
@@ -99,10 +122,10 @@ class StateWriter:
 
 
 def _cannot_travel(value: Any) -> bool:
-    """Return whether a value belongs to one process: what has begun to run, modules, functions without a name."""
+    """Return whether a value belongs to one process: what runs, locks, files, functions without a name."""
     if isinstance(value, FunctionType):
         return "<" in value.__qualname__
-    return isinstance(value, GeneratorType | CoroutineType | AsyncGeneratorType | ModuleType)
+    return isinstance(value, _OF_ONE_PROCESS)
 
 
 def _form(array: NDArray[Any]) -> tuple[str, tuple[int, ...]]:
@@ -143,6 +166,9 @@ class StateReader:
 
     def __init__(self, agents: Mapping[Hashable, Agent]) -> None:
         self._allowed = _named_by(agents.values()) | _HARMLESS
+        # Whoever wrote the agents wrote what stands beside them, too.
+        modules = {each.__module__ for agent in agents.values() for each in type(agent).__mro__}
+        self._own = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
         self._arrays: dict[bytes, bytes] = {}
         # Large ones as arrays, which all states share and nobody may write to.
         self._shared: dict[Any, NDArray[Any]] = {}
@@ -154,7 +180,7 @@ class StateReader:
     def read(self, state: bytes) -> Any:
         """Return an agent's state; raises NetsimError if the bytes are none that can be taken."""
         try:
-            return _Unpickler(io.BytesIO(state), self._array, self._allowed).load()
+            return _Unpickler(io.BytesIO(state), self._array, self._allowed, self._own).load()
         except Exception as error:
             raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
 
@@ -171,18 +197,28 @@ class StateReader:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, source: io.BytesIO, array: Callable[[Any], NDArray[Any]], allowed: set[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        source: io.BytesIO,
+        array: Callable[[Any], NDArray[Any]],
+        allowed: set[tuple[str, str]],
+        own: set[str],
+    ) -> None:
         super().__init__(source)
         self._array = array
         self._allowed = allowed
+        self._own = own
 
     def persistent_load(self, pid: Any) -> Any:
         return LeftOut() if pid == _LEFT_OUT else self._array(pid)
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name) if self._may(module, name) else None
-        if found is None or not ((module, name) in self._allowed or isinstance(found, type)):
-            raise NetsimError(f"it names {module}.{name}, of which no agent was made at the beginning")
+        found = super().find_class(module, name) if module in self._own or self._may(module, name) else None
+        if (module, name) in self._allowed:
+            return found
+        # What a module has only imported stands elsewhere.
+        if not isinstance(found, type) or (module in self._own and found.__module__ != module):
+            raise NetsimError(f"it names {module}.{name}, which is of no agent at the beginning, nor beside one")
         return found
 
     def _may(self, module: str, name: str) -> bool:

@@ -24,7 +24,7 @@ from netsim.studies.terminal import Reporter
 if TYPE_CHECKING:
     from netsim.live.session import Session
 
-__all__ = ["INTERRUPTED", "Asked", "Watched", "execute", "status_of_interrupt"]
+__all__ = ["INTERRUPTED", "Asked", "Watched", "execute", "status_of_interrupt", "terminable"]
 
 INTERRUPTED = "interrupted; no run folder was written"
 """What is said of a run that was interrupted before it came to anything."""
@@ -83,7 +83,7 @@ def _execute(
     heeded = signal.getsignal(signal.SIGINT)
     try:
         # Before the run: what cannot be written should be known before the work, not after it.
-        with claim_next(Path(scenario.name).stem) if asked.out is None else claim(asked.out) as place, _terminable():
+        with claim_next(Path(scenario.name).stem) if asked.out is None else claim(asked.out) as place, terminable():
             study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             study.formats, study.session = asked.formats, session
@@ -128,7 +128,7 @@ def _play(scenario: Scenario, study: Study, place: Claim) -> None:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does; the exit status tells which."""
     global _terminated
     _terminated = False

@@ -1,6 +1,9 @@
 """Odd but legal agents in several processes (docs/sockets.md): the books are those of the simulation."""
 
 import asyncio
+import sys
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +186,47 @@ def test_who_has_a_time_out_or_a_frame_under_way_does_not_stand_still(
     run = gather(made, agents, tmp_path)
     assert run.trace_hash == simulated.trace_hash
     assert [vars(agent).get("gave_up") for agent in agents.values()] == [True if kind is Patient else None] * 4
+
+
+@dataclass(frozen=True)
+class Note:
+    """Comes to be held during the run only."""
+
+    heard: int
+
+
+class Holder(Word):
+    """Holds what belongs to its process, and comes to hold more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.log = sys.__stderr__
+        self.numbers = (number for number in range(10))
+        self.heard = 0
+
+    async def listen(self) -> None:
+        while True:
+            await self.queue.get()
+            self.heard += 1
+
+    async def run(self) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+        self.listening = asyncio.create_task(self.listen())
+        async for _ in self.rounds(4):
+            await self.broadcast("number", next(self.numbers))
+            self.last = Note(self.heard)
+            for frame in await self.collect():
+                self.queue.put_nowait(frame.payload)
+
+
+def test_agents_may_hold_what_belongs_to_their_process(tmp_path: Path) -> None:
+    def make() -> Made:
+        made = Network(nx.cycle_graph(4), Link(latency=0.02), round_period=0.1)
+        return made, {i: Holder() for i in range(4)}
+
+    made, agents = make()
+    made.run(agents)
+    _, found = deployed(make, tmp_path, parts=2, pace=PACE)
+    assert [agent.last for agent in found.values()] == [agent.last for agent in agents.values()]  # type: ignore[attr-defined]
+    assert [agent.heard for agent in found.values()] == [agent.heard for agent in agents.values()]  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from netsim.studies.deploy import sameness
 from netsim.studies.deploy.plan import PARTS, Host, Plan
 from netsim.studies.deploy.processes import Processes
 from netsim.studies.deploy.stages import Ended, Playback, Rehearsal, Share, on
+from netsim.studies.execute import terminable
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
 
@@ -50,7 +51,7 @@ class _Progress(Reporter):
 def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
     """Run a study in several processes on this machine, or write what each host is to run."""
     scenario = catalogue.find(plan.scenario)
-    with _claimed(scenario, asked.out) as place:
+    with terminable(), _claimed(scenario, asked.out) as place:
         rehearsal = _rehearsed(plan, reporter)
         plan = dataclasses.replace(plan, runs=len(rehearsal.runs))
         if not plan.is_here:
@@ -67,7 +68,7 @@ def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> None:
     """Make a run folder of what the processes of a deployment wrote."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
-    with _claimed(scenario, asked.out) as place:
+    with terminable(), _claimed(scenario, asked.out) as place:
         rehearsal = _rehearsed(plan, reporter)
         study = _played_back(plan, folder, rehearsal.runs, reporter)
         _save(study, place, asked.formats, reporter)
