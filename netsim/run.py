@@ -57,10 +57,13 @@ class Run:
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
 
-    def add_row(self, number: int, time: float, totals: tuple[int, ...]) -> None:
-        """Write a round's row; raises NetsimError if a probe fails, returns no number, or has another's column."""
+    def add_row(self, number: int, time: float, totals: tuple[int, ...], measure: bool = True) -> None:
+        """Write a round's row; raises NetsimError if a probe fails, returns no number, or has another's column.
+
+        Without ``measure`` no probe is asked: its columns are NaN there.
+        """
         measured: dict[str, float] = {}
-        for probe in self._probes:
+        for probe in self._probes if measure else ():
             columns = self._measure(probe, number)
             clash = columns.keys() & {*_TAKEN, *self.ledger.causes, *measured}
             if clash:

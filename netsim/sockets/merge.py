@@ -16,7 +16,7 @@ from netsim._wiring import Asked, Parts, Settings, build
 from netsim.agent import Agent
 from netsim.count.records import CORRUPTED, MISSING, TO_ALL, Transmission
 from netsim.count.scene import Scene, positions_of
-from netsim.errors import BadInput
+from netsim.errors import BadInput, NetsimError
 from netsim.run import Probe, Run
 from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
 from netsim.sockets.node import mark_of
@@ -222,7 +222,14 @@ class _Merger:
 
     def _write_row(self, number: int, time: float) -> None:
         self._loop.instants.wait(time)
-        self._result.add_row(number, time, self._ledger.totals())
+        totals = self._ledger.totals()
+        try:
+            self._result.add_row(number, time, totals)
+        except NetsimError:
+            if all(part.end and not part.end["why"] for part in self._parts):
+                raise
+            # A probe cannot do with agents that a process has taken with it before they came to anything.
+            self._result.add_row(number, time, totals, measure=False)
 
     def _rows(self) -> Iterator[tuple[int, float]]:
         """Yield the rows in which agents anywhere took part."""

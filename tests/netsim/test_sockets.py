@@ -227,6 +227,36 @@ def test_a_part_alone_counts_what_it_saw() -> None:
         assert (table[table["receiver"].isin(run.agents)]["delivered"] == 12).all()
 
 
+class Ready(Agent):
+    """Is ready only once it runs; one of them never is."""
+
+    async def run(self) -> None:
+        if self.name == 0:
+            raise ValueError("not today")
+        self.value = np.ones(3)
+        async for _ in self.rounds(4):
+            await self.broadcast("state", self.value)
+            await self.collect()
+
+
+def ready(agents: Any) -> float:
+    return float(sum(agent.value.sum() for agent in agents.values()))
+
+
+def test_agents_of_a_process_that_came_to_nothing_are_not_measured(tmp_path: Path) -> None:
+    def make() -> Made:
+        graph = nx.complete_graph(4)
+        return Network(graph, round_period=0.1), {i: Ready() for i in graph}
+
+    outcome = in_parts(make, tmp_path, parts=2, probes=[ready], pace=PACE, silence=1.0)
+    assert sum(isinstance(each, AgentError) for each in outcome.values()) == 1
+    made, agents = make()
+    run = gather(made, agents, tmp_path, [ready])
+    conserved(run)
+    assert len(run.rounds) == 4
+    assert "ready" not in run.rounds or run.rounds["ready"].isna().all()
+
+
 # --- what must not be -------------------------------------------------------------------------------------------------
 
 
