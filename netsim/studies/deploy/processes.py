@@ -1,5 +1,6 @@
 """The processes of a deployment on this machine: started, watched, and ended with the one that started them."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,8 @@ __all__ = ["Processes"]
 
 # Real seconds: from look to look, and until a process that was told to end is killed.
 _PAUSE, _GRACE = 0.1, 5.0
+# Bytes below which a disk is full.
+_ROOM = 1 << 14
 
 
 class Processes:
@@ -106,4 +109,8 @@ class Processes:
     def _last_words(self, name: str) -> str:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
         said = [line for line in lines if line.strip()]
-        return said[-1].removeprefix("netsim: ") if said else "ended without a word"
+        if said:
+            return said[-1].removeprefix("netsim: ")
+        # Its last words would have been written there.
+        full = shutil.disk_usage(self._folder).free < _ROOM
+        return "ended without a word" + (f"; no space is left in {str(self._folder)!r} (TMPDIR)" if full else "")
