@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from tests.netsim.test_deploy import STUDY
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_path: Path) -> None:
+@contextmanager
+def deploying(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    """Yield a deployment whose processes have begun, and its folder for temporary files."""
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     home.mkdir()
     temporary.mkdir()
@@ -26,14 +29,32 @@ def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_
         while len(journals := list(temporary.glob("*/parts/run-0/*.journal"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert len(journals) == 2
+        yield running, temporary
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_path: Path) -> None:
+    with deploying(tmp_path) as (running, temporary):
         running.send_signal(number)
         _, said = running.communicate(timeout=30)
     assert running.returncode == status
     assert "interrupted; no run folder was written" in said
     assert list(temporary.iterdir()) == []
-    assert [path.name for path in home.rglob("*") if path.is_file()] == ["averages.py"]
+    assert [path.name for path in (tmp_path / "home").rglob("*") if path.is_file()] == ["averages.py"]
     if sys.platform == "linux":
         assert str(temporary) not in _commands()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+def test_a_deployment_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> None:
+    with deploying(tmp_path) as (running, temporary):
+        assert str(temporary) in _commands()
+        running.kill()
+        running.communicate(timeout=30)
+    deadline = time.monotonic() + 5
+    while str(temporary) in _commands() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert str(temporary) not in _commands()
 
 
 def _commands() -> str:

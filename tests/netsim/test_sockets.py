@@ -89,15 +89,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hard": {"link": HARD},
     "radio": {"link": Link(loss=0.1, rate=1e6, latency=1e-3), "medium": "radio"},
     # What answers a frame is sent when that arrives by the link's model, if it really came before.
-    "acknowledged": {"link": Link(loss=0.2, latency=0.02, reliability="ack")},
-    "asked for": {"link": Link(loss=0.2, latency=0.02, reliability=Reliability("nack"))},
+    "acknowledged": {"link": Link(loss=0.2, latency=0.03, reliability="ack")},
+    "asked for": {"link": Link(loss=0.2, latency=0.03, reliability=Reliability("nack"))},
 }
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
     # An answer must really be there when by its link's model it arrives: that takes slower links.
-    rounds, pace = (4, PACE / 4) if "a" in name[:1] else (12, PACE)
+    rounds, pace = (3, PACE / 8) if name in ("acknowledged", "asked for") else (12, PACE)
 
     def make() -> Made:
         made, agents = network(**SETTINGS[name])

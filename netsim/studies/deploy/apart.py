@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from netsim.errors import NetsimError, one_line
 
-__all__ = ["apart"]
+__all__ = ["apart", "die_with"]
 
 _PAUSE = 0.1
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
@@ -39,7 +39,7 @@ def apart(work: Callable[[Mapping[Any, Any]], None], agents: Mapping[Any, Any]) 
     child = os.fork()
     if not child:
         os.close(reading)
-        _die_with(parent)
+        die_with(parent)
         _do(work, agents, writing)
     os.close(writing)
     try:
@@ -75,8 +75,8 @@ def _do(work: Callable[[Mapping[Any, Any]], None], agents: Mapping[Any, Any], wr
         os._exit(status)
 
 
-def _die_with(parent: int) -> None:
-    """Let this process end as soon as the one it was forked from has, though that is killed."""
+def die_with(parent: int) -> None:
+    """Let this process end as soon as the one that began it has, though that is killed."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -87,9 +87,14 @@ def deploy_them() -> None:
 @click.argument("folder")
 @click.option("--host", type=str, required=True, help="Which process of the deployment this is.")
 @click.option("--tell", is_flag=True, hidden=True)
-def node_it(folder: str, host: str, tell: bool) -> None:
+@click.option("--parent", type=int, hidden=True)
+def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
     """Run one process of a deployment: FOLDER is what `netsim deploy` wrote."""
+    from netsim.studies.deploy.apart import die_with
     from netsim.studies.deploy.deploy import play_share
+
+    if parent is not None:
+        die_with(parent)
 
     def told(run: int, row: int) -> None:
         if tell:

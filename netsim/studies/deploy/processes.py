@@ -1,5 +1,6 @@
 """The processes of a deployment on this machine: started, watched, and ended with the one that started them."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,7 @@ class Processes:
 
     def _start(self, host: Host) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "netsim", "node", str(self._folder), "--host", host.name]
+        command += ["--parent", str(os.getpid())]
         tells = host is self._plan.hosts[0]
         with self._log(host.name).open("wb") as log:
             return subprocess.Popen(
