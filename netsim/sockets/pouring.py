@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from netsim.sockets.states import LeftOut
+from netsim.sockets.states import LeftOut, Written
 
 __all__ = ["Pourer"]
 
@@ -31,23 +31,27 @@ class Pourer:
         # What has been poured in this state, by its identity: it must live on meanwhile.
         self._done: dict[int, tuple[Any, Any]] = {}
 
-    def pour_into(self, agent: Any, state: Any) -> None:
-        """Give an agent a state, as its ``__getstate__`` returned it; what belongs to its network stays.
+    def pour_into(self, agent: Any, state: Written) -> None:
+        """Give an agent a state, as `netsim.sockets.states.StateReader.read` returned it; its place in a network stays.
 
         Raises
         ------
         Exception
             Whatever the agent's own ``__setstate__`` raises.
         """
-        if hasattr(agent, "__setstate__"):
+        if "whole" in state:
             place = vars(agent).get("_netsim")
-            agent.__setstate__(state)
+            agent.__setstate__(state["whole"])
             if place is not None:
                 vars(agent)["_netsim"] = place
             return
-        fields, slots = state if isinstance(state, tuple) else (state, None)
         self._done = {}
-        self._pour_fields(agent, {**(fields or {}), **(slots or {})}, keep=("_netsim",))
+        if "fields" in state:
+            self._pour_fields(agent, state["fields"], keep=("_netsim",))
+        else:
+            there = _fields_of(agent)
+            kept = {name: value for name, value in there.items() if name not in state["gone"]}
+            self._pour_fields(agent, state["changed"], keep=tuple(kept))
         self._done = {}
 
     def _pour(self, old: Any, new: Any) -> Any:
@@ -99,9 +103,17 @@ class Pourer:
 
 def _fields_of(value: Any) -> dict[str, Any]:
     """Return an object's attributes, those in slots, too."""
-    slots = [name for each in type(value).__mro__ for name, member in vars(each).items() if _is_slot(member)]
+    slots = _slots_of(type(value))
     return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
 
 
-def _is_slot(member: Any) -> bool:
-    return isinstance(member, MemberDescriptorType)
+_slots: dict[type, list[str]] = {}
+
+
+def _slots_of(kind: type) -> list[str]:
+    """Return the names of the attributes that a class keeps in slots."""
+    found = _slots.get(kind)
+    if found is None:
+        members = [item for each in kind.__mro__ for item in vars(each).items()]
+        found = _slots[kind] = [name for name, member in members if isinstance(member, MemberDescriptorType)]
+    return found

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from netsim.agent import Agent
 from netsim.errors import BadInput, NetsimError, one_line
 
-__all__ = ["LeftOut", "StateReader", "StateWriter"]
+__all__ = ["LeftOut", "StateReader", "StateWriter", "Written"]
 
 # In bytes: smaller arrays are no longer than what would stand for them; larger ones are compared, then hashed.
 _SMALL, _LARGE = 64, 1 << 16
@@ -49,6 +49,10 @@ _HARMLESS = {
 }
 """What agents may come to hold though they did not at the beginning."""
 
+
+Written = dict[str, Any]
+"""Of a state: ``fields``, all attributes; or those that ``changed``, and the names of those that are ``gone``; or
+``whole``, what an agent with a ``__setstate__`` of its own is given."""
 
 _LEFT_OUT = "left out"
 
@@ -88,15 +92,32 @@ class StateWriter:
         self._known: set[bytes] = set()
         # Large arrays, what was in them, and how they were referred to.
         self._large: dict[int, tuple[NDArray[Any], NDArray[np.uint8], _Reference]] = {}
+        # By agent, its attributes as they were told last.
+        self._told: dict[Hashable, dict[str, bytes]] = {}
 
-    def state(self, name: Hashable, agent: Agent) -> bytes:
-        """Return an agent's state; raises BadInput if it cannot be pickled."""
-        target = io.BytesIO()
+    def state(self, name: Hashable, agent: Agent) -> Written:
+        """Return what of an agent's state is new since this was last called; raises BadInput if it cannot be pickled.
+
+        Its attributes are told one by one: what does not change is read but once, which may take long.
+        """
         try:
-            _Pickler(target, self._reference).dump(agent.__getstate__())
+            fields = fields_of(agent, agent.__getstate__())
+            if fields is None:
+                return {"whole": self._pickled(agent.__getstate__())}
+            pickled = {each: self._pickled(value) for each, value in fields.items()}
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error)}"
             raise BadInput(f"agents[{name!r}]: must hold what can be pickled, to be gathered ({why})") from error
+        told = self._told.get(name)
+        self._told[name] = pickled
+        if told is None:
+            return {"fields": pickled}
+        changed = {each: value for each, value in pickled.items() if told.get(each) != value}
+        return {"changed": changed, "gone": sorted(told.keys() - pickled.keys())}
+
+    def _pickled(self, value: Any) -> bytes:
+        target = io.BytesIO()
+        _Pickler(target, self._reference).dump(value)
         return target.getvalue()
 
     def _reference(self, array: NDArray[Any]) -> _Reference:
@@ -119,6 +140,14 @@ class StateWriter:
             self._known.add(digest)
             self._keep(digest, plain)
         return digest, *_form(plain)
+
+
+def fields_of(agent: Any, state: Any) -> dict[str, Any] | None:
+    """Return the attributes of which a state, that ``__getstate__`` returned, consists; None if it is something else."""
+    if hasattr(agent, "__setstate__"):
+        return None
+    fields, slots = state if isinstance(state, tuple) else (state, None)
+    return {**(fields or {}), **(slots or {})}
 
 
 def _cannot_travel(value: Any) -> bool:
@@ -177,8 +206,15 @@ class StateReader:
         """Take note of an array's bytes."""
         self._arrays[digest] = raw
 
-    def read(self, state: bytes) -> Any:
-        """Return an agent's state; raises NetsimError if the bytes are none that can be taken."""
+    def read(self, written: Written) -> Written:
+        """Return what a `StateWriter` wrote, with objects in place of bytes; raises NetsimError if they are none."""
+        return {
+            key: {name: self.load(raw) for name, raw in value.items()} if isinstance(value, dict) else value
+            for key, value in written.items()
+        } | ({"whole": self.load(written["whole"])} if "whole" in written else {})
+
+    def load(self, state: bytes) -> Any:
+        """Return an object; raises NetsimError if the bytes are none that can be taken."""
         try:
             return _Unpickler(io.BytesIO(state), self._array, self._allowed, self._own).load()
         except Exception as error:

@@ -22,7 +22,7 @@ from netsim.sockets.pouring import Pourer
 from netsim.sockets.session import DROPPED, Session
 from netsim.sockets.states import StateReader, StateWriter
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
-from tests.parts import Average, addresses, deployed, spread
+from tests.parts import Average, addresses, in_parts, spread
 
 KEY = b"sixteen bytes at least"
 MESSAGE = Message(6, "state", 0.25, b"data", [3, 4, 0.5, 5, 6, 0.75])
@@ -199,11 +199,11 @@ def test_a_state_makes_no_object_of_a_class_that_no_agent_was_made_of(
     reader = StateReader({0: Average(1.0)})
     for value in (Evil(), os.system, nx.Graph(), Path("x"), collections.ChainMap()):
         with pytest.raises(NetsimError, match="an agent's state cannot be read"):
-            reader.read(pickle.dumps({"value": value}))
+            reader.load(pickle.dumps({"value": value}))
     assert not (tmp_path / "hacked").exists()
     for broken in (b"", b"\x80", pickle.dumps({"value": 1.0})[:-3]):
         with pytest.raises(NetsimError, match="cannot be read"):
-            reader.read(broken)
+            reader.load(broken)
 
 
 class Holder(Agent):
@@ -256,7 +256,7 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
 @pytest.fixture(scope="module")
 def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("journals")
-    deployed(network, folder, [spread], pace=PACE)
+    in_parts(network, folder, probes=[spread], pace=PACE)
     return folder
 
 
