@@ -143,7 +143,7 @@ class StateWriter:
 
 
 def fields_of(agent: Any, state: Any) -> dict[str, Any] | None:
-    """Return the attributes of which a state, that ``__getstate__`` returned, consists; None if it is something else."""
+    """Return the attributes of which a state, as ``__getstate__`` gave it, consists; None if it is something else."""
     if hasattr(agent, "__setstate__"):
         return None
     fields, slots = state if isinstance(state, tuple) else (state, None)
