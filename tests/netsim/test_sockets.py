@@ -147,7 +147,7 @@ def test_rows_at_a_fixed_interval_are_put_together_too(tmp_path: Path) -> None:
 
     def part(me: int) -> None:
         made, agents = network()
-        transport = UDP(places[me], {places[1 - me]: shares[1 - me]}, folder=tmp_path, pace=PACE)
+        transport = UDP(places[me], {places[1 - me]: shares[1 - me]}, folder=tmp_path, pace=PACE / 2)
         try:
             made.run(agents, [spread], sample=0.25, transport=transport)
         except BaseException as error:

@@ -134,7 +134,8 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
     places = addresses(2)
     shares = [list(range(6)), list(range(6, 12))]
     transports = [
-        Recorded(places[me], {places[1 - me]: shares[1 - me]}, key=KEY, folder=tmp_path, pace=PACE) for me in range(2)
+        Recorded(places[me], {places[1 - me]: shares[1 - me]}, key=KEY, folder=tmp_path, pace=PACE / 2)
+        for me in range(2)
     ]
     errors: list[BaseException] = []
 
