@@ -300,7 +300,8 @@ class _Merger:
                     self._states.learn(*content)
                 elif what == STATE:
                     which, state = content
-                    self._pourer.pour_into(self._result.agents[self._names[which]], self._states.read(state))
+                    agent = self._result.agents[self._names[which]]
+                    self._pourer.pour_into(agent, self._states.read(state, agent))
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

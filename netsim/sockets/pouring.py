@@ -56,7 +56,7 @@ class Pourer:
 
     def _pour(self, old: Any, new: Any) -> Any:
         """Return ``old`` with what is in ``new``, or ``new`` if that cannot be."""
-        if isinstance(new, LeftOut):
+        if new is old or isinstance(new, LeftOut):
             return old
         if id(new) in self._done:
             return self._done[id(new)][0]

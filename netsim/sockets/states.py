@@ -54,7 +54,7 @@ Written = dict[str, Any]
 """Of a state: ``fields``, all attributes; or those that ``changed``, and the names of those that are ``gone``; or
 ``whole``, what an agent with a ``__setstate__`` of its own is given."""
 
-_LEFT_OUT = "left out"
+_LEFT_OUT, _FIELD = "left out", "field"
 
 _OF_ONE_PROCESS = (
     GeneratorType,
@@ -104,7 +104,9 @@ class StateWriter:
             fields = fields_of(agent, agent.__getstate__())
             if fields is None:
                 return {"whole": self._pickled(agent.__getstate__())}
-            pickled = {each: self._pickled(value) for each, value in fields.items()}
+            # What several attributes hold, as the agent itself, is told where it stands, and elsewhere only named.
+            known = {id(agent): ""} | {id(value): each for each, value in fields.items() if _is_object(value)}
+            pickled = {each: self._pickled(value, known, each) for each, value in fields.items()}
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error)}"
             raise BadInput(f"agents[{name!r}]: must hold what can be pickled, to be gathered ({why})") from error
@@ -115,9 +117,10 @@ class StateWriter:
         changed = {each: value for each, value in pickled.items() if told.get(each) != value}
         return {"changed": changed, "gone": sorted(told.keys() - pickled.keys())}
 
-    def _pickled(self, value: Any) -> bytes:
+    def _pickled(self, value: Any, known: Mapping[int, str] | None = None, name: str = "") -> bytes:
         target = io.BytesIO()
-        _Pickler(target, self._reference).dump(value)
+        others = {key: each for key, each in (known or {}).items() if not each or each != name}
+        _Pickler(target, self._reference, others).dump(value)
         return target.getvalue()
 
     def _reference(self, array: NDArray[Any]) -> _Reference:
@@ -150,6 +153,13 @@ def fields_of(agent: Any, state: Any) -> dict[str, Any] | None:
     return {**(fields or {}), **(slots or {})}
 
 
+def _is_object(value: Any) -> bool:
+    """Return whether a value is an object that an agent has made, and no number, text or array."""
+    return not isinstance(
+        value, int | float | complex | str | bytes | tuple | frozenset | np.generic | np.ndarray | None
+    )
+
+
 def _cannot_travel(value: Any) -> bool:
     """Return whether a value belongs to one process: what runs, locks, files, functions without a name."""
     if isinstance(value, FunctionType):
@@ -172,11 +182,17 @@ def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, target: io.BytesIO, refer: Callable[[NDArray[Any]], Any]) -> None:
+    def __init__(
+        self, target: io.BytesIO, refer: Callable[[NDArray[Any]], Any], known: Mapping[int, str] | None = None
+    ) -> None:
         super().__init__(target, protocol=5)
         self._refer = refer
+        self._known = known or {}
 
     def persistent_id(self, obj: Any) -> Any:
+        name = self._known.get(id(obj))
+        if name is not None:
+            return _FIELD, name
         if _cannot_travel(obj):
             return _LEFT_OUT
         if type(obj) is np.ndarray and obj.nbytes > _SMALL and obj.ndim and obj.dtype.kind in "biufc":
@@ -199,6 +215,7 @@ class StateReader:
         modules = {each.__module__ for agent in agents.values() for each in type(agent).__mro__}
         self._own = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
         self._arrays: dict[bytes, bytes] = {}
+        self._agent: Any = None
         # Large ones as arrays, which all states share and nobody may write to.
         self._shared: dict[Any, NDArray[Any]] = {}
 
@@ -206,8 +223,15 @@ class StateReader:
         """Take note of an array's bytes."""
         self._arrays[digest] = raw
 
-    def read(self, written: Written) -> Written:
-        """Return what a `StateWriter` wrote, with objects in place of bytes; raises NetsimError if they are none."""
+    def read(self, written: Written, agent: Agent) -> Written:
+        """Return what a `StateWriter` wrote of an agent, with objects in place of bytes.
+
+        Raises
+        ------
+        NetsimError
+            If the bytes are none of objects that may be made.
+        """
+        self._agent = agent
         return {
             key: {name: self.load(raw) for name, raw in value.items()} if isinstance(value, dict) else value
             for key, value in written.items()
@@ -216,9 +240,14 @@ class StateReader:
     def load(self, state: bytes) -> Any:
         """Return an object; raises NetsimError if the bytes are none that can be taken."""
         try:
-            return _Unpickler(io.BytesIO(state), self._array, self._allowed, self._own).load()
+            return _Unpickler(io.BytesIO(state), self._referred, self._allowed, self._own).load()
         except Exception as error:
             raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
+
+    def _referred(self, reference: Any) -> Any:
+        if reference[0] != _FIELD:
+            return self._array(reference)
+        return getattr(self._agent, reference[1], LeftOut()) if reference[1] else self._agent
 
     def _array(self, reference: Any) -> NDArray[Any]:
         digest, dtype, shape = reference

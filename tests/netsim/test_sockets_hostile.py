@@ -239,7 +239,7 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
         reader.learn(digest, raw)
     pourer = Pourer()
     for state in states:
-        pourer.pour_into(here, reader.read(state))
+        pourer.pour_into(here, reader.read(state, here))
     assert here.table is table
     assert here.notes["inner"] is inner
     assert here.stream is stream
@@ -249,7 +249,7 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     assert here.notes["list"] == [1, 2, 3, 4]
     assert here.added == {1, 2}  # type: ignore[attr-defined]
     assert here.label() == 3
-    pourer.pour_into(here, reader.read(states[0]))
+    pourer.pour_into(here, reader.read(states[0], here))
     assert here.large[7] == 7.0
     assert not hasattr(here, "added")
 
