@@ -95,6 +95,8 @@ class MQTT(Transport):
         # aiomqtt's own ways wait for each message that goes out, and make a task for each that comes in.
         self._paho = client._client
         self._paho.on_message = self._take
+        # In paho's calls, the socket comes last.
+        self._paho.on_socket_register_write = lambda *told: loop.call_soon_threadsafe(self._await_room, told[-1])
         # What is called when the socket can be written to belongs to no agent, though an agent sends.
         self._context = copy_context()
         try:
@@ -149,6 +151,11 @@ class MQTT(Transport):
 
     def _take(self, client: Any, userdata: Any, message: Any) -> None:
         self.deliver(message.payload)
+
+    def _await_room(self, link: Any) -> None:
+        """Write when the socket takes something; aiomqtt would also wait for one that was closed meanwhile."""
+        if self._paho is not None and link.fileno() >= 0:
+            asyncio.get_running_loop().add_writer(link.fileno(), self._paho.loop_write)
 
     def _abandon(self) -> None:
         """Close the socket if that is still open: the broker did not answer."""

@@ -99,6 +99,32 @@ def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
     assert 3 <= max(rows) < 20
 
 
+@needs_broker
+@pytest.mark.parametrize("sends", [1, 3])
+def test_a_broker_that_dies_as_something_is_sent_is_a_failure_and_no_error(tmp_path: Path, sends: int) -> None:
+    async def main() -> tuple[str, list[Any]]:
+        errors: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+        with mosquitto(tmp_path) as (address, process):
+            transport = MQTT(address, "a", {"b": [1]})
+            await transport.open()
+            process.kill()
+            process.wait()
+            # The end of the connection is there, and is read in the same pass of the loop that something is sent in.
+            await asyncio.sleep(0)
+            for _ in range(sends):
+                transport.send("b", b"data")
+            async with asyncio.timeout(20):
+                while transport.failure is None:
+                    await asyncio.sleep(0.01)
+            await transport.close()
+        return str(transport.failure).replace(address, "HERE"), errors
+
+    failure, errors = asyncio.run(main())
+    assert failure == "broker = 'HERE': the connection was lost (closed by the broker)"
+    assert errors == []
+
+
 # --- brokers that are not there ---------------------------------------------------------------------------------------
 
 
