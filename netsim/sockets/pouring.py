@@ -1,25 +1,22 @@
 """Putting a state into objects that are there: whoever else holds one of them, as a probe does, then sees the state.
 
-An object takes the attributes of the one that stands in the same place of the state; an array its elements; a list and
-a dict what they hold. Where the two are not of one kind, what the state has takes the place of what was there.
+An object takes the attributes of the one that stands in the same place of the state; an array its elements; a list, a
+dict, a set and a deque what they hold. Where the two are not of one kind, what the state has takes the place of what
+was there.
 """
 
+from collections import deque
 from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
 
-from netsim.sockets.states import LeftOut, Written
+from netsim.sockets.states import LeftOut, Written, is_refilled, is_written
 
 __all__ = ["Pourer"]
 
 # Of a frozen object nothing may be assigned in its own way.
 _set = object.__setattr__
-
-# Set for classes that are written in Python (Py_TPFLAGS_HEAPTYPE).
-_HEAP = 1 << 9
-# Of those, which are values.
-_VALUES = (tuple, str, bytes, int, float, frozenset, type)
 
 
 class Pourer:
@@ -60,38 +57,37 @@ class Pourer:
             return old
         if id(new) in self._done:
             return self._done[id(new)][0]
-        self._done[id(new)] = old, new
-        kept = old
-        if type(old) is not type(new):
-            kept = new
-        elif isinstance(new, np.ndarray):
-            kept = self._pour_array(old, new)
-        elif type(new) is dict:
-            self._pour_dict(old, new)
-        elif type(new) is list:
-            old[:] = [self._pour(*pair) for pair in zip([*old, *new[len(old) :]], new, strict=False)]
-        elif type(new).__flags__ & _HEAP and not isinstance(new, _VALUES):
-            self._pour_fields(old, _fields_of(new))
-        else:
-            kept = new
+        if is_refilled(old, new):
+            self._done[id(new)] = old, new
+            self._refill(old, new)
+            return old
+        # Of arrays that many states share agents get their own.
+        kept = new.copy() if isinstance(new, np.ndarray) and not new.flags.writeable else new
         self._done[id(new)] = kept, new
         return kept
 
-    def _pour_array(self, old: Any, new: Any) -> Any:
-        if old.shape != new.shape or old.dtype != new.dtype or not old.flags.writeable:
-            return new if new.flags.writeable else new.copy()
+    def _refill(self, old: Any, new: Any) -> None:
+        """Give an object the contents of another of its kind."""
+        if isinstance(new, np.ndarray):
+            self._refill_array(old, new)
+        elif isinstance(new, dict):
+            poured = {key: self._pour(old[key], value) if key in old else value for key, value in new.items()}
+            old.clear()
+            old.update(poured)
+        elif isinstance(new, list):
+            old[:] = [self._pour(*pair) for pair in zip([*old, *new[len(old) :]], new, strict=False)]
+        elif isinstance(new, set | deque):
+            old.clear()
+            (old.extend if isinstance(new, deque) else old.update)(new)
+        self._pour_fields(old, _fields_of(new))
+
+    def _refill_array(self, old: Any, new: Any) -> None:
         # One that may be written to is nobody else's, and another time another's.
         if new.flags.writeable:
             old[...] = new
         elif self._held.get(id(old), (None, None))[1] is not new:
             old[...] = new
             self._held[id(old)] = old, new
-        return old
-
-    def _pour_dict(self, old: dict[Any, Any], new: dict[Any, Any]) -> None:
-        poured = {key: self._pour(old[key], value) if key in old else value for key, value in new.items()}
-        old.clear()
-        old.update(poured)
 
     def _pour_fields(self, old: Any, fields: dict[str, Any], keep: tuple[str, ...] = ()) -> None:
         before = _fields_of(old)
@@ -114,6 +110,6 @@ def _slots_of(kind: type) -> list[str]:
     """Return the names of the attributes that a class keeps in slots."""
     found = _slots.get(kind)
     if found is None:
-        members = [item for each in kind.__mro__ for item in vars(each).items()]
+        members = [item for each in kind.__mro__ if is_written(each) for item in vars(each).items()]
         found = _slots[kind] = [name for name, member in members if isinstance(member, MemberDescriptorType)]
     return found

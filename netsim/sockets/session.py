@@ -6,6 +6,7 @@ learns the same from the next. A beat bears what it answers to, so it also measu
 beat that was recorded before this process began answers to nothing of it.
 """
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -302,19 +303,38 @@ class Session:
 def _checked(said: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a beat says if it is of the form that `Session._said` has, else None."""
     try:
-        assert all(type(said[name]) is int and said[name] >= 0 for name in ("run", "phase"))
-        assert said["phase"] <= Phase.OVER
-        assert type(said["mark"]) is bytes
-        assert type(said["sent"]) is float
-        assert all(said[name] is None or type(said[name]) is float for name in ("epoch", "done"))
-        assert type(said["why"]) is str
-        assert len(said["why"]) <= _MOST_TEXT
-        if (answer := said["answer"]) is not None:
-            assert [type(each) for each in answer] == [int, float, float]
-        if (final := said["final"]) is not None:
-            assert [type(each) for each in final] == [int, float, list]
-            assert all(type(each) is int for each in final[2])
-            assert len(final[2]) % 2 == 0
-    except (AssertionError, KeyError, TypeError):
+        sound = (
+            type(said["run"]) is int
+            and said["run"] >= 0
+            and type(said["phase"]) is int
+            and 0 <= said["phase"] <= Phase.OVER
+            and type(said["mark"]) is bytes
+            and _is_time(said["sent"])
+            and all(said[name] is None or _is_time(said[name]) for name in ("epoch", "done"))
+            and type(said["why"]) is str
+            and len(said["why"]) <= _MOST_TEXT
+            and (said["answer"] is None or _is_answer(*said["answer"]))
+            and (said["final"] is None or _is_final(*said["final"]))
+        )
+    except (KeyError, TypeError):
         return None
-    return said
+    return said if sound else None
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+def _is_answer(incarnation: Any, sent: Any, came: Any) -> bool:
+    return type(incarnation) is int and _is_time(sent) and _is_time(came)
+
+
+def _is_final(run: Any, end: Any, flat: Any) -> bool:
+    """Return whether these are a run, its end, and pairs of a link and its count."""
+    return (
+        type(run) is int
+        and _is_time(end)
+        and type(flat) is list
+        and len(flat) % 2 == 0
+        and all(type(each) is int for each in flat)
+    )

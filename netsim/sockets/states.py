@@ -11,6 +11,7 @@ import io
 import pickle
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
@@ -23,10 +24,14 @@ from numpy.typing import NDArray
 from netsim.agent import Agent
 from netsim.errors import BadInput, NetsimError, one_line
 
-__all__ = ["LeftOut", "StateReader", "StateWriter", "Written"]
+__all__ = ["LeftOut", "StateReader", "StateWriter", "Written", "is_refilled", "is_written"]
 
 # In bytes: smaller arrays are no longer than what would stand for them; larger ones are compared, then hashed.
 _SMALL, _LARGE = 64, 1 << 16
+
+# Set for classes that are written in Python (Py_TPFLAGS_HEAPTYPE), and of those which are values.
+_HEAP = 1 << 9
+_VALUES = (tuple, str, bytes, int, float, complex, frozenset, type)
 
 _Reference = tuple[bytes, str, tuple[int, ...]]
 
@@ -94,6 +99,8 @@ class StateWriter:
         self._large: dict[int, tuple[NDArray[Any], NDArray[np.uint8], _Reference]] = {}
         # By agent, its attributes as they were told last.
         self._told: dict[Hashable, dict[str, bytes]] = {}
+        # By agent and attribute, the object that it is, and which one it is of those that it has been.
+        self._objects: dict[tuple[Hashable, str], tuple[Any, int]] = {}
 
     def state(self, name: Hashable, agent: Agent) -> Written:
         """Return what of an agent's state is new since this was last called; raises BadInput if it cannot be pickled.
@@ -105,7 +112,9 @@ class StateWriter:
             if fields is None:
                 return {"whole": self._pickled(agent.__getstate__())}
             # What several attributes hold, as the agent itself, is told where it stands, and elsewhere only named.
-            known = {id(agent): ""} | {id(value): each for each, value in fields.items() if _is_object(value)}
+            known = {id(agent): ("", 0)} | {
+                id(value): (each, self._age(name, each, value)) for each, value in fields.items() if _is_object(value)
+            }
             pickled = {each: self._pickled(value, known, each) for each, value in fields.items()}
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error)}"
@@ -117,9 +126,16 @@ class StateWriter:
         changed = {each: value for each, value in pickled.items() if told.get(each) != value}
         return {"changed": changed, "gone": sorted(told.keys() - pickled.keys())}
 
-    def _pickled(self, value: Any, known: Mapping[int, str] | None = None, name: str = "") -> bytes:
+    def _age(self, name: Hashable, attribute: str, value: Any) -> int:
+        """Return how often an attribute of an agent has become another object: whoever else holds it tells it anew."""
+        before, age = self._objects.get((name, attribute), (value, 0))
+        age += before is not value
+        self._objects[name, attribute] = value, age
+        return age
+
+    def _pickled(self, value: Any, known: Mapping[int, tuple[str, int]] | None = None, name: str = "") -> bytes:
         target = io.BytesIO()
-        others = {key: each for key, each in (known or {}).items() if not each or each != name}
+        others = {key: place for key, place in (known or {}).items() if not place[0] or place[0] != name}
         _Pickler(target, self._reference, others).dump(value)
         return target.getvalue()
 
@@ -160,6 +176,27 @@ def _is_object(value: Any) -> bool:
     )
 
 
+def is_refilled(old: Any, new: Any) -> bool:
+    """Return whether ``old`` stays, and takes what is in ``new``: else ``new`` takes its place."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(new, np.ndarray):
+        return bool(old.shape == new.shape and old.dtype == new.dtype and old.flags.writeable)
+    if isinstance(new, deque):
+        return bool(old.maxlen == new.maxlen)
+    if isinstance(new, dict | list | set):
+        return True
+    # Of which pickle keeps attributes, and no more than these.
+    kind: Any = type(new)
+    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    return plain and is_written(kind) and not isinstance(new, _VALUES)
+
+
+def is_written(kind: type) -> bool:
+    """Return whether a class is written in Python."""
+    return bool(kind.__flags__ & _HEAP)
+
+
 def _cannot_travel(value: Any) -> bool:
     """Return whether a value belongs to one process: what runs, locks, files, functions without a name."""
     if isinstance(value, FunctionType):
@@ -183,16 +220,16 @@ def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
 
 class _Pickler(pickle.Pickler):
     def __init__(
-        self, target: io.BytesIO, refer: Callable[[NDArray[Any]], Any], known: Mapping[int, str] | None = None
+        self, target: io.BytesIO, refer: Callable[[NDArray[Any]], Any], known: Mapping[int, Any] | None = None
     ) -> None:
         super().__init__(target, protocol=5)
         self._refer = refer
         self._known = known or {}
 
     def persistent_id(self, obj: Any) -> Any:
-        name = self._known.get(id(obj))
-        if name is not None:
-            return _FIELD, name
+        place = self._known.get(id(obj))
+        if place is not None:
+            return _FIELD, *place
         if _cannot_travel(obj):
             return _LEFT_OUT
         if type(obj) is np.ndarray and obj.nbytes > _SMALL and obj.ndim and obj.dtype.kind in "biufc":
@@ -215,7 +252,10 @@ class StateReader:
         modules = {each.__module__ for agent in agents.values() for each in type(agent).__mro__}
         self._own = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
         self._arrays: dict[bytes, bytes] = {}
+        # The state that is being read: whose it is, its attributes, and those of them that are objects already.
         self._agent: Any = None
+        self._raw: dict[str, bytes] = {}
+        self._loaded: dict[str, Any] = {}
         # Large ones as arrays, which all states share and nobody may write to.
         self._shared: dict[Any, NDArray[Any]] = {}
 
@@ -231,11 +271,19 @@ class StateReader:
         NetsimError
             If the bytes are none of objects that may be made.
         """
-        self._agent = agent
-        return {
-            key: {name: self.load(raw) for name, raw in value.items()} if isinstance(value, dict) else value
-            for key, value in written.items()
-        } | ({"whole": self.load(written["whole"])} if "whole" in written else {})
+        if "whole" in written:
+            return {"whole": self.load(written["whole"])}
+        key = "fields" if "fields" in written else "changed"
+        self._agent, self._raw, self._loaded = agent, written[key], {}
+        return {**written, key: {name: self._field(name) for name in self._raw}}
+
+    def _field(self, name: str) -> Any:
+        """Return an attribute of the state that is being read."""
+        if name not in self._loaded:
+            # What names itself by way of another has no beginning.
+            self._loaded[name] = LeftOut()
+            self._loaded[name] = self.load(self._raw[name])
+        return self._loaded[name]
 
     def load(self, state: bytes) -> Any:
         """Return an object; raises NetsimError if the bytes are none that can be taken."""
@@ -247,7 +295,14 @@ class StateReader:
     def _referred(self, reference: Any) -> Any:
         if reference[0] != _FIELD:
             return self._array(reference)
-        return getattr(self._agent, reference[1], LeftOut()) if reference[1] else self._agent
+        name = reference[1]
+        if not name:
+            return self._agent
+        there = getattr(self._agent, name, LeftOut())
+        if name not in self._raw:
+            return there
+        new = self._field(name)
+        return there if isinstance(new, LeftOut) or is_refilled(there, new) else new
 
     def _array(self, reference: Any) -> NDArray[Any]:
         digest, dtype, shape = reference

@@ -24,7 +24,16 @@ from netsim.studies.terminal import Reporter
 if TYPE_CHECKING:
     from netsim.live.session import Session
 
-__all__ = ["INTERRUPTED", "Asked", "Watched", "execute", "status_of_interrupt", "terminable"]
+__all__ = [
+    "INTERRUPTED",
+    "Asked",
+    "Watched",
+    "claimed",
+    "execute",
+    "status_of_interrupt",
+    "tell_saved",
+    "terminable",
+]
 
 INTERRUPTED = "interrupted; no run folder was written"
 """What is said of a run that was interrupted before it came to anything."""
@@ -83,7 +92,7 @@ def _execute(
     heeded = signal.getsignal(signal.SIGINT)
     try:
         # Before the run: what cannot be written should be known before the work, not after it.
-        with claim_next(Path(scenario.name).stem) if asked.out is None else claim(asked.out) as place, terminable():
+        with claimed(scenario, asked.out) as place, terminable():
             study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             study.formats, study.session = asked.formats, session
@@ -98,6 +107,16 @@ def _execute(
             raise
     with suppress(ValueError):
         signal.signal(signal.SIGINT, heeded)
+    tell_saved(place, reporter)
+
+
+def claimed(scenario: Scenario, out: str | None) -> Claim:
+    """Claim the folder that is asked for, or else the next one of a scenario."""
+    return claim_next(Path(scenario.name).stem) if out is None else claim(out)
+
+
+def tell_saved(place: Claim, reporter: Reporter) -> None:
+    """Say where a run folder is, and what is in it."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")
 

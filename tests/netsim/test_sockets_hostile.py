@@ -254,6 +254,96 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     assert not hasattr(here, "added")
 
 
+class Pile(list[int]):
+    label = "old"
+
+
+class Reader:
+    """Holds what its agent holds, too."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+
+class Containers(Agent):
+    def __init__(self) -> None:
+        self.counts = collections.Counter("ab")
+        self.order = collections.OrderedDict([(1, 2), (3, 4)])
+        self.groups: Any = collections.defaultdict(list, {1: [2]})
+        self.recent: Any = collections.deque([1, 2], maxlen=3)
+        self.seen = {1, 2}
+        self.pile = Pile([1, 2])
+        self.dice = random.Random(1)
+        self.reader = Reader(self.recent)
+        self.model: Any = None
+        self.best: Any = None
+
+    async def run(self) -> None: ...
+
+
+def told(changes: list[Any], there: Any, here: Any) -> None:
+    """Tell one agent's state, at first and after each change, and put it into the other."""
+    arrays: dict[bytes, bytes] = {}
+    writer, reader = (
+        StateWriter(lambda digest, array: arrays.__setitem__(digest, array.tobytes())),
+        StateReader({0: here}),
+    )
+    pourer = Pourer()
+    for change in [lambda agent: None, *changes]:
+        change(there)
+        state = writer.state(0, there)
+        for digest, raw in arrays.items():
+            reader.learn(digest, raw)
+        pourer.pour_into(here, reader.read(state, here))
+
+
+def test_whatever_an_agent_keeps_things_in_is_as_it_was() -> None:
+    def change(agent: Containers) -> None:
+        agent.counts["b"] += 4
+        agent.order.move_to_end(1)
+        agent.groups[5].append(6)
+        agent.recent.extend([8, 9])
+        agent.seen.discard(1)
+        agent.pile.append(3)
+        agent.pile.label = "new"
+        agent.dice.random()
+
+    there, here = Containers(), Containers()
+    before = {name: value for name, value in vars(here).items() if name != "dice"}
+    told([change, change], there, here)
+    assert here.counts == {"a": 1, "b": 9}
+    assert [*here.order] == [3, 1]
+    assert here.groups == {1: [2], 5: [6, 6]}
+    assert [*here.recent] == [9, 8, 9]
+    assert here.recent.maxlen == 3
+    assert here.seen == {2}
+    assert (here.pile, here.pile.label) == ([1, 2, 3, 3], "new")
+    assert here.dice.random() == there.dice.random()
+    assert here.reader.source is here.recent
+    # Who holds one of them sees it, too.
+    assert all(vars(here)[name] is value for name, value in before.items())
+
+
+def test_what_two_attributes_come_to_hold_is_one_object() -> None:
+    def learn(agent: Any) -> None:
+        agent.model = agent.best = Reader(3.0)
+        agent.first = agent.second = [agent.model]
+
+    def replace(agent: Any) -> None:
+        agent.recent = collections.deque([7], maxlen=1)
+        agent.reader.source = agent.recent
+        agent.model.source = 5.0
+
+    there, here = Containers(), Containers()
+    told([learn, replace], there, here)
+    assert here.model is here.best
+    assert here.model.source == 5.0
+    assert here.first is here.second  # type: ignore[attr-defined]
+    assert here.first[0] is here.model  # type: ignore[attr-defined]
+    assert here.reader.source is here.recent
+    assert (*here.recent, here.recent.maxlen) == (7, 1)
+
+
 @pytest.fixture(scope="module")
 def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("journals")

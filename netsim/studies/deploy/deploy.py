@@ -15,12 +15,12 @@ from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.claim import Claim, claim, claim_next
+from netsim.studies.claim import Claim
 from netsim.studies.deploy import sameness
-from netsim.studies.deploy.plan import PARTS, Host, Plan
+from netsim.studies.deploy.plan import PARTS, Host, Plan, Settings
 from netsim.studies.deploy.processes import Processes
 from netsim.studies.deploy.stages import Ended, Playback, Rehearsal, Share, on
-from netsim.studies.execute import terminable
+from netsim.studies.execute import claimed, tell_saved, terminable
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
 
@@ -51,13 +51,15 @@ class _Progress(Reporter):
 def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
     """Run a study in several processes on this machine, or write what each host is to run."""
     scenario = catalogue.find(plan.scenario)
-    with terminable(), _claimed(scenario, asked.out) as place:
+    with terminable(), claimed(scenario, asked.out) as place:
         rehearsal = _rehearsed(plan, reporter)
         plan = dataclasses.replace(plan, runs=len(rehearsal.runs))
         if not plan.is_here:
             _write_folder(plan, place, reporter)
             return
-        with _folder() as folder:
+        # Nobody else may read it, for the key's sake.
+        with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
+            folder = Path(made)
             plan.write(folder)
             _run_processes(plan, folder, rehearsal.runs, reporter)
             study = _played_back(plan, folder, rehearsal.runs, reporter)
@@ -68,7 +70,7 @@ def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> None:
     """Make a run folder of what the processes of a deployment wrote."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
-    with terminable(), _claimed(scenario, asked.out) as place:
+    with terminable(), claimed(scenario, asked.out) as place:
         rehearsal = _rehearsed(plan, reporter)
         study = _played_back(plan, folder, rehearsal.runs, reporter)
         _save(study, place, asked.formats, reporter)
@@ -89,10 +91,6 @@ def play_share(folder: Path, name: str, told: Callable[[int, int], None]) -> Non
         except Ended:
             return
     raise NetsimError(f"scenario = {plan.scenario!r}: must make {plan.runs} runs, as planned; it made fewer")
-
-
-def _claimed(scenario: Scenario, out: str | None) -> Claim:
-    return claim_next(Path(scenario.name).stem) if out is None else claim(out)
 
 
 def _rehearsed(plan: Plan, reporter: Reporter) -> Rehearsal:
@@ -160,8 +158,7 @@ class _Told(Reporter):
 def _save(study: Study, place: Claim, formats: Formats, reporter: Reporter) -> None:
     study.formats = formats
     study.save(place)
-    files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
-    reporter.line(f"\n{place.shown}: {files}")
+    tell_saved(place, reporter)
 
 
 def _write_folder(plan: Plan, place: Claim, reporter: Reporter) -> None:
@@ -179,15 +176,8 @@ def _write_folder(plan: Plan, place: Claim, reporter: Reporter) -> None:
     reporter.line(f"into its {place.shown}/{PARTS} to the same place here, and: netsim gather {shown}")
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Yield a folder for a deployment, which nobody else may read, and which is removed."""
-    with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
 def plan_of(
-    scenario: Scenario, parameters: Mapping[str, Any], settings: Any, hosts: tuple[Host, ...], trace: bool
+    scenario: Scenario, parameters: Mapping[str, Any], settings: Settings, hosts: tuple[Host, ...], trace: bool
 ) -> Plan:
     """Return the plan of a study with these parameters."""
     # From any folder it is the same file.

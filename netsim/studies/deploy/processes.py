@@ -58,30 +58,27 @@ class Processes:
             if process.stdout is not None:
                 process.stdout.close()
 
-    def wait(self) -> dict[str, int]:
-        """Wait for all of them; return by name which were killed, and by which signal.
+    def wait(self) -> None:
+        """Wait for all of them.
 
         Raises
         ------
         NetsimError
             If one ends in an error, or none comes to its end: what the first of them said.
         """
-        while any(process.poll() is None for process in self._running.values()):
-            for name, process in self._running.items():
-                if (process.returncode or 0) > 0:
+        while True:
+            statuses = {name: process.poll() for name, process in self._running.items()}
+            for name, status in statuses.items():
+                if status is not None and status > 0:
                     raise NetsimError(f"process {name}: {self._last_words(name)}")
+            if None not in statuses.values():
+                break
             time.sleep(_PAUSE)
-        killed = {}
-        for name, process in self._running.items():
-            if process.returncode > 0:
-                raise NetsimError(f"process {name}: {self._last_words(name)}")
-            if process.returncode < 0:
-                killed[name] = -process.returncode
-        if len(killed) == len(self._running):
+        # Below zero: by a signal.
+        if all(status != 0 for status in statuses.values()):
             raise NetsimError(
-                f"process {next(iter(killed))}: was killed, as all others were; there is nothing to gather"
+                f"process {next(iter(statuses))}: was killed, as all others were; there is nothing to gather"
             )
-        return killed
 
     def _start(self, host: Host) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "netsim", "node", str(self._folder), "--host", host.name]

@@ -26,17 +26,15 @@ def where(simulated: Run, deployed: Run) -> str:
     old, new = simulated.rounds, deployed.rounds
     columns = [name for name in old.columns if name in new.columns]
     count = min(len(old), len(new))
-    for row in range(count):
-        for name in columns:
-            if not _equal(old[name].iloc[row], new[name].iloc[row]):
-                return f"round {old['round'].iloc[row]} ({name})"
+    was, now = old[columns][:count], new[columns][:count]
+    # A NaN is as another one.
+    differs = (was.to_numpy(dtype=object) != now.to_numpy(dtype=object)) & ~(was.isna() & now.isna()).to_numpy()
+    rows, places = np.nonzero(differs)
+    if len(rows):
+        return f"round {old['round'].iloc[rows[0]]} ({columns[places[0]]})"
     if len(old) != len(new):
         return f"{len(new)} rows, not {len(old)}"
     return ""
-
-
-def _equal(old: Any, new: Any) -> bool:
-    return bool(old == new) or bool(old != old and new != new)
 
 
 def losses(run: Run) -> dict[str, int]:
