@@ -165,6 +165,51 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
     assert sum(quiet.dropped.values()) == 0
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"run": -1},
+        {"run": True},
+        {"phase": -1},
+        {"phase": 9},
+        {"phase": 1.0},
+        {"mark": "text"},
+        {"sent": float("nan")},
+        {"sent": 3},
+        {"epoch": float("inf")},
+        {"done": float("-inf")},
+        {"why": None},
+        {"why": "x" * 10_000},
+        {"answer": []},
+        {"answer": [1, 2.0, float("nan")]},
+        {"answer": [1.0, 2.0, 3.0]},
+        {"answer": 7},
+        {"final": [0, 1.0]},
+        {"final": [0, 1.0, [1]]},
+        {"final": [0, 1.0, [1, 2.5]]},
+        {"final": [0, float("nan"), []]},
+    ],
+)
+def test_a_beat_that_says_what_none_says_is_malformed(said: dict[str, Any]) -> None:
+    first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
+    other = Session(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
+    for session in (first, other):
+        session.begin(b"mark")
+    heard: list[bytes] = []
+    other.transport.send = lambda to, data: heard.append(data)  # type: ignore[method-assign]
+    other.beat()
+    beat = unseal(heard[0], KEY)
+    assert isinstance(beat, Beat)
+    first.receive(seal(beat._replace(said={**beat.said, **said}), KEY))
+    assert first.dropped == {"malformed": 1}
+    assert first.peers[1].incarnation == -1
+    first.receive(seal(beat._replace(said={name: beat.said[name] for name in beat.said if name not in said}), KEY))
+    assert first.dropped == {"malformed": 2}
+    first.receive(heard[0])
+    assert first.dropped == {"malformed": 2}
+    assert first.peers[1].incarnation == other.incarnation
+
+
 def test_a_recording_does_not_begin_a_run() -> None:
     # Of an earlier process of the same name and key: it answers to nothing that this one has said.
     first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
