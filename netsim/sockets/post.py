@@ -5,6 +5,7 @@ numbered, so that what got lost between the processes is known, and what comes t
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from typing import Any
@@ -228,13 +229,13 @@ class Post:
             carrier = type(transport).__name__
             raise AgentError(f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {most:,}")
 
-    def sent_to(self) -> dict[int, dict[int, int]]:
-        """Return how many frames were sent on each link, by the number of the receiver's process."""
+    def sent_to(self) -> dict[int, int]:
+        """Return how many frames were sent, by the number of the receiver's process."""
         assert self._parts is not None
         receivers = self._parts.ledger.receivers
-        counts: dict[int, dict[int, int]] = {number: {} for number in self._session.peers}
+        counts = Counter[int]()
         for link, count in self._sent.items():
-            counts[self._places[self._names[receivers[link]]]][link] = count
+            counts[self._places[self._names[receivers[link]]]] += count
         return counts
 
     # --- receiving ----------------------------------------------------------------------------------------------------
@@ -287,7 +288,6 @@ class Post:
             self._heard[parcel.host] = {}
         return self._heard[parcel.host].setdefault(link, _Sequence())
 
-    def has_all_of(self, host: int, counts: Mapping[int, int]) -> bool:
-        """Return whether all frames have come that a process sent here, so many on each link."""
-        heard = self._heard[host]
-        return all(link in heard and heard[link].count >= count for link, count in counts.items())
+    def has_all_of(self, host: int, count: int) -> bool:
+        """Return whether all frames have come that a process sent here, so many."""
+        return sum(sequence.count for sequence in self._heard[host].values()) >= count

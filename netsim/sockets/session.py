@@ -61,7 +61,7 @@ class Peer:
         What it said: its run, how far it is, the mark of what it runs, when the run began by its own clock (s), when
         its last agent ended (simulated s).
     final : tuple or None
-        Of its last run that is closed: the run, its end (simulated s), and how many frames it sent on each link here.
+        Of its last run that is closed: the run, its end (simulated s), and how many frames it sent here.
     why : str
         What ended it, if that was an error.
     heard_at : float
@@ -78,7 +78,7 @@ class Peer:
     mark: bytes = b""
     epoch: float | None = None
     done: float | None = None
-    final: tuple[int, float, dict[int, int]] | None = None
+    final: tuple[int, float, int] | None = None
     why: str = ""
     heard_at: float = float("-inf")
     last: tuple[float, float] | None = None
@@ -145,7 +145,7 @@ class Session:
         self.epoch: float | None = None
         self.done: float | None = None
         self.why = ""
-        self.finals: tuple[int, float, Mapping[int, Mapping[int, int]]] | None = None
+        self.finals: tuple[int, float, Mapping[int, int]] | None = None
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
         self.taker: Taker | None = None
@@ -211,7 +211,7 @@ class Session:
         final = None
         if self.finals is not None:
             run, end, counts = self.finals
-            final = [run, end, [number for item in counts.get(to, {}).items() for number in item]]
+            final = [run, end, counts.get(to, 0)]
         return {
             "run": max(self.run, 0),
             "phase": int(self.phase),
@@ -246,8 +246,8 @@ class Session:
         peer.run, peer.phase, peer.mark = said["run"], said["phase"], said["mark"]
         peer.epoch, peer.done, peer.why = said["epoch"], said["done"], said["why"]
         if said["final"] is not None:
-            run, end, flat = said["final"]
-            peer.final = run, end, dict(zip(flat[::2], flat[1::2], strict=True))
+            run, end, count = said["final"]
+            peer.final = run, end, count
         if self.on_beat is not None:
             self.on_beat()
         return ""
@@ -329,12 +329,5 @@ def _is_answer(incarnation: Any, sent: Any, came: Any) -> bool:
     return type(incarnation) is int and _is_time(sent) and _is_time(came)
 
 
-def _is_final(run: Any, end: Any, flat: Any) -> bool:
-    """Return whether these are a run, its end, and pairs of a link and its count."""
-    return (
-        type(run) is int
-        and _is_time(end)
-        and type(flat) is list
-        and len(flat) % 2 == 0
-        and all(type(each) is int for each in flat)
-    )
+def _is_final(run: Any, end: Any, count: Any) -> bool:
+    return type(run) is int and _is_time(end) and type(count) is int

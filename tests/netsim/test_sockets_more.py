@@ -10,10 +10,11 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from netsim import Agent, Link, Network, Run, Stalled, gather, latency
+from netsim import UDP, Agent, Link, Network, Run, Stalled, gather, latency, topology
 from netsim.faults import ClockSkew
 from netsim.sockets import job
-from tests.parts import Made, deployed, in_parts
+from netsim.sockets.envelope import Beat, unseal
+from tests.parts import PERIOD, Average, Made, addresses, deployed, in_parts, played, shares
 
 PACE = 0.3
 
@@ -79,6 +80,36 @@ class Questioner(Agent):
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
+
+
+class Beating(UDP):
+    """Notes the sizes of the beats that it sends."""
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.sizes: list[int] = []
+
+    def send(self, to: str, data: bytes) -> None:
+        if isinstance(unseal(data, self.key or b""), Beat):
+            self.sizes.append(len(data))
+        super().send(to, data)
+
+
+def test_beats_are_small_however_many_links_there_are() -> None:
+    def make() -> tuple[Network, dict[Any, Agent]]:
+        graph = topology.complete(60)
+        return Network(graph, round_period=PERIOD), {name: Average(float(name), 3) for name in graph}
+
+    peers = shares(addresses(2), range(60))
+    transports = {here: Beating(here, others, pace=PACE / 2) for here, others in peers.items()}
+    # Of a second run, beats tell how the first one ended.
+    for _ in range(2):
+        for outcome in played(make, transports).values():
+            assert isinstance(outcome, Run), outcome
+            assert outcome.ledger.link_messages == 3 * 30 * 59
+    for transport in transports.values():
+        assert len(transport.sizes) > 20
+        assert max(transport.sizes) < 300
 
 
 def test_what_is_sent_once_the_books_are_closed_counts_for_nothing(tmp_path: Path) -> None:
