@@ -1,9 +1,11 @@
 """netsim deploy, node, gather (docs/sockets.md): a study in several processes, killed ones included."""
 
+import importlib.util
 import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -250,6 +252,33 @@ def test_bad_flags_end_in_a_line(study: Path, tmp_path: Path, flags: tuple[objec
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_not_to_be_had_is_told_before_any_work(study: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken, socket.socket() as silent:
+        for each in (taken, silent):
+            each.bind(("127.0.0.1", 0))
+        taken_at, nobody = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, silent))
+        [free] = addresses(1)
+        (tmp_path / "hosts.toml").write_text(f'[hosts.a]\naddress = "{free}"\n[hosts.b]\naddress = "{taken_at}"\n')
+        asked = [(("--nodes", "hosts.toml"), f"here = '{taken_at}': must be an address that can be had (Address")]
+        if importlib.util.find_spec("aiomqtt"):
+            flags = ("--processes", 2, "--transport", "mqtt", "--broker", nobody)
+            asked.append((flags, f"broker = '{nobody}': cannot be reached (Connection refused)"))
+        for words, says in asked:
+            done = netsim("deploy", "averages.py", "--rounds", 3, *words, cwd=tmp_path)
+            assert done.returncode == 2
+            assert done.stderr.startswith(f"netsim: {says}")
+            assert done.stderr.count("\n") == 1
+            assert not (tmp_path / "runs").exists()
+
+
+def test_without_aiomqtt_it_is_told_before_any_work(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "aiomqtt.py").write_text("raise ImportError")
+    done = netsim("deploy", "averages.py", "--processes", 2, "--transport", "mqtt", cwd=tmp_path)
+    assert done.returncode == 2
+    line = "netsim: netsim.MQTT: must go with aiomqtt, which is not installed: pip install 'netsim[mqtt]'\n"
+    assert done.stderr == line
 
 
 def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A study in several processes: simulated first, then played for real, gathered, and held against the simulation."""
 
+import asyncio
 import dataclasses
 import shlex
 import signal
@@ -52,6 +53,10 @@ def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
     """Run a study in several processes on this machine, or write what each host is to run."""
     scenario = catalogue.find(plan.scenario)
     with terminable(), claimed(scenario, asked.out) as place:
+        if plan.is_here:
+            # What is not to be had should be known before the work.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(plan.try_out())
         rehearsal = _rehearsed(plan, reporter)
         plan = dataclasses.replace(plan, runs=len(rehearsal.runs))
         if not plan.is_here:

@@ -153,14 +153,11 @@ class Plan:
         """Return what carries the datagrams of a process in a network of these agents and this round period (s)."""
         places = self.places(agents)
         peers = {place: names for place, names in places.items() if place != host.address}
+        return self._carrier(host, peers, pace=period / self.settings.round_time, folder=folder)
+
+    def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
-        more: dict[str, Any] = {
-            "key": self.key,
-            "pace": period / settings.round_time,
-            "patience": settings.patience,
-            "silence": settings.silence,
-            "folder": folder,
-        }
+        more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
         if settings.carrier == "udp":
             return UDP(host.address, peers, **more)
         from netsim.sockets.mqtt import MQTT
@@ -168,6 +165,14 @@ class Plan:
         # Deployments that share a broker do not hear each other.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
         return MQTT(settings.broker, host.address, peers, topic=topic, **more)
+
+    async def try_out(self) -> None:
+        """See whether all processes could be reached from here; raises NetsimError if one could not."""
+        addresses = [host.address for host in self.hosts]
+        for host in self.hosts:
+            transport = self._carrier(host, {address: () for address in addresses if address != host.address})
+            await transport.open()
+            await transport.close()
 
     # --- as a folder --------------------------------------------------------------------------------------------------
 
