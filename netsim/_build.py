@@ -71,7 +71,7 @@ def compile_core(root: Path) -> list[str]:
     there = stamp.is_file() and all(path.is_file() for path in results)
     if there and stamp.read_text(encoding="utf-8") == fingerprint(sources + results):
         return built
-    command.extensions = cythonize(modules, build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
+    command.distribution.ext_modules = cythonize(modules, build_dir=str(work), quiet=True)  # type: ignore[no-untyped-call]
     command.inplace = True
     command.build_temp = str(work)
     command.ensure_finalized()

@@ -336,8 +336,8 @@ class _Unpickler(pickle.Unpickler):
         found = super().find_class(module, name) if module in self._own or self._may(module, name) else None
         if (module, name) in self._allowed:
             return found
-        # What a module has only imported stands elsewhere.
-        if not isinstance(found, type) or (module in self._own and found.__module__ != module):
+        # What a module has only imported stands elsewhere, and so does what is reached by way of it.
+        if not isinstance(found, type) or found.__module__ != module:
             raise NetsimError(f"it names {module}.{name}, which is of no agent at the beginning, nor beside one")
         return found
 

@@ -251,6 +251,24 @@ def test_a_state_makes_no_object_of_a_class_that_no_agent_was_made_of(
             reader.load(broken)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"),
+        ("netsim.transport.inbox", "asyncio.Queue"),
+        ("tests.parts", "subprocess.Popen"),
+        ("tests.parts", "Path"),
+        ("netsim.agents", "os.system"),
+        ("builtins", "list.append"),
+    ],
+)
+def test_a_state_names_nothing_by_way_of_a_module_that_has_it(names: tuple[str, str]) -> None:
+    reader = StateReader({0: Average(1.0)})
+    text = b"".join(b"\x8c" + bytes([len(name)]) + name.encode() for name in names)
+    with pytest.raises(NetsimError, match="an agent's state cannot be read"):
+        reader.load(b"\x80\x04" + text + b"\x93.")
+
+
 class Holder(Agent):
     def __init__(self) -> None:
         self.table = np.arange(40.0)
