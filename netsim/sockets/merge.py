@@ -20,8 +20,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.run import Probe, Run
 from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
 from netsim.sockets.node import mark_of
-from netsim.sockets.pouring import Pourer
-from netsim.sockets.states import StateReader
+from netsim.sockets.restoring import StateReader
 from netsim.transport.clock import Loop, new_loop
 
 __all__ = ["Gathered", "Part", "gather", "gathered"]
@@ -184,7 +183,7 @@ class _Merger:
         self._tally = self._ledger.tally
         self._names = list(result.agents)
         self._links_of = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
-        self._states, self._pourer = StateReader(result.agents), Pourer()
+        self._states = StateReader(result.agents)
         self._read = {id(part): 0 for part in parts}
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_time(parts)])
@@ -204,7 +203,9 @@ class _Merger:
                 self._apply_all(number)
                 self._write_row(number, time)
             self._apply_all(math.inf)
-            if any(part.begin["sampled"] for part in self._parts) and self._end > max([0.0, *(row[1] for row in rows)]):
+            if any(part.begin["sampled"] for part in self._parts) and self._end > max(
+                [-math.inf, *(row[1] for row in rows)]
+            ):
                 # The run's end comes between two samples.
                 self._write_row(len(rows) + 1, self._end)
         finally:
@@ -299,9 +300,10 @@ class _Merger:
                 elif what == ARRAY:
                     self._states.learn(*content)
                 elif what == STATE:
-                    which, state = content
-                    agent = self._result.agents[self._names[which]]
-                    self._pourer.pour_into(agent, self._states.read(state, agent))
+                    which, state, in_round = content
+                    name = self._names[which]
+                    self._states.restore(id(part), name, state)
+                    self._built.contexts[name].round = in_round
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

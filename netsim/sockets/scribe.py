@@ -65,9 +65,12 @@ class Scribe:
         self._journal.put(BEGIN, {"joined": max(time, 0.0), "sampled": sampled})
 
     def write_states(self) -> None:
-        """Write the states of the agents that are here."""
+        """Write the states of the agents that are here, and in which round they are."""
         for name, number in self._here.items():
-            self._journal.put(STATE, [number, self._writer.state(name, self._agents[name])])
+            agent = self._agents[name]
+            place = vars(agent).get("_netsim")
+            in_round = 0 if place is None else place.round
+            self._journal.put(STATE, [number, self._writer.state(name, agent), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
         """Write what has happened since the last time; the tally keeps it only if ``keep``."""

@@ -18,9 +18,9 @@ from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
 from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
 from netsim.sockets.journal import STATE, entries
-from netsim.sockets.pouring import Pourer
+from netsim.sockets.restoring import StateReader
 from netsim.sockets.session import DROPPED, Session
-from netsim.sockets.states import StateReader, StateWriter
+from netsim.sockets.states import StateWriter
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
 from tests.parts import Average, addresses, in_parts, spread
 
@@ -287,21 +287,21 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     there, here = Holder(), Holder()
     inner, table, stream = here.notes["inner"], here.table, here.stream
     reader = StateReader({0: here})
-    states = [writer.state(0, there)]
+    states = [writer.state("there", there)]
     there.table[3] = -1.0
     there.large[7] = np.nan
     there.notes["inner"].value[2] = 9.0
     there.notes["list"].append(4)
     there.added = frozenset({1, 2})  # type: ignore[attr-defined]
-    states.append(writer.state(0, there))
+    states.append(writer.state("there", there))
     count = len(arrays)
-    states.append(writer.state(0, there))
+    states.append(writer.state("there", there))
+    assert states[-1] == {"new": {}, "told": {}, "gone": []}
     assert len(arrays) == count
     for digest, raw in arrays.items():
         reader.learn(digest, raw)
-    pourer = Pourer()
     for state in states:
-        pourer.pour_into(here, reader.read(state, here))
+        reader.restore("process", 0, state)
     assert here.table is table
     assert here.notes["inner"] is inner
     assert here.stream is stream
@@ -311,7 +311,8 @@ def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     assert here.notes["list"] == [1, 2, 3, 4]
     assert here.added == {1, 2}  # type: ignore[attr-defined]
     assert here.label() == 3
-    pourer.pour_into(here, reader.read(states[0], here))
+    # Another process of the same agent began again.
+    reader.restore("its successor", 0, states[0])
     assert here.large[7] == 7.0
     assert not hasattr(here, "added")
 
@@ -350,13 +351,12 @@ def told(changes: list[Any], there: Any, here: Any) -> None:
         StateWriter(lambda digest, array: arrays.__setitem__(digest, array.tobytes())),
         StateReader({0: here}),
     )
-    pourer = Pourer()
     for change in [lambda agent: None, *changes]:
         change(there)
         state = writer.state(0, there)
         for digest, raw in arrays.items():
             reader.learn(digest, raw)
-        pourer.pour_into(here, reader.read(state, here))
+        reader.restore("process", 0, state)
 
 
 def test_whatever_an_agent_keeps_things_in_is_as_it_was() -> None:
@@ -404,6 +404,102 @@ def test_what_two_attributes_come_to_hold_is_one_object() -> None:
     assert here.first[0] is here.model  # type: ignore[attr-defined]
     assert here.reader.source is here.recent
     assert (*here.recent, here.recent.maxlen) == (7, 1)
+
+
+class Walker(Agent):
+    """Keeps where it began, where it was, and by other names what it has."""
+
+    def __init__(self) -> None:
+        self.x = self.first = np.arange(3.0)
+        self.big = self.data = np.arange(10_000.0)
+        self.history = [self.x]
+        self.table = self.best = {"a": 1}
+        self.nodes = [Reader(number) for number in range(3)]
+        self.current = self.nodes[0]
+        self.rows: list[list[int]] = [[0]] * 3
+        self.me = self
+        self.columns: Any = None
+
+    async def run(self) -> None: ...
+
+
+def seen(agent: Any) -> dict[str, Any]:
+    """Return what an agent holds in the eyes of whoever reads it, and which of its names are one object's."""
+    named: dict[int, list[str]] = {}
+    for name, value in [*vars(agent).items(), *((f"history[{i}]", each) for i, each in enumerate(agent.history))]:
+        named.setdefault(id(value), []).append(name)
+    values = {name: repr(value) for name, value in vars(agent).items() if name not in ("nodes", "current", "me")}
+    values |= {"nodes": [node.source for node in agent.nodes], "current": agent.current.source}
+    one = [names for names in named.values() if len(names) > 1]
+    same = [agent.rows[i] is agent.rows[j] for i, j in ((0, 1), (1, 2), (0, 2))]
+    columns = getattr(agent, "columns", None)
+    by_column = columns is not None and columns.ndim == 2 and columns.flags.f_contiguous
+    return values | {"one": one, "at": agent.nodes.index(agent.current), "same": same, "by column": by_column}
+
+
+def rebound(agent: Walker) -> None:
+    agent.x = agent.x + 1.0
+    agent.big = agent.big * 2.0
+    agent.history.append(agent.x)
+    agent.table = dict(agent.table, a=2)
+    agent.current = agent.nodes[1]
+
+
+def in_place(agent: Walker) -> None:
+    agent.x += 1.0
+    agent.big[3] = -1.0
+    agent.table["b"] = 3
+    agent.current.source += 10
+    agent.rows[1] = [1]
+    agent.rows[0].append(7)
+    agent.columns = np.asfortranarray(np.arange(40.0).reshape(8, 5))
+
+
+def given_up(agent: Walker) -> None:
+    agent.best = agent.table
+    agent.first = agent.x
+    agent.history[:] = agent.history[-1:]
+    del agent.columns
+
+
+def reshaped(agent: Walker) -> None:
+    agent.x.resize(5, refcheck=False)
+    agent.nodes.reverse()
+    agent.columns = agent.data[::7]
+
+
+def test_a_new_object_is_new_and_a_changed_one_the_same() -> None:
+    steps = [rebound, in_place, given_up, rebound, reshaped, in_place, given_up, rebound]
+    for count in range(len(steps) + 1):
+        there, here = Walker(), Walker()
+        told(list(steps[:count]), there, here)
+        assert seen(here) == seen(there), count
+        assert here.me is here
+
+
+def test_agents_that_were_made_with_one_array_do_not_write_into_each_others() -> None:
+    shared = np.zeros(3)
+    here, other = Walker(), Walker()
+    here.x = here.first = other.x = other.first = shared
+    there = Walker()
+    there.x = there.first = np.zeros(3)
+    told([rebound, in_place], there, here)
+    assert shared.tolist() == other.x.tolist() == [0.0, 0.0, 0.0]
+    assert here.x.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_what_nothing_holds_any_more_is_let_go_of() -> None:
+    agent = Walker()
+    writer = StateWriter(lambda digest, array: None)
+    before = writer.state(0, agent)
+    for _ in range(3):
+        agent.x = agent.x + 1.0
+        agent.big = agent.big + 1.0
+        state = writer.state(0, agent)
+        assert len(state["new"]) == 2
+    # The first two are held by other names.
+    assert len(state["gone"]) == 2
+    assert len(before["told"]) > len(state["told"]) == 3
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,42 @@ def test_beats_are_small_however_many_links_there_are() -> None:
         assert max(transport.sizes) < 300
 
 
+def test_probes_may_ask_in_which_round_an_agent_is(tmp_path: Path) -> None:
+    def in_round(agents: Any) -> dict[str, float]:
+        return {"in_round": float(sum(agent.round for agent in agents.values()))}
+
+    def make() -> Made:
+        graph = nx.cycle_graph(6)
+        return Network(graph, Link(), round_period=0.1, seed=2), {name: Word(2 + name % 3) for name in graph}
+
+    made, agents = make()
+    simulated = made.run(agents, [in_round])
+    run, _ = deployed(make, tmp_path, [in_round], parts=2)
+    assert run.rounds["in_round"].tolist() == simulated.rounds["in_round"].tolist()
+    assert simulated.rounds["in_round"].nunique() > 1
+
+
+def test_a_run_without_rounds_has_the_rows_of_the_simulation(tmp_path: Path) -> None:
+    def count(agents: Any) -> dict[str, float]:
+        return {"agents": float(len(agents))}
+
+    def make() -> Made:
+        graph = nx.cycle_graph(6)
+        return Network(graph, Link(), round_period=0.1, seed=2), {name: Word(0) for name in graph}
+
+    for sample in (None, 0.05):
+        made, agents = make()
+        simulated = made.run(agents, [count], sample=sample)
+        folder = tmp_path / str(sample)
+        peers = shares(addresses(2), range(6))
+        transports = {here: UDP(here, others, pace=PACE, folder=folder) for here, others in peers.items()}
+        for outcome in played(make, transports, [count], sample=sample).values():
+            assert isinstance(outcome, Run), outcome
+        made, agents = make()
+        run = gather(made, agents, folder, [count])
+        assert run.rounds[list(simulated.rounds.columns)].equals(simulated.rounds)
+
+
 def test_what_is_sent_once_the_books_are_closed_counts_for_nothing(tmp_path: Path) -> None:
     def make() -> Made:
         # Questions arrive one real millisecond after the end: before processes know of it.
