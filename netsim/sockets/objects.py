@@ -1,7 +1,8 @@
 """Objects that can change in their place, as arrays, lists and agents: what each holds, and how another takes it in.
 
-Everything else, as numbers, texts, tuples and random generators, is told where it stands. So what holds what is as it
-was: two names of one object are two names of one, and who got a new object holds another than before.
+What knows itself how it is pickled, as a random generator, is a *value*: if it changes, it is told anew, as another.
+All else, as numbers, texts and tuples, is told where it stands. So what holds what is as it was: two names of one
+object are two names of one, and who got a new object holds another than before.
 """
 
 import asyncio
@@ -12,16 +13,44 @@ import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from contextlib import suppress
-from contextvars import Context
-from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, ModuleType
+from contextvars import Context as Variables
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    NoneType,
+)
 from typing import Any
 
 import numpy as np
 
-__all__ = ["ARRAY", "LeftOut", "class_of", "content", "has_left", "kind_of", "made", "refill"]
+from netsim.transport.context import Context
+from netsim.transport.inbox import Inbox
+from netsim.transport.outbox import Outbox
 
-ARRAY = "array"
-_OBJECT, _LEFT_OUT = "object", "left out"
+__all__ = [
+    "AGENT",
+    "ARRAY",
+    "LEFT_OUT",
+    "METHOD",
+    "OBJECT",
+    "VALUE",
+    "LeftOut",
+    "class_of",
+    "content",
+    "kind_of",
+    "made",
+    "refill",
+    "sets_itself",
+]
+
+ARRAY, OBJECT, VALUE, LEFT_OUT, METHOD = "array", "object", "value", "left out", "method"
+AGENT = "agent"
+"""In a pickle, before the name of another agent."""
 _CONTAINERS: dict[str, type] = {"list": list, "dict": dict, "set": set, "deque": deque}
 
 # Set for classes that are written in Python (Py_TPFLAGS_HEAPTYPE).
@@ -32,7 +61,7 @@ _OF_ONE_PROCESS = (
     CoroutineType,
     AsyncGeneratorType,
     ModuleType,
-    Context,
+    Variables,
     # Tasks, and what queues and events hold of the loop that they are used on.
     asyncio.Future,
     asyncio.AbstractEventLoop,
@@ -41,6 +70,16 @@ _OF_ONE_PROCESS = (
     type(threading.Lock()),
     type(threading.RLock()),
     threading.Thread,
+    # An agent's place in its network.
+    Context,
+    Inbox,
+    Outbox,
+)
+
+# What pickle makes of parts that it can have later, or of none.
+_TRANSPARENT = (
+    *(NoneType, bool, int, float, complex, str, bytes, bytearray, range, slice, tuple, frozenset),
+    *(type, FunctionType, BuiltinFunctionType),
 )
 
 Names = tuple[Any, ...]
@@ -52,7 +91,7 @@ class LeftOut:
 
 
 class _Kinds(dict[type, str]):
-    """By class, how an object is told: "" where it stands."""
+    """By class, the kind of its objects."""
 
     def __missing__(self, cls: type) -> str:
         self[cls] = kind = _kind(cls)
@@ -61,13 +100,20 @@ class _Kinds(dict[type, str]):
 
 def _kind(cls: type) -> str:
     if issubclass(cls, _OF_ONE_PROCESS):
-        return _LEFT_OUT
+        return LEFT_OUT
+    if cls is MethodType:
+        return METHOD
     if cls is np.ndarray:
         return ARRAY
     for kind, base in _CONTAINERS.items():
         if issubclass(cls, base):
             return kind
-    return _OBJECT if _is_plain(cls) else ""
+    if cls in _TRANSPARENT or issubclass(cls, np.generic):
+        return ""
+    # A tuple with names, say.
+    if issubclass(cls, tuple) and not cls.__dictoffset__ and cls.__reduce_ex__ is object.__reduce_ex__:
+        return ""
+    return OBJECT if _is_plain(cls) else VALUE
 
 
 def _is_plain(cls: Any) -> bool:
@@ -82,27 +128,41 @@ def _is_plain(cls: Any) -> bool:
         and cls.__reduce__ is object.__reduce__
         and cls.__new__ is object.__new__
         and cls not in copyreg.dispatch_table
+        and not _sets_itself(cls)
         and not hasattr(cls, "__getnewargs__")
         and not hasattr(cls, "__getnewargs_ex__")
     )
 
 
+def _sets_itself(cls: Any) -> bool:
+    setter = getattr(cls, "__setstate__", None)
+    # Of a frozen dataclass with slots it is Python's own, and sets fields.
+    return setter is not None and setter.__module__ != "dataclasses"
+
+
 _KINDS = _Kinds()
 
 
+def sets_itself(value: Any) -> bool:
+    """Return whether an object takes its state by a method of its own."""
+    return _sets_itself(type(value))
+
+
 def kind_of(value: Any) -> str:
-    """Return of which kind of those that can change in their place an object is; "" if of none."""
+    """Return how an object is told.
+
+    Returns
+    -------
+    str
+        `ARRAY`, `OBJECT` or the name of a container for what can change in its place; `VALUE`; `LEFT_OUT` for what
+        belongs to one process: what runs, locks, files, functions without a name; "" for all that is as pickle has it.
+    """
     kind = _KINDS[type(value)]
-    if kind == _LEFT_OUT or (kind == ARRAY and value.dtype.hasobject):
-        return ""
+    if kind == ARRAY and value.dtype.hasobject:
+        return VALUE
+    if type(value) is FunctionType and "<" in value.__qualname__:
+        return LEFT_OUT
     return kind
-
-
-def has_left(value: Any) -> bool:
-    """Return whether a value belongs to one process: what runs, locks, files, functions without a name."""
-    if type(value) is FunctionType:
-        return "<" in value.__qualname__
-    return _KINDS[type(value)] == _LEFT_OUT
 
 
 def class_of(value: Any) -> list[str]:
@@ -119,18 +179,16 @@ def class_of(value: Any) -> list[str]:
 # --- what an object holds ---------------------------------------------------------------------------------------------
 
 
-def content(value: Any, kind: str) -> tuple[Any, Any]:
-    """Return what an object other than an array holds, in tuples; and of that what is made anew each time, or None."""
-    cls = type(value)
-    if kind == _OBJECT:
+def content(value: Any, kind: str) -> tuple[Any, ...]:
+    """Return what an object other than an array holds, in tuples."""
+    if kind == OBJECT:
         state = value.__getstate__()
-        if hasattr(cls, "__setstate__"):
-            return (True, state), state
-        return (False, *_names(state)), None
+        # A frozen dataclass with slots tells only their contents.
+        return _names(object.__getstate__(value) if isinstance(state, list) else state)
     names = _names(object.__getstate__(value))
     if kind == "dict":
-        return (_flat(value), *names, getattr(value, "default_factory", None)), None
-    return (tuple(value), *names, getattr(value, "maxlen", None)), None
+        return (_flat(value), *names, getattr(value, "default_factory", None))
+    return (tuple(value), *names, getattr(value, "maxlen", None))
 
 
 def _names(state: Any) -> tuple[Names, Names]:
@@ -148,7 +206,7 @@ def made(cls: Any) -> Any:
     return cls.__new__(cls)
 
 
-def refill(value: Any, kind: str, holds: tuple[Any, ...], told: Iterable[str]) -> set[str]:
+def refill(value: Any, kind: str, holds: Any, told: Iterable[str]) -> set[str]:
     """Let an object hold what another of its kind does.
 
     Parameters
@@ -156,7 +214,7 @@ def refill(value: Any, kind: str, holds: tuple[Any, ...], told: Iterable[str]) -
     value, kind
         The object.
     holds : tuple
-        As `content` returned it.
+        As `content` returned it; of one that takes its state by a method of its own, that.
     told : iterable of str
         Its attributes as they were told before: those that are no more are taken away.
 
@@ -165,11 +223,12 @@ def refill(value: Any, kind: str, holds: tuple[Any, ...], told: Iterable[str]) -
     set of str
         Its attributes as they are told now.
     """
-    if kind == _OBJECT:
-        if holds[0]:
-            _set_state(value, holds[1])
+    if kind == OBJECT:
+        if sets_itself(value):
+            _set_state(value, holds)
             return set()
-        return _refill_names(value, holds[1], holds[2], told)
+        fields, slots = holds
+        return _refill_names(value, fields, slots, told)
     items, fields, slots, more = holds
     if kind == "dict":
         _refill_dict(value, items, more)

@@ -4,12 +4,15 @@ Whoever reads states makes objects only of the classes that its own agents are m
 file can name no others.
 """
 
+import builtins
 import importlib
+import inspect
 import io
 import pickle
 import sys
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -17,15 +20,27 @@ from numpy.typing import NDArray
 
 from netsim.agent import Agent
 from netsim.errors import NetsimError, one_line
-from netsim.sockets.objects import ARRAY, LeftOut, kind_of, made, refill
-from netsim.sockets.states import LEFT_OUT, Heap, Written
+from netsim.sockets.objects import AGENT, ARRAY, LEFT_OUT, OBJECT, VALUE, LeftOut, kind_of, made, refill
+from netsim.sockets.states import Heap, Written
 
 __all__ = ["StateReader"]
+
+# Of these no function is called for a file's sake, whoever holds it.
+_POWERFUL = ("builtins", "operator", "importlib", "os", "posix", "nt", "subprocess", "sys", "runpy", "shutil")
+
+
+def _is_exception(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
 
 _BUILTIN = ("bool", "bytearray", "complex", "frozenset", "int", "float", "list", "object", "range", "set", "slice")
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _HARMLESS = {
     *(("builtins", name) for name in (*_BUILTIN, "dict", "tuple", "str", "bytes")),
+    *(("builtins", name) for name, each in vars(builtins).items() if _is_exception(each)),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+    ("fractions", "Fraction"),
+    ("decimal", "Decimal"),
     *(("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")),
     # numpy's folder of compiled code has had two names.
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -42,7 +57,7 @@ _HARMLESS = {
 """What agents may come to hold though they did not at the beginning."""
 
 # Attributes before what holds things by their hashes.
-_ORDER = ("object", "list", "deque", "dict", "set")
+_ORDER = (OBJECT, "list", "deque", "dict", "set")
 
 
 class StateReader:
@@ -58,7 +73,8 @@ class StateReader:
         self._agents = agents
         self._allowed = set(_HARMLESS)
         # As the writers number them, from the same beginning.
-        self._first = {name: self._numbered(agent) for name, agent in agents.items()}
+        names = {id(agent): name for name, agent in agents.items()}
+        self._first = {name: self._numbered(agent, names) for name, agent in agents.items()}
         # Whoever wrote the agents wrote what stands beside them, too.
         modules = {each.__module__ for agent in agents.values() for each in type(agent).__mro__}
         self._own = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
@@ -67,16 +83,17 @@ class StateReader:
         self._heaps: dict[tuple[Hashable, Hashable], tuple[dict[int, Any], dict[int, str]]] = {}
         # Attributes that objects were told to have.
         self._names: dict[int, set[str]] = {}
-        self._lasting = {id(value) for objects in self._first.values() for value in objects.values()}
+        self._lasting = {id(value) for objects in self._first.values() for value, _ in objects.values()}
 
-    def _numbered(self, agent: Agent) -> dict[int, Any]:
-        """Return the objects of an agent by number, and allow what is named in its state."""
-        heap = Heap(agent, lambda array: b"")
+    def _numbered(self, agent: Agent, names: Mapping[int, Hashable]) -> dict[int, tuple[Any, bytes]]:
+        """Return by number the objects of an agent and what is told of them, and allow what is named there."""
+        heap = Heap(agent, names, lambda digest, array: None)
         # One that cannot be pickled is refused where it is to be written.
         with suppress(Exception):
             written = heap.written()
             self._allowed |= {(names[0], names[1]) for _, *names in written["new"].values() if names}
             for raw in written["told"].values():
+                # Of an array, too, which is but its place and form.
                 _Recorder(io.BytesIO(raw), self._allowed).load()
         return heap.objects()
 
@@ -94,27 +111,38 @@ class StateReader:
         """
         if (process, name) not in self._heaps:
             # Another process of the same agent begins from the beginning, too.
-            self._heaps[process, name] = dict(self._first[name]), {0: "object"}
+            self._heaps[process, name] = {key: value for key, (value, _) in self._first[name].items()}, {0: OBJECT}
         try:
-            self._restore(*self._heaps[process, name], written)
+            self._restore(*self._heaps[process, name], written, self._first[name])
         except NetsimError:
             raise
         except Exception as error:
             raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
 
-    def _restore(self, objects: dict[int, Any], kinds: dict[int, str], written: Written) -> None:
+    def _restore(
+        self,
+        objects: dict[int, Any],
+        kinds: dict[int, str],
+        written: Written,
+        first: Mapping[int, tuple[Any, bytes]],
+    ) -> None:
+        told = written["told"]
         for number, (kind, *where) in written["new"].items():
             kinds[number] = kind
-            if kind != ARRAY:
+            if kind not in (ARRAY, VALUE):
                 objects[number] = self._made(kind, where, objects.get(number))
-        told = written["told"]
-        # Others may refer to all that can be referred to.
-        for number in sorted(told, key=lambda number: kinds[number] != ARRAY):
-            if kinds[number] == ARRAY:
-                objects[number] = self._refilled(objects.get(number), told[number])
-        for kind in _ORDER:
-            for number in told:
-                if kinds[number] == kind:
+        # Then there is all that others can refer to.
+        for kind in (ARRAY, VALUE, *_ORDER):
+            # Of those that were met on the way from one to another, the other first.
+            for number in sorted(told, reverse=True):
+                if kinds[number] != kind:
+                    continue
+                if kind == ARRAY:
+                    objects[number] = self._refilled(objects.get(number), told[number])
+                elif kind == VALUE:
+                    there, raw = first.get(number, (None, b""))
+                    objects[number] = there if raw == told[number] else self.load(told[number], objects)
+                else:
                     value, holds = objects[number], self.load(told[number], objects)
                     self._names[id(value)] = refill(value, kind, holds, self._names.get(id(value), ()))
         for number in written["gone"]:
@@ -126,7 +154,7 @@ class StateReader:
     def load(self, raw: bytes, objects: Mapping[int, Any] | None = None) -> Any:
         """Return what was pickled; raises NetsimError if the bytes are none that can be taken."""
         try:
-            return _Unpickler(io.BytesIO(raw), objects or {}, self._find).load()
+            return _Unpickler(io.BytesIO(raw), objects or {}, self._agents, self._find).load()
         except Exception as error:
             raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
 
@@ -178,29 +206,62 @@ def _may(module: str) -> bool:
     return any(module == each or module.startswith(f"{each}.") for each in parts)
 
 
+def _method(holder: Any, name: str) -> MethodType:
+    """Return a method that is a function of an object's class."""
+    found = inspect.getattr_static(type(holder), name)
+    if not isinstance(found, FunctionType):
+        raise NetsimError(f"it names {name} of a {type(holder).__name__}, which is no method")
+    return MethodType(found, holder)
+
+
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, source: io.BytesIO, objects: Mapping[int, Any], find: Callable[[str, str], Any]) -> None:
+    def __init__(
+        self,
+        source: io.BytesIO,
+        objects: Mapping[int, Any],
+        agents: Mapping[Hashable, Agent],
+        find: Callable[[str, str], Any],
+    ) -> None:
         super().__init__(source)
         self._objects = objects
+        self._agents = agents
         self._find = find
 
     def persistent_load(self, pid: Any) -> Any:
+        if isinstance(pid, tuple):
+            what, holder, *name = pid
+            return self._agents[holder] if what == AGENT else _method(holder, *name)
         return LeftOut() if pid == LEFT_OUT else self._objects[pid]
 
     def find_class(self, module: str, name: str) -> Any:
         return self._find(module, name)
 
 
+class _Anything:
+    """Stands for what a pickle names, and for what is made of it."""
+
+    def __new__(cls, *values: Any, **more: Any) -> "_Anything":
+        """Return one, of whatever it is to be made."""
+        return super().__new__(cls)
+
+    def take(self, *values: Any, **more: Any) -> "_Anything":
+        """Do nothing."""
+        return self
+
+    __call__ = __setstate__ = __setitem__ = append = extend = add = update = take
+
+
 class _Recorder(pickle.Unpickler):
-    """Reads what this process wrote itself, and notes what it names."""
+    """Reads what this process wrote itself, and notes what it names, but makes nothing of it."""
 
     def __init__(self, source: io.BytesIO, named: set[tuple[str, str]]) -> None:
         super().__init__(source)
         self._named = named
 
     def persistent_load(self, pid: Any) -> Any:
-        return np.zeros(0)
+        return _Anything()
 
     def find_class(self, module: str, name: str) -> Any:
-        self._named.add((module, name))
-        return super().find_class(module, name)
+        if module not in _POWERFUL or isinstance(getattr(sys.modules.get(module), name, None), type):
+            self._named.add((module, name))
+        return _Anything

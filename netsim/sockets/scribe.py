@@ -44,7 +44,7 @@ class Scribe:
         self._here = {name: number for number, name in enumerate(agents) if places[name] == session.me}
         self._told_kinds = 0
         self._journal = journal = Journal(path)
-        self._writer = StateWriter(lambda digest, array: journal.put(ARRAY, [digest, array.tobytes()]))
+        self._writer = StateWriter(agents, lambda digest, array: journal.put(ARRAY, [digest, array.tobytes()]))
         journal.put(
             BEGIN,
             {
@@ -67,10 +67,9 @@ class Scribe:
     def write_states(self) -> None:
         """Write the states of the agents that are here, and in which round they are."""
         for name, number in self._here.items():
-            agent = self._agents[name]
-            place = vars(agent).get("_netsim")
+            place = vars(self._agents[name]).get("_netsim")
             in_round = 0 if place is None else place.round
-            self._journal.put(STATE, [number, self._writer.state(name, agent), in_round])
+            self._journal.put(STATE, [number, self._writer.state(name), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
         """Write what has happened since the last time; the tally keeps it only if ``keep``."""

@@ -8,7 +8,7 @@ what is in them, so that data which never change cost nothing.
 import hashlib
 import io
 import pickle
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,20 @@ from numpy.typing import NDArray
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
-from netsim.sockets.objects import ARRAY, class_of, content, has_left, kind_of
+from netsim.sockets.objects import (
+    AGENT,
+    ARRAY,
+    LEFT_OUT,
+    METHOD,
+    OBJECT,
+    VALUE,
+    class_of,
+    content,
+    kind_of,
+    sets_itself,
+)
 
-__all__ = ["LEFT_OUT", "Heap", "StateWriter", "Written"]
-
-LEFT_OUT = "left out"
-"""In a pickle, in the place of what no other process can have."""
+__all__ = ["Heap", "StateWriter", "Written"]
 
 # In bytes: smaller arrays are no longer than what would stand for them; larger ones are compared, then hashed.
 _SMALL, _LARGE = 64, 1 << 16
@@ -30,8 +38,9 @@ Reference = tuple[bytes, str, tuple[int, ...], bool]
 """Of an array: the hash of what is in it, its type, its shape, and whether it lies column by column."""
 
 Written = dict[str, Any]
-"""Of a state: ``new``, by number the kind and the class of objects; ``told``, by number what those hold that are new or
-changed, pickled; ``gone``, the numbers of those that nothing holds any more. Number 0 is the agent."""
+"""Of a state: ``new``, by number the kind of objects, and the class of those that can change in their place; ``told``,
+by number what those hold that are new or changed, pickled; ``gone``, the numbers of those that nothing holds any more.
+Number 0 is the agent."""
 
 
 class StateWriter:
@@ -39,36 +48,34 @@ class StateWriter:
 
     Parameters
     ----------
+    agents : mapping
+        {name: agent}, all of the network's.
     keep : callable
         Called with the digest and the array for each array that is new.
     """
 
-    def __init__(self, keep: Callable[[bytes, NDArray[Any]], None]) -> None:
+    def __init__(self, agents: Mapping[Any, Agent], keep: Callable[[bytes, NDArray[Any]], None]) -> None:
+        self._agents = agents
+        self._names = {id(agent): name for name, agent in agents.items()}
         self._keep = keep
         self._known: set[bytes] = set()
         self._heaps: dict[Hashable, Heap] = {}
 
-    def state(self, name: Hashable, agent: Agent) -> Written:
+    def state(self, name: Hashable) -> Written:
         """Return what is new of an agent's state since the last call; raises BadInput if it cannot be pickled."""
         heap = self._heaps.get(name)
         if heap is None:
-            heap = self._heaps[name] = Heap(agent, self._hashed)
+            heap = self._heaps[name] = Heap(self._agents[name], self._names, self._kept)
         try:
             return heap.written()
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error)}"
             raise BadInput(f"agents[{name!r}]: must hold what can be pickled, to be gathered ({why})") from error
 
-    def _hashed(self, array: NDArray[Any]) -> bytes:
-        """Return the hash of an array, which is kept if it is new."""
-        plain = np.ascontiguousarray(array)
-        # The bytes alone do not tell a shape from another.
-        what = f"{plain.dtype.str}{plain.shape}".encode()
-        digest = hashlib.blake2b(plain.view(np.uint8).data, digest_size=16, key=what[:64]).digest()
+    def _kept(self, digest: bytes, array: NDArray[Any]) -> None:
         if digest not in self._known:
             self._known.add(digest)
-            self._keep(digest, plain)
-        return digest
+            self._keep(digest, array)
 
 
 class _Entry:
@@ -92,52 +99,83 @@ class Heap:
     Parameters
     ----------
     agent : Agent
-    hashed : callable
-        Returns the hash under which an array is kept.
+    names : mapping
+        {identity: name} of all agents of the network: others are only named.
+    keep : callable
+        Called with the digest and the array for each array that is told.
     """
 
-    def __init__(self, agent: Agent, hashed: Callable[[NDArray[Any]], bytes]) -> None:
-        self._hashed = hashed
+    def __init__(
+        self, agent: Agent, names: Mapping[int, Hashable], keep: Callable[[bytes, NDArray[Any]], None]
+    ) -> None:
+        self.names = {key: name for key, name in names.items() if key != id(agent)}
+        self._keep = keep
         self._count = self._pass = 0
         self._entries: dict[int, _Entry] = {}
         # Those that were met in this pass, the last of which are still to be told.
         self._met: list[_Entry] = []
         self._new: dict[int, list[str]] = {}
-        self._agent = self._entries[id(agent)] = _Entry(0, agent, "object")
+        self._told: dict[int, bytes] = {}
+        self._agent = self._entries[id(agent)] = _Entry(0, agent, OBJECT)
 
-    def objects(self) -> dict[int, Any]:
-        """Return all objects by number."""
-        return {entry.number: entry.value for entry in self._entries.values()}
+    def objects(self) -> dict[int, tuple[Any, bytes]]:
+        """Return by number all objects, and what was told of them last."""
+        return {entry.number: (entry.value, entry.raw) for entry in self._entries.values()}
 
     def written(self) -> Written:
         """Return what is new since the last time."""
         self._pass += 1
-        self._met, self._new = [], {}
+        self._met, self._new, self._told = [], {}, {}
         before = {entry.number for entry in self._entries.values()}
         self._meet(self._agent)
-        told = {}
         for entry in self._met:
-            raw = self._array(entry) if entry.kind == ARRAY else self._pickled(*content(entry.value, entry.kind))
+            raw = self._array(entry) if entry.kind == ARRAY else self._content(entry)
             if raw != entry.raw:
-                entry.raw = told[entry.number] = raw
+                entry.raw = self._told[entry.number] = raw
         # What nothing holds any more is let go of, and its place in memory may be another's.
         self._entries = {key: entry for key, entry in self._entries.items() if entry.last == self._pass}
-        gone = before - {entry.number for entry in self._met}
-        return {"new": self._new, "told": told, "gone": sorted(gone)}
+        gone = before - {entry.number for entry in self._entries.values()}
+        return {"new": self._new, "told": self._told, "gone": sorted(gone)}
 
-    def number(self, value: Any) -> int | None:
-        """Return the number of an object that can change in its place; None if it is told where it stands."""
+    def is_agent(self, value: Any) -> bool:
+        """Return whether an object is the agent itself."""
+        return value is self._agent.value
+
+    def known(self, value: Any) -> int | None:
+        """Return the number of an object that has one."""
         entry = self._entries.get(id(value))
-        if entry is None or (entry.kind == ARRAY and entry.form != _form(value)):
-            kind = kind_of(value)
-            if not kind:
-                return None
-            self._count += 1
-            # An array of another form is another one.
-            entry = self._entries[id(value)] = _Entry(self._count, value, kind)
-            self._new[entry.number] = [kind] if kind == ARRAY else [kind, *class_of(value)]
+        # An array of another form is another one, and a value may have become another one.
+        if (
+            entry is None
+            or (entry.kind == ARRAY and entry.form != _form(value))
+            or (entry.kind == VALUE and entry.last != self._pass)
+        ):
+            return None
         self._meet(entry)
         return entry.number
+
+    def number(self, value: Any, kind: str) -> int:
+        """Return the number that an object is given; raises TypeError if its class is not to be found."""
+        before = self._entries.get(id(value))
+        raw = self._value(value) if kind == VALUE else b""
+        if kind == VALUE and before is not None and before.raw == raw:
+            entry = before
+        else:
+            self._count += 1
+            entry = self._entries[id(value)] = _Entry(self._count, value, kind)
+            self._new[entry.number] = [kind] if kind in (ARRAY, VALUE) else [kind, *class_of(value)]
+        if kind == VALUE:
+            entry.last = self._pass
+            if raw != entry.raw:
+                entry.raw = self._told[entry.number] = raw
+        else:
+            self._meet(entry)
+        return entry.number
+
+    def _value(self, value: Any) -> bytes:
+        target = io.BytesIO()
+        _ValuePickler(target, self, value).dump(value)
+        return target.getvalue()
 
     def _meet(self, entry: _Entry) -> None:
         if entry.last != self._pass:
@@ -147,12 +185,16 @@ class Heap:
     def _array(self, entry: _Entry) -> bytes:
         array = entry.value
         if array.nbytes <= _SMALL or not array.ndim or array.dtype.kind not in "biufc":
-            return self._pickled(array, array)
-        return self._pickled(self._large(entry) if array.nbytes >= _LARGE else self._reference(array))
+            return self._value(array)
+        return pickle.dumps(self._large(entry) if array.nbytes >= _LARGE else self._reference(array), protocol=5)
 
     def _reference(self, array: NDArray[Any]) -> Reference:
-        by_column = array.flags.f_contiguous and not array.flags.c_contiguous
-        return self._hashed(array), array.dtype.str, array.shape, by_column
+        plain = np.ascontiguousarray(array)
+        # The bytes alone do not tell a shape from another.
+        what = f"{plain.dtype.str}{plain.shape}".encode()
+        digest = hashlib.blake2b(plain.view(np.uint8).data, digest_size=16, key=what[:64]).digest()
+        self._keep(digest, plain)
+        return digest, array.dtype.str, array.shape, array.flags.f_contiguous and not array.flags.c_contiguous
 
     def _large(self, entry: _Entry) -> Reference:
         # Mostly data, which stay as they are: to compare them takes a tenth of the time that a hash does.
@@ -161,14 +203,16 @@ class Heap:
             entry.copy, entry.reference = raw.copy(), self._reference(entry.value)
         return entry.reference
 
-    def _pickled(self, value: Any, itself: Any = None) -> bytes:
+    def _content(self, entry: _Entry) -> bytes:
+        if sets_itself(entry.value):
+            return self._value(entry.value.__getstate__())
         target = io.BytesIO()
-        _Pickler(target, self, itself).dump(value)
+        _Pickler(target, self, None).dump(content(entry.value, entry.kind))
         return target.getvalue()
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles what an object holds; ``itself`` is not referred to."""
+class _ValuePickler(pickle.Pickler):
+    """Pickles a value, ``itself``, in one, but for large arrays and what has a number already."""
 
     def __init__(self, target: io.BytesIO, heap: Heap, itself: Any) -> None:
         super().__init__(target, protocol=5)
@@ -176,9 +220,30 @@ class _Pickler(pickle.Pickler):
         self._itself = itself
 
     def persistent_id(self, obj: Any) -> Any:
-        if has_left(obj):
+        kind = kind_of(obj)
+        if not kind or obj is self._itself:
+            return None
+        if kind == LEFT_OUT:
             return LEFT_OUT
-        return None if obj is self._itself else self._heap.number(obj)
+        if kind == METHOD:
+            return METHOD, obj.__self__, obj.__name__
+        if id(obj) in self._heap.names:
+            return AGENT, self._heap.names[id(obj)]
+        return self._referred(obj, kind)
+
+    def _referred(self, obj: Any, kind: str) -> Any:
+        # Whoever makes a value may look into all that it is made of, and only of arrays that is there by then.
+        if kind == ARRAY and obj.nbytes >= _LARGE:
+            return self._heap.number(obj, kind) if (number := self._heap.known(obj)) is None else number
+        return self._heap.known(obj) if kind == ARRAY or self._heap.is_agent(obj) else None
+
+
+class _Pickler(_ValuePickler):
+    """Pickles what an object holds; ``itself`` is not referred to."""
+
+    def _referred(self, obj: Any, kind: str) -> Any:
+        number = self._heap.known(obj)
+        return self._heap.number(obj, kind) if number is None else number
 
 
 def _form(array: NDArray[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:

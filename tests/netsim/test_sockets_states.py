@@ -1,0 +1,318 @@
+"""Agents' states, told by one process and given to the agents of another: values, and what is one object."""
+
+import collections
+import dataclasses
+import enum
+import fractions
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from netsim import Agent
+from netsim.agents import LocalProblem, Squared
+from netsim.sockets.restoring import StateReader
+from netsim.sockets.states import StateWriter
+from tests.parts import Average
+
+
+class Holder(Agent):
+    def __init__(self) -> None:
+        self.table = np.arange(40.0)
+        self.view = self.table[::2]
+        self.large = np.arange(20_000.0)
+        self.notes: dict[str, Any] = {"inner": Average(2.0), "list": [1, 2, 3]}
+        self.stream = (n for n in range(3))
+        self.label = lambda: 3
+
+    async def run(self) -> None: ...
+
+
+def test_a_state_is_put_into_the_objects_that_are_there() -> None:
+    arrays: dict[bytes, bytes] = {}
+    there, here = Holder(), Holder()
+    writer = StateWriter({0: there}, lambda digest, array: arrays.setdefault(digest, array.tobytes()) and None)
+    inner, table, stream = here.notes["inner"], here.table, here.stream
+    reader = StateReader({0: here})
+    states = [writer.state(0)]
+    there.table[3] = -1.0
+    there.large[7] = np.nan
+    there.notes["inner"].value[2] = 9.0
+    there.notes["list"].append(4)
+    there.added = frozenset({1, 2})  # type: ignore[attr-defined]
+    states.append(writer.state(0))
+    count = len(arrays)
+    states.append(writer.state(0))
+    assert states[-1] == {"new": {}, "told": {}, "gone": []}
+    assert len(arrays) == count
+    for digest, raw in arrays.items():
+        reader.learn(digest, raw)
+    for state in states:
+        reader.restore("process", 0, state)
+    assert here.table is table
+    assert here.notes["inner"] is inner
+    assert here.stream is stream
+    assert table[3] == -1.0
+    assert inner.value[2] == 9.0
+    assert np.isnan(here.large[7])
+    assert here.notes["list"] == [1, 2, 3, 4]
+    assert here.added == {1, 2}  # type: ignore[attr-defined]
+    assert here.label() == 3
+    # Another process of the same agent began again.
+    reader.restore("its successor", 0, states[0])
+    assert here.large[7] == 7.0
+    assert not hasattr(here, "added")
+
+
+class Pile(list[int]):
+    label = "old"
+
+
+class Reader:
+    """Holds what its agent holds, too."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+
+class Containers(Agent):
+    def __init__(self) -> None:
+        self.counts = collections.Counter("ab")
+        self.order = collections.OrderedDict([(1, 2), (3, 4)])
+        self.groups: Any = collections.defaultdict(list, {1: [2]})
+        self.recent: Any = collections.deque([1, 2], maxlen=3)
+        self.seen = {1, 2}
+        self.pile = Pile([1, 2])
+        self.dice = random.Random(1)
+        self.reader = Reader(self.recent)
+        self.model: Any = None
+        self.best: Any = None
+
+    async def run(self) -> None: ...
+
+
+def told(changes: list[Any], there: Any, here: Any) -> None:
+    """Tell one agent's state, at first and after each change, and put it into the other."""
+    arrays: dict[bytes, bytes] = {}
+    writer = StateWriter({0: there}, lambda digest, array: arrays.__setitem__(digest, array.tobytes()))
+    reader = StateReader({0: here})
+    for change in [lambda agent: None, *changes]:
+        change(there)
+        state = writer.state(0)
+        for digest, raw in arrays.items():
+            reader.learn(digest, raw)
+        reader.restore("process", 0, state)
+
+
+def test_whatever_an_agent_keeps_things_in_is_as_it_was() -> None:
+    def change(agent: Containers) -> None:
+        agent.counts["b"] += 4
+        agent.order.move_to_end(1)
+        agent.groups[5].append(6)
+        agent.recent.extend([8, 9])
+        agent.seen.discard(1)
+        agent.pile.append(3)
+        agent.pile.label = "new"
+        agent.dice.random()
+
+    there, here = Containers(), Containers()
+    before = {name: value for name, value in vars(here).items() if name != "dice"}
+    told([change, change], there, here)
+    assert here.counts == {"a": 1, "b": 9}
+    assert [*here.order] == [3, 1]
+    assert here.groups == {1: [2], 5: [6, 6]}
+    assert [*here.recent] == [9, 8, 9]
+    assert here.recent.maxlen == 3
+    assert here.seen == {2}
+    assert (here.pile, here.pile.label) == ([1, 2, 3, 3], "new")
+    assert here.dice.random() == there.dice.random()
+    assert here.reader.source is here.recent
+    # Who holds one of them sees it, too.
+    assert all(vars(here)[name] is value for name, value in before.items())
+
+
+def test_what_two_attributes_come_to_hold_is_one_object() -> None:
+    def learn(agent: Any) -> None:
+        agent.model = agent.best = Reader(3.0)
+        agent.first = agent.second = [agent.model]
+
+    def replace(agent: Any) -> None:
+        agent.recent = collections.deque([7], maxlen=1)
+        agent.reader.source = agent.recent
+        agent.model.source = 5.0
+
+    there, here = Containers(), Containers()
+    told([learn, replace], there, here)
+    assert here.model is here.best
+    assert here.model.source == 5.0
+    assert here.first is here.second  # type: ignore[attr-defined]
+    assert here.first[0] is here.model  # type: ignore[attr-defined]
+    assert here.reader.source is here.recent
+    assert (*here.recent, here.recent.maxlen) == (7, 1)
+
+
+class Walker(Agent):
+    """Keeps where it began, where it was, and by other names what it has."""
+
+    def __init__(self) -> None:
+        self.x = self.first = np.arange(3.0)
+        self.big = self.data = np.arange(10_000.0)
+        self.history = [self.x]
+        self.table = self.best = {"a": 1}
+        self.nodes = [Reader(number) for number in range(3)]
+        self.current = self.nodes[0]
+        self.rows: list[list[int]] = [[0]] * 3
+        self.me = self
+        self.columns: Any = None
+
+    async def run(self) -> None: ...
+
+
+def seen(agent: Any) -> dict[str, Any]:
+    """Return what an agent holds in the eyes of whoever reads it, and which of its names are one object's."""
+    named: dict[int, list[str]] = {}
+    for name, value in [*vars(agent).items(), *((f"history[{i}]", each) for i, each in enumerate(agent.history))]:
+        named.setdefault(id(value), []).append(name)
+    values = {name: repr(value) for name, value in vars(agent).items() if name not in ("nodes", "current", "me")}
+    values |= {"nodes": [node.source for node in agent.nodes], "current": agent.current.source}
+    one = [names for names in named.values() if len(names) > 1]
+    same = [agent.rows[i] is agent.rows[j] for i, j in ((0, 1), (1, 2), (0, 2))]
+    columns = getattr(agent, "columns", None)
+    by_column = columns is not None and columns.ndim == 2 and columns.flags.f_contiguous
+    return values | {"one": one, "at": agent.nodes.index(agent.current), "same": same, "by column": by_column}
+
+
+def rebound(agent: Walker) -> None:
+    agent.x = agent.x + 1.0
+    agent.big = agent.big * 2.0
+    agent.history.append(agent.x)
+    agent.table = dict(agent.table, a=2)
+    agent.current = agent.nodes[1]
+
+
+def in_place(agent: Walker) -> None:
+    agent.x += 1.0
+    agent.big[3] = -1.0
+    agent.table["b"] = 3
+    agent.current.source += 10
+    agent.rows[1] = [1]
+    agent.rows[0].append(7)
+    agent.columns = np.asfortranarray(np.arange(40.0).reshape(8, 5))
+
+
+def given_up(agent: Walker) -> None:
+    agent.best = agent.table
+    agent.first = agent.x
+    agent.history[:] = agent.history[-1:]
+    del agent.columns
+
+
+def reshaped(agent: Walker) -> None:
+    agent.x.resize(5, refcheck=False)
+    agent.nodes.reverse()
+    agent.columns = agent.data[::7]
+
+
+def test_a_new_object_is_new_and_a_changed_one_the_same() -> None:
+    steps = [rebound, in_place, given_up, rebound, reshaped, in_place, given_up, rebound]
+    for count in range(len(steps) + 1):
+        there, here = Walker(), Walker()
+        told(list(steps[:count]), there, here)
+        assert seen(here) == seen(there), count
+        assert here.me is here
+
+
+def test_agents_that_were_made_with_one_array_do_not_write_into_each_others() -> None:
+    shared = np.zeros(3)
+    here, other = Walker(), Walker()
+    here.x = here.first = other.x = other.first = shared
+    there = Walker()
+    there.x = there.first = np.zeros(3)
+    told([rebound, in_place], there, here)
+    assert shared.tolist() == other.x.tolist() == [0.0, 0.0, 0.0]
+    assert here.x.tolist() == [2.0, 2.0, 2.0]
+
+
+class Corner(NamedTuple):
+    at: Any
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    size: int
+    of: Any
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Values(Agent):
+    """Holds what is told as a value, or where it stands."""
+
+    def __init__(self) -> None:
+        self.dice = self.also = np.random.default_rng(3)
+        self.cost = LocalProblem(np.eye(40), np.ones(40), loss=Squared(), regularizer=0.1)
+        self.things: Any = np.array([[1], "two", None], dtype=object)
+        self.point = Corner(np.zeros(20), "a")
+        self.fixed = Fixed(1, [2])
+        self.error: Any = None
+        self.colour: Any = None
+        self.record = np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])
+        self.step = self.forward
+        self.many: Any = {}
+        self.table: Any = pd.DataFrame({"a": [0.5], "b": ["z"]})
+
+    def forward(self) -> int:
+        return self.fixed.size
+
+    async def run(self) -> None: ...
+
+
+def test_values_are_what_they_were() -> None:
+    def change(agent: Values) -> None:
+        agent.dice.random()
+        agent.things[0].append(3)
+        agent.point.at[4] += 2.0
+        agent.fixed.of.append(5)
+        object.__setattr__(agent.fixed, "size", agent.fixed.size + 1)
+        agent.error = ValueError("so", [agent.fixed.size])
+        agent.error.more = {"x": 1}
+        agent.colour = Colour.RED
+        agent.record["b"][1] += 0.5
+        agent.many[Corner(1, "b")] = (agent.fixed, fractions.Fraction(1, 3), 10**40, b"raw", {7, 8})
+        agent.table = pd.DataFrame({"a": [1.0, agent.fixed.size], "b": ["x", "y"]})
+
+    there, here = Values(), Values()
+    cost, corner, fixed = here.cost, here.point.at, here.fixed
+    told([change, change, lambda agent: None, change], there, here)
+    assert here.dice is here.also
+    assert here.dice.random() == there.dice.random()
+    assert here.things.tolist() == [[1, 3, 3, 3], "two", None]
+    assert here.cost is cost
+    assert here.point.at is corner
+    assert corner[4] == 6.0
+    assert here.fixed is fixed
+    assert (fixed.size, fixed.of, here.step()) == (4, [2, 5, 5, 5], 4)
+    assert (repr(here.error), here.error.more) == ("ValueError('so', [4])", {"x": 1})
+    assert here.colour is Colour.RED
+    assert here.record.tolist() == there.record.tolist() == [(0, 0.0), (0, 1.5), (0, 0.0)]
+    assert here.many == {Corner(1, "b"): (fixed, fractions.Fraction(1, 3), 10**40, b"raw", {7, 8})}
+    assert here.many[Corner(1, "b")][0] is fixed
+    assert here.table.equals(there.table)
+
+
+def test_what_nothing_holds_any_more_is_let_go_of() -> None:
+    agent = Walker()
+    writer = StateWriter({0: agent}, lambda digest, array: None)
+    before = writer.state(0)
+    for _ in range(3):
+        agent.x = agent.x + 1.0
+        agent.big = agent.big + 1.0
+        state = writer.state(0)
+        assert len(state["new"]) == 2
+    # The first two are held by other names.
+    assert len(state["gone"]) == 2
+    assert len(before["told"]) > len(state["told"]) == 3
