@@ -26,6 +26,10 @@ from netsim.transport.clock import Loop, new_loop
 __all__ = ["Gathered", "Part", "gather", "gathered"]
 
 
+# Real seconds by which a process may differ from an earlier one about when a run began.
+_AT_ONCE = 1.0
+
+
 @dataclass
 class Part:
     """What one process wrote of a run.
@@ -139,6 +143,14 @@ def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: boo
         raise BadInput(
             f"folder = {str(folder)!r}: must hold what all processes wrote of run {run}; not {absent[0]!r}'s"
         )
+    for host in hosts:
+        # By its own clock a process that begins again finds the others' run to have begun when it did.
+        begun = [part.begin["epoch"] for part in parts if part.host == host]
+        if max(begun) - min(begun) > _AT_ONCE:
+            raise BadInput(
+                f"folder = {str(folder)!r}: must hold what was written of one run {run}; {host!r} has written of two, "
+                "which began at different times: give each deployment a folder of its own"
+            )
     return _Merger(settings, result, parts, trace).merge()
 
 

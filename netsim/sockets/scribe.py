@@ -43,6 +43,7 @@ class Scribe:
         self._agents = agents
         self._here = {name: number for number, name in enumerate(agents) if places[name] == session.me}
         self._told_kinds = 0
+        self._session = session
         self._journal = journal = Journal(path)
         self._writer = StateWriter(agents, lambda digest, array: journal.put(ARRAY, [digest, array.tobytes()]))
         journal.put(
@@ -62,7 +63,7 @@ class Scribe:
 
     def joined(self, time: float, sampled: bool) -> None:
         """Write from which simulated time (s) on it takes part, and whether its rows are taken at an interval."""
-        self._journal.put(BEGIN, {"joined": max(time, 0.0), "sampled": sampled})
+        self._journal.put(BEGIN, {"joined": max(time, 0.0), "sampled": sampled, "epoch": self._session.epoch})
 
     def write_states(self) -> None:
         """Write the states of the agents that are here, and in which round they are."""

@@ -296,6 +296,11 @@ def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:
         ("[hosts.a]\naddress=1\n[hosts.b]\naddress='y:1'", "hosts.a.address = 1: must be text"),
         ("[hosts.a]\naddress='y:1'\n[hosts.b]\naddress='y:1'", "an address of its own"),
         ("[hosts.a]\naddress='x:1'\nagents=[]\n[hosts.b]\naddress='y:1'", "hosts.a.agents = []"),
+        (
+            "[hosts.'../a']\naddress='x:1'\n[hosts.b]\naddress='y:1'",
+            "hosts = '../a': must be names of",
+        ),
+        ("[hosts.'/a']\naddress='x:1'\n[hosts.b]\naddress='y:1'", "hosts = '/a': must be names of"),
     ],
 )
 def test_bad_files_of_hosts_are_named(tmp_path: Path, text: str, says: str) -> None:

@@ -20,7 +20,7 @@ from netsim.sockets.journal import STATE, entries
 from netsim.sockets.restoring import StateReader
 from netsim.sockets.session import DROPPED, Session
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
-from tests.parts import Average, addresses, in_parts, spread
+from tests.parts import Average, addresses, in_parts, played, shares, spread
 
 KEY = b"sixteen bytes at least"
 MESSAGE = Message(6, "state", 0.25, b"data", [3, 4, 0.5, 5, 6, 0.75])
@@ -320,3 +320,14 @@ def test_a_journal_tells_states_rows_and_events(journals: Path) -> None:
     kinds = collections.Counter(what for what, _ in entries(part))
     # Three agents: at the beginning, at each of 12 rows, at the end.
     assert kinds[STATE] == 3 * 14
+
+
+def test_a_folder_of_two_deployments_is_refused(tmp_path: Path) -> None:
+    peers = shares(addresses(2), list(network()[0].graph))
+    for _ in range(2):
+        transports = {here: UDP(here, others, pace=PACE, folder=tmp_path) for here, others in peers.items()}
+        for outcome in played(network, transports).values():
+            assert not isinstance(outcome, BaseException), outcome
+    made, agents = network()
+    with pytest.raises(BadInput, match="has written of two, which began at different times: give each deployment a"):
+        gather(made, agents, tmp_path)

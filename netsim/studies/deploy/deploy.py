@@ -66,8 +66,15 @@ def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
         with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
             plan.write(folder)
-            _run_processes(plan, folder, rehearsal.runs, reporter)
-            study = _played_back(plan, folder, rehearsal.runs, reporter)
+            killed = _run_processes(plan, folder, rehearsal.runs, reporter)
+            try:
+                study = _played_back(plan, folder, rehearsal.runs, reporter)
+            except BadInput as error:
+                if not killed:
+                    raise
+                raise NetsimError(
+                    f"process {killed[0]}: was killed before it took part; nothing is gathered"
+                ) from error
         _save(study, place, asked.formats, reporter)
 
 
@@ -114,14 +121,15 @@ def _play(scenario: Scenario, study: Study) -> None:
     """Play a study; raises NetsimError in one line where it does not come to its end."""
     try:
         scenario.play(study)
-    except Exception as error:
+    except BaseException as error:
+        # Whatever ends it, as a sys.exit.
         if catalogue.interrupted(error):
             raise
         raise NetsimError(catalogue.why(scenario, error)) from error
 
 
-def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> None:
-    """Start the processes and wait for them."""
+def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> list[str]:
+    """Start the processes and wait for them; return the names of those that were killed."""
     (folder / PARTS).mkdir()
     rows = [run.rows for run in simulated]
     label = f"{len(plan.hosts)} processes over {plan.settings.carrier}"
@@ -130,6 +138,7 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
         Processes(plan, folder, lambda run, row: progress(sum(rows[:run]) + row)) as processes,
     ):
         processes.wait()
+    return processes.killed
 
 
 def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> Study:
@@ -139,7 +148,9 @@ def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Repor
     study = scenario.prepare(trace=plan.trace, reporter=_Told(reporter), **parameters)
     with on(playback):
         _play(scenario, study)
-    names = list(study.runs)
+    named = {id(run): name for name, run in study.runs.items()}
+    # A study may run networks besides those that it names.
+    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(playback.found, start=1)]
     study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
     study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}
     study.table("processes", "Processes", sameness.processes(names, playback.found))

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import re
 import secrets
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +49,11 @@ class Host:
     name: str
     address: str
     agents: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # It names files.
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", self.name):
+            raise check.refuse("hosts", self.name, "names of at most 64 letters, digits, '_', '.' and '-'")
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,17 @@ class Processes:
         The deployment's.
     told : callable
         Called with the number of a run, from 0, and of each row that the first process comes to.
+
+    Attributes
+    ----------
+    killed : list of str
+        The names of those that were killed, once all have ended.
     """
 
     def __init__(self, plan: Plan, folder: Path, told: Callable[[int, int], None]) -> None:
         self._plan, self._folder, self._told = plan, folder, told
         self._running: dict[str, subprocess.Popen[str]] = {}
+        self.killed: list[str] = []
 
     def __enter__(self) -> "Processes":
         for host in self._plan.hosts:
@@ -59,13 +65,14 @@ class Processes:
                 process.stdout.close()
 
     def wait(self) -> None:
-        """Wait for all of them.
+        """Wait for all of them; who has not ended long after another has, as one that was stopped, is killed.
 
         Raises
         ------
         NetsimError
             If one ends in an error, or none comes to its end: what the first of them said.
         """
+        give_up = float("inf")
         while True:
             statuses = {name: process.poll() for name, process in self._running.items()}
             for name, status in statuses.items():
@@ -73,9 +80,15 @@ class Processes:
                     raise NetsimError(f"process {name}: {self._last_words(name)}")
             if None not in statuses.values():
                 break
+            if 0 in statuses.values():
+                give_up = min(give_up, time.monotonic() + self._plan.settings.patience)
+            if time.monotonic() > give_up:
+                for process in self._running.values():
+                    process.kill()
             time.sleep(_PAUSE)
         # Below zero: by a signal.
-        if all(status != 0 for status in statuses.values()):
+        self.killed = [name for name, status in statuses.items() if status != 0]
+        if len(self.killed) == len(statuses):
             raise NetsimError(
                 f"process {next(iter(statuses))}: was killed, as all others were; there is nothing to gather"
             )
