@@ -154,14 +154,18 @@ def kind_of(value: Any) -> str:
     Returns
     -------
     str
-        `ARRAY`, `OBJECT` or the name of a container for what can change in its place; `VALUE`; `LEFT_OUT` for what
-        belongs to one process: what runs, locks, files, functions without a name; "" for all that is as pickle has it.
+        `ARRAY`, `OBJECT` or the name of a container for what can change in its place; `VALUE`; `METHOD` of an object;
+        `LEFT_OUT` for what belongs to one process: what runs, locks, files, functions without a name; "" for all that
+        is as pickle has it.
     """
     kind = _KINDS[type(value)]
     if kind == ARRAY and value.dtype.hasobject:
         return VALUE
     if type(value) is FunctionType and "<" in value.__qualname__:
         return LEFT_OUT
+    if type(value) is BuiltinFunctionType and not isinstance(value.__self__, ModuleType | NoneType):
+        # A method of a list, say.
+        return METHOD
     return kind
 
 

@@ -10,6 +10,7 @@ import inspect
 import io
 import pickle
 import sys
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from types import FunctionType, MethodType
@@ -93,7 +94,6 @@ class StateReader:
             written = heap.written()
             self._allowed |= {(names[0], names[1]) for _, *names in written["new"].values() if names}
             for raw in written["told"].values():
-                # Of an array, too, which is but its place and form.
                 _Recorder(io.BytesIO(raw), self._allowed).load()
         return heap.objects()
 
@@ -206,12 +206,15 @@ def _may(module: str) -> bool:
     return any(module == each or module.startswith(f"{each}.") for each in parts)
 
 
-def _method(holder: Any, name: str) -> MethodType:
-    """Return a method that is a function of an object's class."""
-    found = inspect.getattr_static(type(holder), name)
-    if not isinstance(found, FunctionType):
-        raise NetsimError(f"it names {name} of a {type(holder).__name__}, which is no method")
-    return MethodType(found, holder)
+def _method(holder: Any, name: str) -> Any:
+    """Return a method of an object, or of a class."""
+    cls = holder if isinstance(holder, type) else type(holder)
+    found = inspect.getattr_static(cls, name)
+    if isinstance(found, classmethod if cls is holder else FunctionType):
+        return MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
+    if cls in (list, dict, set, deque, np.random.Generator, np.random.RandomState) and callable(found):
+        return getattr(holder, name)
+    raise NetsimError(f"it names {name} of a {cls.__name__}, which is no method")
 
 
 class _Unpickler(pickle.Unpickler):

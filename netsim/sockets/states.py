@@ -156,21 +156,26 @@ class Heap:
 
     def number(self, value: Any, kind: str) -> int:
         """Return the number that an object is given; raises TypeError if its class is not to be found."""
-        before = self._entries.get(id(value))
-        raw = self._value(value) if kind == VALUE else b""
-        if kind == VALUE and before is not None and before.raw == raw:
-            entry = before
-        else:
-            self._count += 1
-            entry = self._entries[id(value)] = _Entry(self._count, value, kind)
-            self._new[entry.number] = [kind] if kind in (ARRAY, VALUE) else [kind, *class_of(value)]
         if kind == VALUE:
-            entry.last = self._pass
-            if raw != entry.raw:
-                entry.raw = self._told[entry.number] = raw
-        else:
-            self._meet(entry)
+            return self._number_of_value(value)
+        entry = self._add(value, kind, *([] if kind == ARRAY else class_of(value)))
+        self._meet(entry)
         return entry.number
+
+    def _number_of_value(self, value: Any) -> int:
+        raw = self._value(value)
+        entry = self._entries.get(id(value))
+        if entry is None or entry.raw != raw:
+            entry = self._add(value, VALUE)
+            entry.raw = self._told[entry.number] = raw
+        entry.last = self._pass
+        return entry.number
+
+    def _add(self, value: Any, kind: str, *where: str) -> _Entry:
+        self._count += 1
+        entry = self._entries[id(value)] = _Entry(self._count, value, kind)
+        self._new[entry.number] = [kind, *where]
+        return entry
 
     def _value(self, value: Any) -> bytes:
         target = io.BytesIO()
@@ -204,7 +209,7 @@ class Heap:
         return entry.reference
 
     def _content(self, entry: _Entry) -> bytes:
-        if sets_itself(entry.value):
+        if entry.kind == OBJECT and sets_itself(entry.value):
             return self._value(entry.value.__getstate__())
         target = io.BytesIO()
         _Pickler(target, self, None).dump(content(entry.value, entry.kind))
@@ -212,7 +217,7 @@ class Heap:
 
 
 class _ValuePickler(pickle.Pickler):
-    """Pickles a value, ``itself``, in one, but for large arrays and what has a number already."""
+    """Pickles a value, ``itself``, in one but for its arrays."""
 
     def __init__(self, target: io.BytesIO, heap: Heap, itself: Any) -> None:
         super().__init__(target, protocol=5)
@@ -226,24 +231,28 @@ class _ValuePickler(pickle.Pickler):
         if kind == LEFT_OUT:
             return LEFT_OUT
         if kind == METHOD:
+            # Whose it is may have a number.
             return METHOD, obj.__self__, obj.__name__
         if id(obj) in self._heap.names:
             return AGENT, self._heap.names[id(obj)]
         return self._referred(obj, kind)
 
     def _referred(self, obj: Any, kind: str) -> Any:
-        # Whoever makes a value may look into all that it is made of, and only of arrays that is there by then.
-        if kind == ARRAY and obj.nbytes >= _LARGE:
-            return self._heap.number(obj, kind) if (number := self._heap.known(obj)) is None else number
-        return self._heap.known(obj) if kind == ARRAY or self._heap.is_agent(obj) else None
+        # Whoever makes a value may look into all that it is made of: only arrays are there by then.
+        if self._heap.is_agent(obj) or (kind == ARRAY and obj.nbytes > _SMALL):
+            return self._numbered(obj, kind)
+        return None
+
+    def _numbered(self, obj: Any, kind: str) -> int:
+        number = self._heap.known(obj)
+        return self._heap.number(obj, kind) if number is None else number
 
 
 class _Pickler(_ValuePickler):
     """Pickles what an object holds; ``itself`` is not referred to."""
 
     def _referred(self, obj: Any, kind: str) -> Any:
-        number = self._heap.known(obj)
-        return self._heap.number(obj, kind) if number is None else number
+        return self._numbered(obj, kind)
 
 
 def _form(array: NDArray[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -262,11 +262,21 @@ class Values(Agent):
         self.colour: Any = None
         self.record = np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])
         self.step = self.forward
+        self.make = self.made
+        self.put = self.fixed.of.append
+        self.draw = self.dice.normal
+        self.shared = np.arange(30.0)
+        self.other = LocalProblem(self.shared.reshape(30, 1), self.shared, loss=Squared(), regularizer=0.1)
+        self.sum = np.sum
         self.many: Any = {}
         self.table: Any = pd.DataFrame({"a": [0.5], "b": ["z"]})
 
     def forward(self) -> int:
         return self.fixed.size
+
+    @classmethod
+    def made(cls) -> type:
+        return cls
 
     async def run(self) -> None: ...
 
@@ -286,12 +296,18 @@ def test_values_are_what_they_were() -> None:
         agent.table = pd.DataFrame({"a": [1.0, agent.fixed.size], "b": ["x", "y"]})
 
     there, here = Values(), Values()
-    cost, corner, fixed = here.cost, here.point.at, here.fixed
+    cost, other, corner, fixed = here.cost, here.other, here.point.at, here.fixed
     told([change, change, lambda agent: None, change], there, here)
     assert here.dice is here.also
     assert here.dice.random() == there.dice.random()
     assert here.things.tolist() == [[1, 3, 3, 3], "two", None]
     assert here.cost is cost
+    assert here.other is other
+    assert here.make() is Values
+    assert here.sum is np.sum
+    here.put(6)
+    assert fixed.of.pop() == 6
+    assert here.draw() == there.draw()
     assert here.point.at is corner
     assert corner[4] == 6.0
     assert here.fixed is fixed
