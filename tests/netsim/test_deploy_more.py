@@ -96,6 +96,14 @@ def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
     assert done.stderr.endswith("odd.py' raised SystemExit (odd.py, line 22): 0\n")
 
 
+def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "netsim", "deploy", "averaging", "--rounds", "5", "--processes", "2"]
+    done = subprocess.run([*command, "--round-time", "1e-6"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    says = "netsim: round_time = 1e-06: must be longer: all rounds had passed before the processes took part\n"
+    assert done.stderr.endswith(says)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 def test_who_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "averages.py").write_text(STUDY)

@@ -146,8 +146,17 @@ def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Repor
     scenario, parameters = plan.find()
     playback = Playback(folder / PARTS)
     study = scenario.prepare(trace=plan.trace, reporter=_Told(reporter), **parameters)
-    with on(playback):
-        _play(scenario, study)
+    try:
+        with on(playback):
+            _play(scenario, study)
+    except NetsimError as error:
+        for before, made in zip(simulated, playback.found, strict=False):
+            if before.rows and not made.run.rows and not made.killed and not made.failed:
+                seconds = plan.settings.round_time
+                raise NetsimError(
+                    f"round_time = {seconds:g}: must be longer: all rounds had passed before the processes took part"
+                ) from error
+        raise
     named = {id(run): name for name, run in study.runs.items()}
     # A study may run networks besides those that it names.
     names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(playback.found, start=1)]
