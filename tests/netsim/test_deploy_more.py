@@ -97,7 +97,7 @@ def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
 
 
 def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "netsim", "deploy", "averaging", "--rounds", "5", "--processes", "2"]
+    command = [sys.executable, "-m", "netsim", "deploy", "averaging", "--processes", "2"]
     done = subprocess.run([*command, "--round-time", "1e-6"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     says = "netsim: round_time = 1e-06: must be longer: all rounds had passed before the processes took part\n"
