@@ -35,6 +35,7 @@ def _is_exception(value: Any) -> bool:
 
 
 _BUILTIN = ("bool", "bytearray", "complex", "frozenset", "int", "float", "list", "object", "range", "set", "slice")
+_RANDOM = ("numpy.random._generator", "numpy.random.mtrand")
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _HARMLESS = {
     *(("builtins", name) for name in (*_BUILTIN, "dict", "tuple", "str", "bytes")),
@@ -212,7 +213,7 @@ def _method(holder: Any, name: str) -> Any:
     found = inspect.getattr_static(cls, name)
     if isinstance(found, classmethod if cls is holder else FunctionType):
         return MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
-    if cls in (list, dict, set, deque, np.random.Generator, np.random.RandomState) and callable(found):
+    if (cls in (list, dict, set, deque) or cls.__module__ in _RANDOM) and callable(found):
         return getattr(holder, name)
     raise NetsimError(f"it names {name} of a {cls.__name__}, which is no method")
 

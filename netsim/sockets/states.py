@@ -5,6 +5,7 @@ number, under which others refer to it. Told is what is new since the last time.
 what is in them, so that data which never change cost nothing.
 """
 
+import copyreg
 import hashlib
 import io
 import pickle
@@ -216,8 +217,19 @@ class Heap:
         return target.getvalue()
 
 
+class _Registered:
+    """How objects are pickled, as `copyreg` knows; not exceptions, for which others register what not all hosts have."""
+
+    def __getitem__(self, cls: type) -> Any:
+        if issubclass(cls, BaseException):
+            raise KeyError(cls)
+        return copyreg.dispatch_table[cls]
+
+
 class _ValuePickler(pickle.Pickler):
     """Pickles a value, ``itself``, in one but for its arrays."""
+
+    dispatch_table: Any = _Registered()
 
     def __init__(self, target: io.BytesIO, heap: Heap, itself: Any) -> None:
         super().__init__(target, protocol=5)

@@ -1,6 +1,7 @@
 """Agents' states, told by one process and given to the agents of another: values, and what is one object."""
 
 import collections
+import copyreg
 import dataclasses
 import enum
 import fractions
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from netsim import Agent
 from netsim.agents import LocalProblem, Squared
@@ -279,6 +281,18 @@ class Values(Agent):
         return cls
 
     async def run(self) -> None: ...
+
+
+def test_how_others_have_exceptions_pickled_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As tblib does, which comes with Dask.
+    monkeypatch.setitem(copyreg.dispatch_table, ValueError, lambda error: (eval, ("1 / 0",)))
+
+    def fail(agent: Values) -> None:
+        agent.error = ValueError("so")
+
+    there, here = Values(), Values()
+    told([fail], there, here)
+    assert repr(here.error) == "ValueError('so')"
 
 
 def test_values_are_what_they_were() -> None:
