@@ -218,7 +218,7 @@ class Heap:
 
 
 class _Registered:
-    """How objects are pickled, as `copyreg` knows; not exceptions, for which others register what not all hosts have."""
+    """How objects are pickled, as `copyreg` knows; not exceptions, for which others register what others lack."""
 
     def __getitem__(self, cls: type) -> Any:
         if issubclass(cls, BaseException):
