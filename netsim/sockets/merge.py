@@ -215,9 +215,8 @@ class _Merger:
                 self._apply_all(number)
                 self._write_row(number, time)
             self._apply_all(math.inf)
-            if any(part.begin["sampled"] for part in self._parts) and self._end > max(
-                [-math.inf, *(row[1] for row in rows)]
-            ):
+            last = max((time for _, time in rows), default=-math.inf)
+            if self._end > last and any(part.begin["sampled"] for part in self._parts):
                 # The run's end comes between two samples.
                 self._write_row(len(rows) + 1, self._end)
         finally:

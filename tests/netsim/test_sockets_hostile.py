@@ -163,6 +163,17 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
     assert sum(quiet.dropped.values()) == 0
 
 
+def meeting() -> tuple[Session, Session, list[bytes]]:
+    """Return two processes that meet, and what the second one says."""
+    first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
+    other = Session(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
+    for session in (first, other):
+        session.begin(b"mark")
+    heard: list[bytes] = []
+    other.transport.send = lambda to, data: heard.append(data)  # type: ignore[method-assign]
+    return first, other, heard
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -188,12 +199,7 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_beat_that_says_what_none_says_is_malformed(said: dict[str, Any]) -> None:
-    first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
-    other = Session(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
-    for session in (first, other):
-        session.begin(b"mark")
-    heard: list[bytes] = []
-    other.transport.send = lambda to, data: heard.append(data)  # type: ignore[method-assign]
+    first, other, heard = meeting()
     other.beat()
     beat = unseal(heard[0], KEY)
     assert isinstance(beat, Beat)
@@ -209,12 +215,7 @@ def test_a_beat_that_says_what_none_says_is_malformed(said: dict[str, Any]) -> N
 
 def test_a_recording_does_not_begin_a_run() -> None:
     # Of an earlier process of the same name and key: it answers to nothing that this one has said.
-    first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
-    other = Session(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
-    for session in (first, other):
-        session.begin(b"mark")
-    heard: list[bytes] = []
-    other.transport.send = lambda to, data: heard.append(data)  # type: ignore[method-assign]
+    first, other, heard = meeting()
     for _ in range(5):
         other.beat()
     for data in heard:

@@ -66,15 +66,8 @@ def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
         with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
             plan.write(folder)
-            killed = _run_processes(plan, folder, rehearsal.runs, reporter)
-            try:
-                study = _played_back(plan, folder, rehearsal.runs, reporter)
-            except BadInput as error:
-                if not killed:
-                    raise
-                raise NetsimError(
-                    f"process {killed[0]}: was killed before it took part; nothing is gathered"
-                ) from error
+            _run_processes(plan, folder, rehearsal.runs, reporter)
+            study = _played_back(plan, folder, rehearsal.runs, reporter)
         _save(study, place, asked.formats, reporter)
 
 
@@ -128,8 +121,8 @@ def _play(scenario: Scenario, study: Study) -> None:
         raise NetsimError(catalogue.why(scenario, error)) from error
 
 
-def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> list[str]:
-    """Start the processes and wait for them; return the names of those that were killed."""
+def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> None:
+    """Start the processes and wait for them."""
     (folder / PARTS).mkdir()
     rows = [run.rows for run in simulated]
     label = f"{len(plan.hosts)} processes over {plan.settings.carrier}"
@@ -138,7 +131,6 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
         Processes(plan, folder, lambda run, row: progress(sum(rows[:run]) + row)) as processes,
     ):
         processes.wait()
-    return processes.killed
 
 
 def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> Study:

@@ -31,17 +31,11 @@ class Processes:
         The deployment's.
     told : callable
         Called with the number of a run, from 0, and of each row that the first process comes to.
-
-    Attributes
-    ----------
-    killed : list of str
-        The names of those that were killed, once all have ended.
     """
 
     def __init__(self, plan: Plan, folder: Path, told: Callable[[int, int], None]) -> None:
         self._plan, self._folder, self._told = plan, folder, told
         self._running: dict[str, subprocess.Popen[str]] = {}
-        self.killed: list[str] = []
 
     def __enter__(self) -> "Processes":
         for host in self._plan.hosts:
@@ -87,8 +81,7 @@ class Processes:
                     process.kill()
             time.sleep(_PAUSE)
         # Below zero: by a signal.
-        self.killed = [name for name, status in statuses.items() if status != 0]
-        if len(self.killed) == len(statuses):
+        if 0 not in statuses.values():
             raise NetsimError(
                 f"process {next(iter(statuses))}: was killed, as all others were; there is nothing to gather"
             )
