@@ -237,7 +237,8 @@ class Run:
             If anywidget is not installed, the trace was not kept, or an argument cannot be used.
         """
         if importlib.util.find_spec("anywidget") is None:
-            raise BadInput("widget: must go with anywidget, which is not installed: pip install 'netsim[notebook]'")
+            how = "in netsim's clone, pip install '.[notebook]'"
+            raise BadInput(f"widget: must go with anywidget, which is not installed: {how}")
         height = check.integer("height", height, low=200)
         from netsim.replay.notebook import Replay
         from netsim.replay.render import parts

@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -42,6 +43,16 @@ def one_thread() -> Iterator[None]:
     """Matrices here are small: more BLAS threads only wait for each other, on some machines for minutes."""
     with threadpool_limits(limits=1):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Who starts pytest in the background may have it ignore Ctrl-C, and with it every process that a test starts."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

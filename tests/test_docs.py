@@ -1,8 +1,13 @@
 """The README and the docs: every Python block runs and prints what the block after it shows; links and lists hold."""
 
+import os
 import pkgutil
 import re
 import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +99,111 @@ def test_ci_runs_the_steps_of_check() -> None:
     assert {*called.split(), "tests"} == {*steps[1].split(), "site"}
 
 
-def test_ci_runs_the_very_command_of_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
-    command = re.search(r"^python3 -m venv .*pytest.*$", readme, re.MULTILINE)
-    assert command
-    assert command.group() in (ROOT / ".ci" / "run").read_text().splitlines()
+README_OF_A_TRIAL = """
+# A trial
+
+```sh
+echo not this
+```
+
+## Run it
+
+```sh
+{run}
+```
+
+```sh
+echo nor this
+```
+
+## Test it
+
+```sh
+{test}
+```
+"""
+# Instead of an environment: whatever is installed there is noted.
+PYTHON = """#!/bin/sh
+mkdir -p .venv/bin
+printf '#!/bin/sh\\necho "pip $* in $PWD" >> "$LOG"\\n' > .venv/bin/pip
+chmod +x .venv/bin/pip
+"""
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
+    """Return what runs .ci/run in a repository of its own: status, what was noted, what was said."""
+    if sys.platform == "win32" or not shutil.which("git"):
+        pytest.skip("needs git and a POSIX shell")
+    room, tools, log = tmp_path / "room", tmp_path / "tools", tmp_path / "log"
+    (room / ".ci").mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / ".ci" / "run", room / ".ci" / "run")
+    stubs = {
+        room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\n',
+        tools / "python3": PYTHON,
+        # Or it would be installed.
+        tools / "mosquitto": "",
+    }
+    for path, text in stubs.items():
+        path.write_text(text)
+        path.chmod(0o755)
+    (room / ".gitignore").write_text(".venv/\n")
+    # What somebody installed before.
+    (room / ".venv").mkdir()
+    subprocess.run(["git", "init", "-q", room], check=True)
+
+    def run(run: str, test: str) -> tuple[int, list[str], str]:
+        (room / "README.md").write_text(README_OF_A_TRIAL.format(run=run, test=test))
+        words: Any = {"cwd": room, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+        path = os.pathsep.join([str(tools), os.environ["PATH"]])
+        done = subprocess.run(["bash", ".ci/run"], env=os.environ | {"LOG": str(log), "PATH": path}, **words)
+        return done.returncode, log.read_text().splitlines() if log.exists() else [], done.stderr
+
+    return run
+
+
+def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
+    trial: Callable[..., tuple[int, list[str], str]], tmp_path: Path
+) -> None:
+    note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
+    status, noted, said = trial(note.format("run"), note.format("test"))
+    assert (status, said) == (0, "")
+    run, test, install, check = noted
+    fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
+    assert [each and each[1] for each in fresh] == ["run", "test"]
+    # Nothing was there but what is kept.
+    assert [each and each[3] for each in fresh] == [".ci .gitignore README.md check "] * 2
+    assert not any(each and str(tmp_path / "room") in each[2] for each in fresh)
+    assert install == f"pip install -q -e .[dev] in {tmp_path / 'room'}"
+    assert check.startswith("check format lint")
+    assert not any(each and Path(each[2]).exists() for each in fresh)
+
+
+@pytest.mark.parametrize("fails", ["run", "test"])
+def test_ci_fails_where_a_command_of_the_readme_does(
+    trial: Callable[..., tuple[int, list[str], str]], fails: str
+) -> None:
+    commands = {"run": "true", "test": "true"} | {fails: "exit 7"}
+    assert trial(**commands)[:2] == (7, [])
+
+
+def test_ci_fails_where_the_readme_has_no_command(trial: Callable[..., tuple[int, list[str], str]]) -> None:
+    status, noted, said = trial("true", "")
+    assert (status, noted) == (1, [])
+    assert said == ".ci/run: README.md has no commands under '## Test it'\n"
+
+
+def test_the_readme_has_both_commands() -> None:
+    parts = dict(
+        re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    )
+    ends = {"Run it": ".venv/bin/netsim run coke", "Test it": ".venv/bin/python -m pytest -q -n auto --dist loadfile"}
+    for title, end in ends.items():
+        language, command = BLOCK.findall(parts[title])[0]
+        assert language == "sh"
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q ")
+        assert command.endswith(f" && {end}\n")
 
 
 @pytest.mark.parametrize(

@@ -172,9 +172,8 @@ def _library() -> Any:
     try:
         import aiomqtt
     except ImportError:
-        raise BadInput(
-            "netsim.MQTT: must go with aiomqtt, which is not installed: pip install 'netsim[mqtt]'"
-        ) from None
+        how = "in netsim's clone, pip install '.[mqtt]'"
+        raise BadInput(f"netsim.MQTT: must go with aiomqtt, which is not installed: {how}") from None
     return aiomqtt
 
 

@@ -113,7 +113,8 @@ class Scenario:
 @cache
 def _shelves() -> tuple[Shelf, ...]:
     found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
-    return tuple(each.load() for each in found)
+    # An environment may have netsim under a former name, too: the same shelf twice.
+    return tuple(each.load() for each in {each.value: each for each in found}.values())
 
 
 def listed() -> dict[str, Listed]:

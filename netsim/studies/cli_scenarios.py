@@ -11,7 +11,7 @@ __all__ = ["FORMATS", "group_of", "options_of"]
 
 FORMATS = (
     ("--figures", "png", "Formats of the figures: png, svg, pdf, or several with commas between."),
-    ("--tables", "csv", "Format of the tables: csv, or parquet (smaller; takes pip install 'netsim[arrow]')."),
+    ("--tables", "csv", "Format of the tables: csv, or parquet (smaller; takes pip install '.[arrow]')."),
 )
 """Flags of whatever writes a run folder: name, default, help."""
 

@@ -52,7 +52,8 @@ def _names(figures: str) -> tuple[str, ...]:
 
 def _must_have_arrow(what: str) -> None:
     if importlib.util.find_spec("pyarrow") is None:
-        raise BadInput(f"{what}: must go with pyarrow, which is not installed: pip install 'netsim[arrow]'")
+        how = "in netsim's clone, pip install '.[arrow]'"
+        raise BadInput(f"{what}: must go with pyarrow, which is not installed: {how}")
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

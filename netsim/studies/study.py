@@ -276,7 +276,7 @@ class Study:
         figures : str, optional
             In which formats: "png" (the default), "svg", "pdf", or several with commas between.
         tables : str, optional
-            "csv" (the default) or "parquet" (takes ``pip install 'netsim[arrow]'``).
+            "csv" (the default) or "parquet" (takes ``pip install '.[arrow]'``).
 
         Raises
         ------

@@ -178,7 +178,8 @@ def _frame_of_arrays(path: Path) -> "pd.DataFrame":
 def _parquet(path: Path) -> Any:
     """Return what reads parquet files."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise BadInput(f"{path}: must be read with pyarrow, which is not installed: pip install 'netsim[arrow]'")
+        how = "in netsim's clone, pip install '.[arrow]'"
+        raise BadInput(f"{path}: must be read with pyarrow, which is not installed: {how}")
     return importlib.import_module("pyarrow.parquet")
 
 

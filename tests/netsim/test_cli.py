@@ -258,8 +258,20 @@ def test_main_is_the_console_script() -> None:
 
     from netsim.__main__ import main
 
-    (script,) = entry_points(group="console_scripts", name="netsim")
-    assert script.load() is main
+    scripts = entry_points(group="console_scripts", name="netsim")
+    assert {script.load() for script in scripts} == {main}
+
+
+def test_an_installation_under_a_former_name_beside_this_one_changes_nothing(tmp_path: Path) -> None:
+    old = tmp_path / "netsim-0.1.0.dist-info"
+    old.mkdir()
+    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: netsim\nVersion: 0.1.0\n")
+    (old / "entry_points.txt").write_text("[netsim.studies]\nnetsim = netsim.scenarios:SHELF\n")
+    words = ["run", "averaging", "--rounds", "2", "--out"]
+    assert call(*words, "plain", cwd=tmp_path).returncode == 0
+    assert call(*words, "beside", cwd=tmp_path, PYTHONPATH=str(tmp_path)).returncode == 0
+    plain, beside = ((tmp_path / name / "rounds.csv").read_bytes() for name in ("plain", "beside"))
+    assert plain == beside
 
 
 # --- results that must not be lost, whatever happens ------------------------------------------------------------------
@@ -359,11 +371,7 @@ def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> No
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.35, 0.5, 1.0])
 def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Path) -> None:
-    # Whoever runs the tests in the background may have them ignore interrupts.
-    code = (
-        "import os, signal; from netsim.__main__ import main; os.write(1, b'ready\\n'); "
-        "signal.signal(signal.SIGINT, signal.default_int_handler); main()"
-    )
+    code = "import os; from netsim.__main__ import main; os.write(1, b'ready\\n'); main()"
     words = [sys.executable, "-c", code, "run", "averaging", "--agents", "60", "--out", "out"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout

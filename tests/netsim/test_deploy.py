@@ -104,7 +104,7 @@ def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path
 
 
 def test_the_same_over_mqtt(study: Path, tmp_path: Path) -> None:
-    pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install 'netsim[mqtt]'")
+    pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
     if program("mosquitto") is None:
         pytest.skip("no mosquitto: apt-get install mosquitto")
     with mosquitto(tmp_path) as (broker, _):
@@ -277,8 +277,8 @@ def test_without_aiomqtt_it_is_told_before_any_work(study: Path, tmp_path: Path)
     (tmp_path / "aiomqtt.py").write_text("raise ImportError")
     done = netsim("deploy", "averages.py", "--processes", 2, "--transport", "mqtt", cwd=tmp_path)
     assert done.returncode == 2
-    line = "netsim: netsim.MQTT: must go with aiomqtt, which is not installed: pip install 'netsim[mqtt]'\n"
-    assert done.stderr == line
+    how = "in netsim's clone, pip install '.[mqtt]'"
+    assert done.stderr == f"netsim: netsim.MQTT: must go with aiomqtt, which is not installed: {how}\n"
 
 
 def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:

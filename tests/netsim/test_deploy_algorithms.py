@@ -58,7 +58,7 @@ def test_over_udp(name: str, links: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["COKE, plain and quantized", "gossip OMKL"])
 def test_over_mqtt(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install 'netsim[mqtt]'")
+    pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
     if program("mosquitto") is None:
         pytest.skip("no mosquitto: apt-get install mosquitto")
     with mosquitto(tmp_path) as (broker, _):

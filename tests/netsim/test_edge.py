@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -44,11 +45,29 @@ def test_the_edge_alone_imports_no_library() -> None:
 
 def test_there_is_one_version() -> None:
     root = Path(__file__).parents[2]
-    assert netsim.__version__ == version("netsim")
+    assert netsim.__version__ == version("netsim-emulator"), "pip uninstall netsim; pip install -e '.[dev]'"
     assert 'dynamic = ["version"]' in (root / "pyproject.toml").read_text()
     assert f"\nversion: {netsim.__version__}\n" in (root / "CITATION.cff").read_text()
     numbers = re.findall(r"^## (\d\S*)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert numbers[0] == netsim.__version__
+
+
+def test_no_hint_installs_what_another_published_under_the_same_name() -> None:
+    """The public index has a package netsim that is not this one."""
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == "netsim-emulator"
+    files = [
+        each for name in ("agents", "benchmarks", "docs", "netsim", "scenarios") for each in (root / name).rglob("*.*")
+    ]
+    files += [*root.glob("*.md"), root / "pyproject.toml", root / "check", *root.glob(".github/*/*")]
+    extras = set()
+    for file in files:
+        if file.suffix in (".py", ".md", ".ipynb", ".toml", ".yml", ".js", ".mjs", ".html", ""):
+            text = file.read_text(encoding="utf-8")
+            assert not re.search(r"pip install (?:-\S+ )*['\"]?netsim(?!-emulator)", text), file
+            extras |= set(re.findall(r"pip install (?:-\w )*['\"]?\.\[([\w,]+)\]", text))
+    assert {"arrow", "dask", "mqtt", "notebook", "test"} <= extras <= set(project["optional-dependencies"])
 
 
 def test_what_is_missing_inside_a_room_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

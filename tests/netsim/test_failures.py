@@ -352,6 +352,16 @@ def test_control_c_ends_a_run() -> None:
     assert (done.stdout, done.stderr) == ("interrupted True\n", "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_control_c_is_tried_also_where_a_shell_in_the_background_ignores_it() -> None:
+    again = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", f"{__file__}::test_control_c_ends_a_run"]
+    words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *again]
+    done = subprocess.run(
+        words, cwd=Path(__file__).parents[2], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_an_interrupt_in_a_notebook_ends_the_run_in_its_thread() -> None:
     agents = {i: Endless() for i in range(3)}
     agents[0].started = lambda: os.kill(os.getpid(), signal.SIGINT)

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import netsim
 from netsim import BadInput, core
 from netsim.studies import cli
 from netsim.studies.folder import load
@@ -57,9 +58,7 @@ def test_what_is_shown(folder: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "centralised train_mse: 0.5" in lines
     assert "centralised test_mse: –" in lines
     assert "A note." in lines
-    from importlib.metadata import version
-
-    assert lines[-1] == f"netsim {version('netsim')}, core: {core.NAME}"
+    assert lines[-1] == f"netsim {netsim.__version__}, core: {core.NAME}"
 
 
 def test_settings_and_version_name_the_core(

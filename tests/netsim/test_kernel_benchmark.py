@@ -362,8 +362,6 @@ def test_this_process_stays_where_it_was(ends: Ends) -> None:
 
 
 def begin(code: str, *words: str) -> "subprocess.Popen[str]":
-    # Whoever runs the tests in the background may have them ignore interrupts.
-    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
     words = (sys.executable, "-c", code, *words)
     return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

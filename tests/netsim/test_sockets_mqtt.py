@@ -30,7 +30,7 @@ from tests.parts import (
     shares,
 )
 
-pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install 'netsim[mqtt]'")
+pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
 needs_broker = pytest.mark.skipif(program("mosquitto") is None, reason="no mosquitto: apt-get install mosquitto")
 
 NAMES = ["a", "b", "c", "d"]
@@ -304,6 +304,6 @@ def test_a_broker_elsewhere_is_taken_with_a_key() -> None:
 
 def test_without_aiomqtt_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiomqtt", None)
-    line = "^netsim.MQTT: must go with aiomqtt, which is not installed: pip install 'netsim\\[mqtt\\]'$"
+    line = r"^netsim.MQTT: must go with aiomqtt, which is not installed: in netsim's clone, pip install '\.\[mqtt\]'$"
     with pytest.raises(BadInput, match=line):
         MQTT("127.0.0.1:1883", "a", {"b": [1]})

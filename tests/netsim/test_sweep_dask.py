@@ -24,8 +24,8 @@ from netsim.studies.sweep.point import Limits, Work
 from tests.netsim.test_cli import call
 from tests.netsim.test_sweep import STUDY, files
 
-dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'netsim[dask]'")
-distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'netsim[dask]'")
+dask = pytest.importorskip("dask", reason="Dask is not installed: pip install '.[dask]'")
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
 
 # What Dask itself says of workers that come and go, here on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:distributed", "ignore::ResourceWarning")
@@ -344,7 +344,7 @@ def unset() -> None:
 def test_without_dask_it_says_what_to_install(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     says = refusal(study, out=tmp_path / "out", dask="tcp://127.0.0.1:8786")
-    assert says.endswith("must be left out where Dask is not installed: pip install 'netsim[dask]'")
+    assert says.endswith("must be left out where Dask is not installed: in netsim's clone, pip install '.[dask]'")
 
 
 def test_what_is_sent_is_small() -> None:

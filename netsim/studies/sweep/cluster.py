@@ -45,9 +45,8 @@ def connected(address: str, limits: Limits) -> Iterator["Client"]:
         from distributed import Client
         from distributed.comm.addressing import get_address_host_port
     except ImportError:
-        raise check.refuse(
-            "dask", address, "left out where Dask is not installed: pip install 'netsim[dask]'"
-        ) from None
+        how = "in netsim's clone, pip install '.[dask]'"
+        raise check.refuse("dask", address, f"left out where Dask is not installed: {how}") from None
     try:
         get_address_host_port(address, strict=True)
     except (ValueError, TypeError, AttributeError):
