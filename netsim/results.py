@@ -6,12 +6,13 @@ netsim.results.bands(frame, x="loss", y="train_mse").savefig("loss.pdf")
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
 from netsim import check
 from netsim.errors import BadInput
@@ -23,12 +24,24 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["STATISTICS", "bands", "compare", "heat_map", "interval", "latex", "load", "markdown", "pareto"]
+__all__ = [
+    "STATISTICS",
+    "bands",
+    "compare",
+    "confidence",
+    "heat_map",
+    "interval",
+    "latex",
+    "load",
+    "markdown",
+    "pareto",
+    "told_interval",
+]
 
-STATISTICS: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
-"""What several seeds may be told by: the median does not follow the one that diverged."""
+STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statistics"}
+"""What several seeds may be told by, and what its interval is; the median does not follow a seed that diverged."""
 
-_DRAWS = 2000
+_SHARE = 0.95
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -78,19 +91,88 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
     return whole
 
 
+def confidence(values: ArrayLike, *, of: str = "mean", share: float = _SHARE) -> tuple[float, float]:
+    """Return the ends of an interval that holds the true mean (median) in ``share`` of all repetitions.
+
+    Of the mean it is Student's t, mean ± t s/√n: exact at any n > 1 where values are normal. Where they are skewed it
+    holds the mean too seldom (of five exponential values in 87 % for 95 %), but oftener than a percentile bootstrap
+    (77 %), at any n. Of the median it lies between two order statistics: ``share`` or more, whatever the distribution.
+
+    Parameters
+    ----------
+    values : array, shape (n,)
+        One of each repetition, independent of one another.
+    of : {"mean", "median"}
+        What the interval is of.
+    share : float
+        In (0, 1).
+
+    Returns
+    -------
+    low, high : float
+        NaN where there are too few values for an interval: one of a mean, under six of a median at 95 %.
+
+    Raises
+    ------
+    BadInput
+        For another statistic, or a share outside its range.
+    """
+    numbers = np.sort(np.asarray(values, dtype=np.float64))
+    count = len(numbers)
+    if count < _fewest(of, share):
+        return math.nan, math.nan
+    if of == "median":
+        from scipy.stats import binom
+
+        # So many may lie below the median, or above it, by chance.
+        outside = max(1, int(binom.ppf((1.0 - share) / 2.0, count, 0.5)))
+        return float(numbers[outside - 1]), float(numbers[count - outside])
+    with np.errstate(over="ignore", invalid="ignore"):
+        reach = stdtrit(count - 1, (1.0 + share) / 2.0) * numbers.std(ddof=1) / math.sqrt(count)
+        return float(numbers.mean() - reach), float(numbers.mean() + reach)
+
+
+def _fewest(of: str, share: float) -> int:
+    """Return how many values an interval takes: of a median so many that all lie on one side of it seldom enough.
+
+    Raises BadInput for another statistic, or a share outside its range.
+    """
+    check.one_of("of", of, list(STATISTICS))
+    check.number("share", share, above=0.0, high=math.nextafter(1.0, 0.0))
+    return 2 if of == "mean" else math.ceil(1.0 - math.log2(1.0 - share) - check.ROUNDING)
+
+
+def told_interval(counts: Iterable[int], *, of: str = "mean", share: float = _SHARE) -> str:
+    """Return in words what `confidence` gives of groups of so many values: which interval, and of how many.
+
+    Parameters
+    ----------
+    counts : iterable of int
+        Numbers n of values; none if it is empty.
+    of, share
+        As `confidence` has them.
+    """
+    several = sorted({int(count) for count in counts}) or [0]
+    n = f"n = {several[0]}" if len(several) == 1 else f"n = {several[0]} to {several[-1]}"
+    fewest = _fewest(of, share)
+    kind = f"{100 * share:g} % interval of the {of}"
+    if several[-1] < fewest:
+        return f"{n}: no {kind}, which takes {fewest}"
+    few = f"; none where n < {fewest}" if several[0] < fewest else ""
+    return f"{kind} ({STATISTICS[of]}, {n}{few})"
+
+
 def interval(
     frame: "pd.DataFrame",
     value: str,
     by: Sequence[str],
     *,
     of: str = "mean",
-    share: float = 0.95,
-    seed: int = 0,
+    share: float = _SHARE,
 ) -> "pd.DataFrame":
-    """Return a measure's mean, median and bootstrap interval of one of the two, over all rows alike in ``by``.
+    """Return a measure's mean, median and the interval of one of the two, over all rows alike in ``by``.
 
-    The interval is the percentile one: the middle ``share`` of the means (medians) of 2,000 resamples, each as large as
-    the group and drawn with replacement. Of a single row it is that row.
+    The interval is that of `confidence`.
 
     Parameters
     ----------
@@ -104,13 +186,11 @@ def interval(
         What the interval is of.
     share : float
         In (0, 1).
-    seed : int
-        Seed of the resampling.
 
     Returns
     -------
     DataFrame
-        ``by``, then count, mean, median, low, high.
+        ``by``, then count, mean, median, low, high; the last two are empty where there are too few values.
 
     Raises
     ------
@@ -119,26 +199,16 @@ def interval(
     """
     import pandas as pd
 
-    check.one_of("of", of, list(STATISTICS))
     for name in (value, *by):
         check.one_of("column", name, [str(each) for each in frame.columns])
-    check.number("share", share, above=0.0, high=math.nextafter(1.0, 0.0))
+    _fewest(of, share)
     rows = []
-    for key, part in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
-        values = part[value].to_numpy(dtype=np.float64)
-        low, high = _bootstrap(values, STATISTICS[of], share, seed)
+    for key, part in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False)[value]:
+        values = part.to_numpy(dtype=np.float64)
+        low, high = confidence(values, of=of, share=share)
         found = {"count": len(values), "mean": values.mean(), "median": np.median(values), "low": low, "high": high}
         rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
     return pd.DataFrame(rows, columns=[*by, "count", "mean", "median", "low", "high"])
-
-
-def _bootstrap(
-    values: "np.ndarray[Any, np.dtype[np.float64]]", statistic: Callable[..., Any], share: float, seed: int
-) -> tuple[float, float]:
-    rng = np.random.default_rng(check.integer("seed", seed, low=0))
-    found = statistic(values[rng.integers(0, len(values), (_DRAWS, len(values)))], axis=1)
-    low, high = np.quantile(found, [(1.0 - share) / 2.0, (1.0 + share) / 2.0])
-    return float(low), float(high)
 
 
 def compare(*places: str | Path) -> "pd.DataFrame":
@@ -180,7 +250,7 @@ def bands(
     log: bool = True,
     title: str = "",
 ) -> "Figure":
-    """Draw a measure's mean (median) against a parameter, with its bootstrap interval: a line for each ``by``."""
+    """Draw a measure's mean (median) against a parameter, with its interval (`confidence`): a line for each ``by``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.5, 4.4), layout="constrained")
@@ -195,9 +265,7 @@ def bands(
     if log and (table["low"] > 0).all():
         panel.set_yscale("log")
     panel.set_xlabel(Axis(x).text)
-    counts = sorted({int(count) for count in table["count"]})
-    several = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    panel.set_ylabel(f"{Axis(y).text}, {of} and 95 % interval of {several}")
+    panel.set_ylabel(f"{Axis(y).text}, {of}\n{told_interval(table['count'], of=of)}")
     if x == "round":
         whole_rounds(panel)
     panel.grid(alpha=0.3)

@@ -9,7 +9,7 @@ import numpy as np
 
 from netsim import check
 from netsim.errors import BadInput
-from netsim.results import interval
+from netsim.results import confidence
 from netsim.scenarios.papers.work import Runs, Work
 from netsim.scenarios.published import published
 
@@ -132,7 +132,7 @@ class Found:
     values : tuple of float
         Ours, by seed; NaN where a run has none.
     low, high : float
-        Of a number: where a further run of ours would fall (95 %). Of a statement: the interval of the mean.
+        Of a number: where a further run of ours would fall (95 %). Of a statement: the mean's interval (95 %).
     verdict : str
     """
 
@@ -191,18 +191,14 @@ def judge(cell: Cell, values: Sequence[float]) -> Found:
     """Judge a cell by ours, one of each seed.
 
     A published number is one run more, if it is of the same setting: it agrees if it lies where, by Student's t, 95 %
-    of further runs of ours would, rounding of the print aside. A statement holds if the whole bootstrap interval of our
-    mean lies within its bounds, and not if it lies wholly without.
+    of further runs of ours would, rounding of the print aside. A statement holds if the whole 95 % interval of our
+    mean, by Student's t too, lies within its bounds, and not if it lies wholly without.
     """
-    import pandas as pd
-
     numbers = np.asarray(values, dtype=np.float64)
     if len(numbers) < 2 or not np.isfinite(numbers).all():
         return Found(cell, tuple(numbers.tolist()), math.nan, math.nan, DIFFERS if len(numbers) > 1 else OPEN)
     if cell.published is None:
-        # Constant within rounding: its interval is a point.
-        row = interval(pd.DataFrame({"value": numbers, "all": 0}), "value", ["all"], share=_SHARE).iloc[0]
-        low, high = float(row["low"]), float(row["high"])
+        low, high = confidence(numbers, share=_SHARE)
         inside, outside = cell.low <= low and high <= cell.high, high < cell.low or cell.high < low
         return Found(cell, tuple(numbers.tolist()), low, high, AGREES if inside else DIFFERS if outside else OPEN)
     half = _further(numbers)

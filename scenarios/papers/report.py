@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from netsim.results import told_interval
 from netsim.scenarios.papers.claim import AGREES, DIFFERS, NO_DATA, OPEN, Found, Judged, Paper, typical, why
 from netsim.scenarios.papers.work import Runs
 
@@ -18,15 +19,17 @@ head of each section; the data are not part of netsim ([scenarios](scenarios.md)
 * A **printed number** agrees if it lies where 95 % of further runs of ours would lie, by Student's t over the seeds
   (± is half of that interval), rounding of the print aside: a paper's run then could be one of ours. Where that
   interval reaches further than half of the number to either side, agreement would say nothing: it is *undecided*.
-* A **statement**, such as a figure makes, has a criterion: a measure and its bounds. It agrees if the 95 % bootstrap
-  interval of our mean lies within the bounds, and differs if it lies wholly without; else it is *undecided*.
+* A **statement**, such as a figure makes, has a criterion: a measure and its bounds. It agrees if the 95 % interval of
+  our mean, by Student's t over the seeds, lies within the bounds, and differs if it lies wholly without; else it is
+  *undecided*.
 * Where something does not agree, other settings are run to find out why, and it says what they gave. That a claim
   agrees in another setting does not prove that the paper used it; and "the cause is not known" means just that.
 * What says *no data* needs a table that was not at hand when this was written.
 """
 
 _SHARED_KEY = (
-    "In the tables: ours ± half of the interval (theirs); **bold** where it differs, *slanted* where it is undecided; "
+    "In the tables: ours ± half of the interval of a further run (Student's t, n = {seeds} seeds), theirs in brackets; "
+    "**bold** where it differs, *slanted* where it is undecided; "
     "– where a run of ours has no such value."
 )
 
@@ -60,7 +63,7 @@ def write(
         *_overview(papers),
         "",
     ]
-    lines += [_SHARED_KEY, ""]
+    lines += [_SHARED_KEY.format(seeds=seeds), ""]
     for name, caption in figures.items():
         lines += [f"![{caption}]({name})", ""]
     for paper, claims in papers.items():
@@ -107,7 +110,7 @@ def _section(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -
         yield from (
             "### What figures and text say",
             "",
-            "| where | claim | ours | verdict | criterion |",
+            f"| where | claim | ours: mean [{_told(statements)}] | verdict | criterion |",
             "|---|---|---|---|---|",
         )
         for each in statements:
@@ -163,6 +166,11 @@ def _short(number: float, digits: int = 3) -> str:
         return f"{number:g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
     return f"{number:.{places}f}" if places < 6 else f"{number:.{digits}g}"
+
+
+def _told(statements: Sequence[Judged]) -> str:
+    """Return which interval of a statement's mean is shown, and of how many seeds."""
+    return told_interval(len(one.values) for each in statements for one in each.found)
 
 
 def _interval(one: Found) -> str:

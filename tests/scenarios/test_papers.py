@@ -97,10 +97,21 @@ def test_a_run_without_the_value_differs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict"), [([0.7, 0.8, 0.9], AGREES), ([1.2, 1.3, 1.1], DIFFERS), ([0.8, 1.2], OPEN)]
+    ("values", "verdict"),
+    # Three values 0.1 apart: 0.248 to either side of their mean. Two: 12.7 times half of what they are apart.
+    [([0.65, 0.75, 0.85], AGREES), ([1.15, 1.35, 1.25], DIFFERS), ([0.7, 0.8, 0.9], OPEN), ([0.98, 0.99], OPEN)],
 )
 def test_a_statement_holds_where_the_interval_of_the_mean_does(values: list[float], verdict: str) -> None:
-    assert judge(Cell("x", high=1.0), values).verdict == verdict
+    found = judge(Cell("x", high=1.0), values)
+    assert found.verdict == verdict
+    low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_a_statement_that_is_just_true_is_denied_by_one_in_forty() -> None:
+    drawn = np.random.default_rng(2).normal(1.0, 0.3, (4000, 6))
+    verdicts = [judge(Cell("x", high=1.0), row).verdict for row in drawn]
+    assert verdicts.count(DIFFERS) / 4000 == pytest.approx(0.025, abs=0.01)
 
 
 def test_how_far_off_is_relative_to_theirs() -> None:
@@ -265,6 +276,8 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     assert "`netsim run coke --agents 4 --features 5 --rounds 6 --algorithms DKLA,COKE`" in text
     assert "The cause is not known; no other setting was tried." in text
     assert re.search(r"\*\*[\d.]+ ± [\d.e-]+\*\* \(9\)", text)
+    assert "ours: mean [95 % interval of the mean (Student's t, n = 3)]" in text
+    assert "the interval of a further run (Student's t, n = 3 seeds)" in text
     assert set(re.findall(r"\]\((\w+\.png)\)", text)) == {f"{name}.png" for name in drawn}
     table = pd.DataFrame(report.table({paper: claims}))
     assert table["verdict"].tolist()[-1] == NO_DATA
