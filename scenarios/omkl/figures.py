@@ -55,8 +55,7 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
     unmark_unseen(figure)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    band = "; bands: two standard errors over the repetitions" if losses["running_loss_band"].notna().any() else ""
-    figure.suptitle(f"{title}\nfrom round {start} on{band}")
+    figure.suptitle(f"{title}, from round {start} on")
     return figure
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from netsim.results import confidence, told_interval
 from netsim.scenarios.omkl.figures import draw_losses
 from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Models, OnGraph
 from netsim.studies import Study
@@ -58,11 +59,13 @@ def report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFram
     )
     differences = _differences(tried, final)
     if len(differences):
-        title = "Loss of a method less that of another; ±: two standard errors of the paired difference"
+        title = f"Loss of a method less that of another, in pairs; ±: {told_interval([count])}"
         study.table("differences", title, differences)
         for text in _statements(tried, ends, differences, agents, sigma):
             study.note(text)
     title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
+    if count > 1:
+        title += f"\nbands: {told_interval([count])}"
     study.figure("losses", draw_losses(losses, _above(tried, runs), tried, title))
 
 
@@ -70,11 +73,17 @@ def report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFram
 
 
 def _losses(runs: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the means over the repetitions in each round, and two standard errors of the running loss."""
+    """Return the means over the repetitions in each round, and how far the running loss's interval reaches."""
     groups = runs.groupby(["eta", "method", "round"], sort=False)
     means = groups[list(COLUMNS[1:])].mean()
-    means["running_loss_band"] = 2.0 * groups["running_loss"].sem()
+    means["running_loss_band"] = groups["running_loss"].agg(_reach)
     return means.reset_index()
+
+
+def _reach(values: "pd.Series[float]") -> float:
+    """Return half of the interval of a mean over the repetitions; NaN of a single one."""
+    low, high = confidence(values)
+    return (high - low) / 2.0
 
 
 def _final(runs: "pd.DataFrame") -> "pd.DataFrame":
@@ -131,7 +140,7 @@ def _differences(tried: Sequence[OnGraph], final: "pd.DataFrame") -> "pd.DataFra
             base = final[name].loc[(eta, theirs.name)]
             apart = final[name].loc[(eta, ours.name)] - base
             row[name] = apart.mean()
-            row[f"± {name}"] = 2.0 * apart.sem() if len(apart) > 1 else math.nan
+            row[f"± {name}"] = _reach(apart)
             row[f"{name} %"] = 100.0 * apart.mean() / base.mean()
         rows.append(row)
     return pd.DataFrame(rows)
@@ -154,7 +163,7 @@ def _above(tried: Sequence[OnGraph], runs: "pd.DataFrame") -> "pd.DataFrame":
     for method in gossip:
         apart = runs[runs["method"] == method.name].set_index(keys)["running_loss"] - base
         groups = apart.groupby(["eta", "round"], sort=False)
-        part = pd.DataFrame({"above": groups.mean(), "band": 2.0 * groups.sem()}).reset_index()
+        part = pd.DataFrame({"above": groups.mean(), "band": groups.agg(_reach)}).reset_index()
         parts.append(part.assign(method=method.name, reference=plain[0].name))
     return pd.concat(parts, ignore_index=True)
 

@@ -93,6 +93,8 @@ def _line(
     style: Any = {"linestyle": "-"} if burst == 1.0 else {"linestyle": "--", "markerfacecolor": "white"}
     _apart(panel, x, mean, {"marker": mark, "color": colour, "markersize": 4, "linewidth": 1.3, **style})
     first = 1 if 0 in x else 0
+    # A band over one point would not be seen.
+    first = len(x) if len(x) - first == 1 else first
     panel.fill_between(x[first:], low[first:], high[first:], color=colour, alpha=0.2, linewidth=0)
     panel.vlines(x[:first], low[:first], high[:first], color=colour, alpha=0.4, linewidth=3)
 

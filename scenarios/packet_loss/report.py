@@ -1,12 +1,13 @@
 """What the study of packet loss tells: intervals over seeds, tables, and notes that follow from them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netsim import Reliability
-from netsim.results import interval
+from netsim.results import interval, told_interval
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, Measured
 from netsim.studies import Study
@@ -47,7 +48,8 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     study.tables["runs"] = runs
     study.tables["means"] = means
     for remedy in dict.fromkeys(means["remedy"]):
-        title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%), mean [95 % interval], by frames lost"
+        told = told_interval(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
+        title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%) by frames lost, mean [{told}]"
         study.table(f"above_loss_free_{remedy.replace('-', '_')}", title, by_share(means, remedy))
     share = nearest(means, _PRICED)
     study.table(
@@ -60,16 +62,32 @@ def tell(study: Study, measured: Measured, about: About) -> None:
         study.note(
             f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
         )
-    for remedy, burst, point, why in measured.failed:
-        study.note(f"Left out, for it did not end: {REMEDIES[remedy].title}, burst {burst:g}, {point} ({why}).")
-    lost = runs[runs["train_mse"].map(math.isinf)]
-    for _, row in lost.iterrows():
-        study.note(f"Left out of means, for it diverged beyond all numbers: {_named(row)}, seed {row['seed']}.")
-    study.figure("error", figures.draw_errors(means, about.title))
+    for line in left_out(runs, measured.failed):
+        study.note(line)
+    reach = f"{about.title}\nbands and bars: {told_interval(pick(means, ABOVE_OPTIMUM)['count'])}"
+    study.figure("error", figures.draw_errors(means, reach))
     if (means["burst"] > 1.0).any():
-        study.figure("bursts", figures.draw_errors(means, about.title, burst=about.burst))
+        study.figure("bursts", figures.draw_errors(means, reach, burst=about.burst))
     study.figure("agreement", figures.draw_agreement(means, about.title))
-    study.figure("price", figures.draw_price(means, about.title))
+    study.figure("price", figures.draw_price(means, reach))
+
+
+def left_out(runs: "pd.DataFrame", failed: Sequence[tuple[str, float, str, str]]) -> Iterator[str]:
+    """Yield how many runs are in no mean: a line for those that did not end, one for those that diverged."""
+    if failed:
+        which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
+        _, _, point, why = failed[0]
+        yield f"Left out, for they did not end: {_counted(which)}; the first, {point}: {why}"
+    lost = runs[runs["train_mse"].map(math.isinf)]
+    if len(lost):
+        which = Counter(f"{row.family} with {REMEDIES[row.remedy].title}" for row in lost.itertuples())
+        yield f"Left out of means, for they diverged beyond all numbers: {_counted(which)} (which: runs.csv)."
+
+
+def _counted(which: Mapping[str, int]) -> str:
+    total = sum(which.values())
+    parts = ", ".join(f"{count} of {name}" for name, count in which.items())
+    return f"{total} {'run' if total == 1 else 'runs'}, {parts}"
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -93,7 +111,7 @@ def with_errors(runs: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def summarised(runs: "pd.DataFrame") -> "pd.DataFrame":
-    """Return each measure's mean and bootstrap interval over the seeds: a row for each setting and measure."""
+    """Return each measure's mean and its interval over the seeds: a row for each setting and measure."""
     import pandas as pd
 
     by = ["family", "remedy", "burst", "loss"]
@@ -142,10 +160,15 @@ def by_share(means: "pd.DataFrame", remedy: str) -> "pd.DataFrame":
         part = found[(found["family"] == family) & (found["burst"] == burst)]
         row = {"family": family, "losses": _losses(float(burst))}
         for share in sorted(set(found["loss"])):
-            cells = [f"{_short(one.mean)} [{_short(one.low)}, {_short(one.high)}]" for one in _at(part, share)]
+            cells = [_with_interval(one) for one in _at(part, share)]
             row[percent(share)] = cells[0] if cells else None
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _with_interval(row: Any) -> str:
+    """Return a row's mean with its interval, if it has one: that of a single seed has none."""
+    return _short(row.mean) + (f" [{_short(row.low)}, {_short(row.high)}]" if row.count > 1 else "")
 
 
 def _losses(burst: float) -> str:
@@ -201,15 +224,20 @@ def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
     chosen = {"family": family, "remedy": NONE, "burst": 1.0}
     rows = pick(means, ABOVE_LOSS_FREE, **chosen)
     lossy = rows[rows["loss"] > 0.0]
-    off = lossy[(lossy["mean"] >= NEAR) & (lossy["low"] > 0.0)]
+    off = lossy[lossy["mean"] >= NEAR]
+    sure = off[off["low"] > 0.0]
     if off.empty:
         most = percent(lossy["loss"].max())
-        yield f"{family} without a remedy ends less than {NEAR:g} % above loss-free, or in doubt, up to {most} loss."
+        yield f"{family} without a remedy ends less than {NEAR:g} % above loss-free up to {most} loss."
         return
-    first = off.iloc[0]
+    first = (off if sure.empty else sure).iloc[0]
     share = float(first["loss"])
     said = f"At {percent(share)} loss {family} without a remedy ends {_short(first['mean'])} % above loss-free"
-    yield f"{said} [{_short(first['low'])}, {_short(first['high'])}]{_told(means, chosen, share)}."
+    reach = f"[{_short(first['low'])}, {_short(first['high'])}: {told_interval([first['count']])}]"
+    if sure.empty:
+        yield f"{said} {reach}, which leaves it in doubt at any loss: more --repeats tell."
+        return
+    yield f"{said} {reach}{_told(means, chosen, share)}."
 
 
 def _told(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
@@ -267,7 +295,3 @@ def _bursty(means: "pd.DataFrame", families: Sequence[str], burst: float) -> Ite
             f"At {percent(share)} loss in bursts of {burst:g}, without a remedy, above loss-free "
             f"(independent losses in brackets): {', '.join(parts)}."
         )
-
-
-def _named(row: "pd.Series[Any]") -> str:
-    return f"{row['family']}, {REMEDIES[row['remedy']].title}, {percent(row['loss'])} loss, {_losses(row['burst'])}"

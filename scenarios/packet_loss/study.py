@@ -103,7 +103,7 @@ class Repeated:
         Folder of the sweeps, new or of this study with the same settings.
     """
 
-    repeats: int = 2
+    repeats: int = 6
     jobs: int = 2
     folder: str = "runs/packet-loss-sweeps"
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput, topology
+from netsim.scenarios.omkl.report import COLUMNS, _losses
 from netsim.scenarios.omkl.task import Models, TwoClasses, two_bananas
 from netsim.studies import Study, catalogue
 from tests.oracle import multikernel
@@ -95,6 +96,20 @@ def test_means_bands_and_tails(study: Study) -> None:
     ends = study.tables["ends"].set_index(["eta", "method"])["running_loss"]
     apart = differences.loc[(0.1, "gossip path", "gossip complete"), "running_loss"]
     assert apart == pytest.approx(ends[0.1, "gossip path"] - ends[0.1, "gossip complete"])
+
+
+def test_what_lies_between_repetitions_is_students_interval(study: Study) -> None:
+    """Of two repetitions it reaches 12.7 / 2 times as far as they are apart; two standard errors would be once."""
+    assert study.titles["differences"].endswith("±: 95 % interval of the mean (Student's t, n = 2)")
+    assert "bands: 95 % interval of the mean (Student's t, n = 2)" in study.figures["losses"].get_suptitle()
+    rng = np.random.default_rng(3)
+    rows = [
+        {"eta": eta, "method": "m", "repetition": number, "round": 1, **dict.fromkeys(COLUMNS[1:], value)}
+        for eta in range(2000)
+        for number, value in enumerate(rng.normal(0.5, 0.1, 3))
+    ]
+    losses = _losses(pd.DataFrame(rows))
+    assert ((losses["running_loss"] - 0.5).abs() <= losses["running_loss_band"]).mean() == pytest.approx(0.95, abs=0.02)
 
 
 def test_what_is_shown_holds(study: Study) -> None:

@@ -1,5 +1,6 @@
 """The study of packet loss: what it is to show, that nothing is done twice, and what it refuses."""
 
+import math
 import os
 from pathlib import Path
 
@@ -7,11 +8,19 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput
-from netsim.scenarios.packet_loss.report import ABOVE_LOSS_FREE, notes, pick, summarised, with_errors
+from netsim.scenarios.packet_loss.report import (
+    ABOVE_LOSS_FREE,
+    by_share,
+    left_out,
+    notes,
+    pick,
+    summarised,
+    with_errors,
+)
 from netsim.scenarios.packet_loss.work import REMEDIES
 from netsim.studies import Study, catalogue
 
-SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 2, "jobs": 1, "lost": "0.3"}
+SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 6, "jobs": 1, "lost": "0.3"}
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -59,8 +68,8 @@ def test_the_notes_name_what_shows_it(swept: tuple[Study, Path]) -> None:
 def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     study, folder = swept
     before = {path: path.stat().st_mtime_ns for path in folder.glob("*/points/*/summary.json")}
-    # None: 1 seed each of 2, at 0 and 0.3, and once more in bursts at 0.3; twice, for coded changes are apart.
-    assert len(before) == 18
+    # None: 6 seeds at 0 and at 0.3, and once more in bursts at 0.3; twice, for coded changes are apart.
+    assert len(before) == 54
     # One is lost, as in a run that was interrupted.
     gone = min(before)
     gone.unlink()
@@ -125,10 +134,50 @@ def test_notes_follow_from_the_numbers() -> None:
     errors |= {("ack", 0.0): [1.0, 1.0], ("ack", 0.01): [1.01, 1.01], ("ack", 0.1): [1.2, 1.2]}
     plain, mended = notes(summarised(with_errors(rows(errors))), 1.0)
     assert plain == (
-        "At 10 % loss DKLA without a remedy ends 32 % above loss-free [32, 32]; its consensus error is 1e-09, 1e-09 "
-        "without loss: it does not show it; max|Σγ| is 0.01, 0 without loss."
+        "At 10 % loss DKLA without a remedy ends 32 % above loss-free [32, 32: 95 % interval of the mean (Student's t, "
+        "n = 2)]; its consensus error is 1e-09, 1e-09 without loss: it does not show it; max|Σγ| is 0.01, 0 without "
+        "loss."
     )
     assert mended == f"DKLA with {REMEDIES['ack'].title}: within 5 % of loss-free up to 1 % loss (independent)."
+
+
+def test_the_interval_of_two_seeds_is_that_of_their_mean() -> None:
+    """Two errors, 23 and 27 % above: a line from one to the other is no interval of 95 %; 12.7 times as long is."""
+    means = summarised(with_errors(rows({("none", 0.0): [1.0, 1.0], ("none", 0.1): [1.23, 1.27]})))
+    (row,) = pick(means, ABOVE_LOSS_FREE, loss=0.1).to_dict("records")
+    assert (row["low"], row["high"]) == pytest.approx((25.0 - 12.706 * 2, 25.0 + 12.706 * 2), abs=1e-2)
+    table = by_share(means, "none")
+    assert table["10 %"].tolist() == ["25 [-0.41, 50]"]
+    alone = summarised(with_errors(rows({("none", 0.0): [1.0], ("none", 0.1): [1.23]})))
+    assert by_share(alone, "none")["10 %"].tolist() == ["23"], "of one seed there is none"
+
+
+def test_what_two_seeds_leave_in_doubt_is_said_to_be() -> None:
+    (note,) = notes(summarised(with_errors(rows({("none", 0.0): [1.0, 1.0], ("none", 0.1): [1.1, 1.6]}))), 1.0)
+    assert note.startswith("At 10 % loss DKLA without a remedy ends 35 % above loss-free [-283, 353: 95 % interval")
+    assert note.endswith("n = 2)], which leaves it in doubt at any loss: more --repeats tell.")
+
+
+def test_titles_and_figures_say_which_interval_and_of_how_many(swept: tuple[Study, Path]) -> None:
+    study, _ = swept
+    told = "95 % interval of the mean (Student's t, n = 6)"
+    assert study.titles["above_loss_free_none"].endswith(f"mean [{told}]")
+    for name in ("error", "bursts", "price"):
+        assert told in study.figures[name].get_suptitle()
+
+
+def test_runs_in_no_mean_are_counted_in_a_line() -> None:
+    errors = {("none", 0.0): [1.0] * 20, ("none", 0.1): [math.inf] * 20, ("ack", 0.1): [math.inf] * 4}
+    failed = [("keyframe", 5.0, f"loss=0.1,seed={seed}", "it stood still.") for seed in range(20)]
+    unended, diverged = left_out(with_errors(rows(errors)), failed)
+    assert unended == (
+        "Left out, for they did not end: 20 runs, 20 of key frames (bursts of 5); the first, loss=0.1,seed=0: it stood "
+        "still."
+    )
+    assert diverged == (
+        "Left out of means, for they diverged beyond all numbers: 24 runs, 20 of DKLA with no remedy, "
+        f"4 of DKLA with {REMEDIES['ack'].title} (which: runs.csv)."
+    )
 
 
 @needs_data
