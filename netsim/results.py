@@ -5,8 +5,10 @@ netsim.results.interval(frame, "train_mse", by=["algorithm", "loss"])
 netsim.results.bands(frame, x="loss", y="train_mse").savefig("loss.pdf")
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from netsim import check
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies.figures import Axis, whole_rounds
-from netsim.studies.sweep.sweep import read_points
+from netsim.studies.sweep.sweep import free, read_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +44,7 @@ STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statist
 """What several seeds may be told by, and what its interval is; the median does not follow a seed that diverged."""
 
 _SHARE = 0.95
+_MOST_WITHIN = 6  # lines whose legend stands among them
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -60,8 +63,8 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
     Returns
     -------
     DataFrame
-        Of a sweep: the point's name, the parameters that were given, the algorithm, its columns. Of a run folder: the
-        algorithm and its columns.
+        Of a sweep: the point's name, the parameters that were given (``given_NAME`` where a column has that name), the
+        algorithm, its columns. Of a run folder: the algorithm and its columns.
 
     Raises
     ------
@@ -70,25 +73,108 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    path = Path(folder)
-    if not (path / "sweep.json").is_file():
-        table: pd.DataFrame = folders.load(path)["rounds"]
-        if not rounds:
-            table = table.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
-        return table
-    parts = []
-    for name, given, place in read_points(path):
-        part = folders.load(place)["rounds"]
-        part = part if rounds else part.groupby("algorithm", sort=False).tail(1)
-        for column, value in reversed({"point": name, **given}.items()):
-            # A study may measure what it is also told.
-            if column not in part:
-                part.insert(0, column, [value] * len(part))
-        parts.append(part)
-    if not parts:
-        raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
+    parts = [
+        _beside({} if run.point is None else {"point": run.point, **run.given}, run.rows)
+        for run in _runs(folder, rounds)
+    ]
     whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return whole
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run folder's rows and where it is; of a sweep's point its name, and what was given."""
+
+    rows: "pd.DataFrame"
+    place: Path
+    point: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _runs(folder: str | Path, rounds: bool) -> list[_Run]:
+    """Return the runs of a sweep that are done, or a run folder's own, with all their rows or each algorithm's last."""
+    path = Path(folder)
+    if (path / "sweep.json").is_file():
+        places = [(place, name, given) for name, given, place in read_points(path)]
+    else:
+        places = [(path, None, {})]
+    if not places:
+        raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
+    found = []
+    for place, name, given in places:
+        rows = folders.load(place)["rounds"]
+        if not rounds:
+            rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
+        found.append(_Run(rows, place, name, given))
+    return found
+
+
+def _beside(settings: Mapping[str, Any], rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Return rows with settings before their columns."""
+    for name, value in reversed(free(settings, rows.columns).items()):
+        rows.insert(0, name, [value] * len(rows))
+    return rows
+
+
+def compare(*places: str | Path, rounds: bool = False) -> "pd.DataFrame":
+    """Return the results of several run folders or sweeps, one under another.
+
+    Parameters
+    ----------
+    *places : str or Path
+        Run folders and sweeps.
+    rounds : bool
+        A row for each round instead of the last one only.
+
+    Returns
+    -------
+    DataFrame
+        ``folder``, the point's name if there is a sweep, the settings in which they differ, the algorithm, its columns.
+        What a study chose itself for each point of a sweep (a bandwidth by each seed's data) is none of the settings.
+
+    Raises
+    ------
+    BadInput
+        If one is neither, or damaged.
+    """
+    import pandas as pd
+
+    if not places:
+        raise BadInput("folders = (): must be one at least")
+    found = []
+    for place in dict.fromkeys(map(str, places)):
+        runs = _runs(place, rounds)
+        found += [(place, run, settings) for run, settings in zip(runs, _settings(runs), strict=True)]
+    points = any(run.point is not None for _, run, _ in found)
+    differ = _differing([settings for _, _, settings in found])
+    parts = []
+    for place, run, settings in found:
+        about = {"folder": place, **({"point": run.point} if points else {})}
+        parts.append(_beside(about | {name: settings.get(name) for name in differ}, run.rows))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
+    """Return the scenario and parameters of the runs of one folder."""
+    swept = _differing([run.given for run in runs])
+    recorded = []
+    for run in runs:
+        settings = json.loads((run.place / "settings.json").read_text(encoding="utf-8"))
+        recorded.append({"scenario": settings["scenario"], **settings["parameters"]})
+    # What else differs follows from what was swept.
+    chosen = {*_differing(recorded)} - {*swept}
+    return [
+        {name: value for name, value in each.items() if name not in chosen} | {name: run.given[name] for name in swept}
+        for each, run in zip(recorded, runs, strict=True)
+    ]
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for each in settings for name in each)
+    return [name for name in names if len({repr(each.get(name)) for each in settings}) > 1]
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
 
 
 def confidence(values: ArrayLike, *, of: str = "mean", share: float = _SHARE) -> tuple[float, float]:
@@ -157,7 +243,7 @@ def told_interval(counts: Iterable[int], *, of: str = "mean", share: float = _SH
     fewest = _fewest(of, share)
     kind = f"{100 * share:g} % interval of the {of}"
     if several[-1] < fewest:
-        return f"{n}: no {kind}, which takes {fewest}"
+        return f"no {kind}, which takes {fewest} ({n})"
     few = f"; none where n < {fewest}" if several[0] < fewest else ""
     return f"{kind} ({STATISTICS[of]}, {n}{few})"
 
@@ -170,18 +256,18 @@ def interval(
     of: str = "mean",
     share: float = _SHARE,
 ) -> "pd.DataFrame":
-    """Return a measure's mean, median and the interval of one of the two, over all rows alike in ``by``.
+    """Return a measure's mean, median and the interval of one of the two (`confidence`), over all rows alike in ``by``.
 
-    The interval is that of `confidence`.
+    Nothing but seeds is put together: the rows of a group are of one setting, and each of a seed of its own.
 
     Parameters
     ----------
     frame : DataFrame
-        As `load` returns it.
+        As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
     value : str
         The measure's column; rows where it is empty are left out.
     by : sequence of str
-        Columns that tell groups apart: the seed is not among them.
+        Columns that tell groups apart: all settings of which there are several, but for the seed.
     of : {"mean", "median"}
         What the interval is of.
     share : float
@@ -195,29 +281,23 @@ def interval(
     Raises
     ------
     BadInput
-        For a column that is not there, another statistic, or a share outside its range.
+        For a column that is not there, another statistic, a share outside its range, a setting that is not in ``by``
+        and differs within a group, or a seed that is in a group twice.
     """
     import pandas as pd
 
     for name in (value, *by):
         check.one_of("column", name, [str(each) for each in frame.columns])
     _fewest(of, share)
+    kept = frame.dropna(subset=[value])
+    _must_differ_in_seed_only(kept, list(by))
     rows = []
-    for key, part in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False)[value]:
+    for key, part in kept.groupby(list(by), sort=False, dropna=False)[value]:
         values = part.to_numpy(dtype=np.float64)
         low, high = confidence(values, of=of, share=share)
         found = {"count": len(values), "mean": values.mean(), "median": np.median(values), "low": low, "high": high}
         rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
     return pd.DataFrame(rows, columns=[*by, "count", "mean", "median", "low", "high"])
-
-
-def compare(*places: str | Path) -> "pd.DataFrame":
-    """Return the last values of several run folders or sweeps, one under another; ``folder`` tells them apart."""
-    import pandas as pd
-
-    if not places:
-        raise BadInput("folders = (): must be one at least")
-    return pd.concat([load(place).assign(folder=str(place)) for place in places], ignore_index=True)
 
 
 def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
@@ -237,6 +317,36 @@ def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.
     return kept
 
 
+def _must_differ_in_seed_only(frame: "pd.DataFrame", by: list[str]) -> None:
+    """Raise BadInput that names a setting in which rows alike in ``by`` differ, or a seed that is there twice."""
+    names = [str(each) for each in frame.columns]
+    settings = names[: names.index("algorithm") + 1] if "algorithm" in names else []
+    groups = frame.groupby(by, sort=False, dropna=False)
+    for name in settings:
+        if name not in {*by, "point", "seed"} and (groups[name].nunique(dropna=False) > 1).any():
+            raise _pooled(by, name, frame[name].unique())
+    seed = [name for name in ("seed",) if name in names and name not in by]
+    if "round" in names and "round" not in by:
+        several = frame.groupby([*by, *seed], sort=False, dropna=False)["round"].nunique() > 1
+        if several.any():
+            raise _pooled(by, "round", frame["round"].unique())
+    twice = frame[frame.duplicated([*by, *seed])] if seed else frame[:0]
+    if len(twice):
+        where = ", ".join(f"{name} = {twice[name].iloc[0]}" for name in by)
+        raise BadInput(
+            f"seed = {twice['seed'].iloc[0]}: must be there once for {where}; the same seed says nothing new: "
+            "leave one out, or tell them apart by another column"
+        )
+
+
+def _pooled(by: Sequence[str], name: str, values: Sequence[Any]) -> BadInput:
+    shown = ", ".join(map(str, values[:3])) + (", …" if len(values) > 3 else "")
+    return BadInput(
+        f"by = {', '.join(by)}: must have {name}, too, or the rows be of one {name} only ({shown}): "
+        "only seeds may be put together"
+    )
+
+
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
@@ -245,37 +355,84 @@ def bands(
     x: str,
     y: str,
     *,
-    by: str = "algorithm",
+    by: str | Sequence[str] = "algorithm",
     of: str = "mean",
     log: bool = True,
     title: str = "",
 ) -> "Figure":
-    """Draw a measure's mean (median) against a parameter, with its interval (`confidence`): a line for each ``by``."""
+    """Draw a measure's mean (median) against a parameter, with its interval (`confidence`) over the seeds.
+
+    There is a line for each combination of the columns ``by``, which the legend names. The arguments are those of
+    `interval`, which raises what this raises: only seeds are put together.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
+    names = [by] if isinstance(by, str) else list(by)
+    table = interval(frame, y, [*names, x], of=of)
+    lines = list(table.groupby(names, sort=False, dropna=False))
+    beside = len(lines) > _MOST_WITHIN
+    figure = Figure(figsize=(9.0 if beside else 6.5, 4.4), layout="constrained")
     panel = figure.subplots()
-    table = interval(frame, y, [by, x], of=of)
-    for number, (name, part) in enumerate(table.groupby(by, sort=False)):
+    for style, (key, part) in zip(_styles([key for key, _ in lines]), lines, strict=True):
         rows = part.sort_values(x)
+        at = rows[x].map(_shown) if table[x].isna().any() else rows[x]
         # Of a curve over the rounds, not each of its points.
-        style: Any = {"markersize": 4, "markevery": max(1, len(rows) // 15)}
-        panel.plot(rows[x], rows[of], ("o-", "s--", "^-.", "D:")[number % 4], label=str(name), **style)
-        panel.fill_between(rows[x], rows["low"], rows["high"], alpha=0.2, linewidth=0)
-    if log and (table["low"] > 0).all():
+        style |= {"markersize": 4, "markevery": max(1, len(rows) // 15), "label": _named(names, key)}
+        (line,) = panel.plot(at, rows[of], **style)
+        if len(rows) > 1:
+            panel.fill_between(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.2, linewidth=0)
+        else:
+            # A band over one point would not be seen.
+            panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)
+    if log and (table[of] > 0).all():
         panel.set_yscale("log")
+        if (table["low"] <= 0).any():
+            # What reaches to zero and below runs out of the figure.
+            panel.set_ylim(bottom=table[of].min() / 2)
     panel.set_xlabel(Axis(x).text)
     panel.set_ylabel(f"{Axis(y).text}, {of}\n{told_interval(table['count'], of=of)}")
     if x == "round":
         whole_rounds(panel)
     panel.grid(alpha=0.3)
-    panel.legend(frameon=False)
+    if beside:
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    else:
+        panel.legend(frameon=False)
     figure.suptitle(title)
     return figure
 
 
+def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
+    """Return what the legend calls a combination: "loss 0.1, COKE"."""
+    return ", ".join(
+        _shown(value) if name in ("algorithm", "folder") else f"{name.replace('_', ' ')} {_shown(value)}"
+        for name, value in zip(names, key, strict=True)
+    )
+
+
+def _shown(value: Any) -> str:
+    """Return a setting as a flag has it: none for one that was left open."""
+    if value is None or value != value:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Return how each combination is drawn: the last column has a colour, the others a mark; a single one both."""
+    last, others = ({part(key): None for key in keys} for part in (lambda key: key[-1], lambda key: key[:-1]))
+    styles = []
+    for key in keys:
+        colour, mark = list(last).index(key[-1]), list(others).index(key[:-1])
+        if len(last) == 1 or len(others) == 1:
+            colour = mark = max(colour, mark)
+        styles.append(
+            {"color": f"C{colour % 10}", "marker": "os^DvPX*"[mark % 8], "linestyle": ("-", "--", "-.", ":")[mark % 4]}
+        )
+    return styles
+
+
 def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = "") -> "Figure":
-    """Draw a measure's mean over two parameters, as colours with their numbers."""
+    """Draw a measure's mean over the seeds, by two parameters, as colours with their numbers; raises as `interval`."""
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 

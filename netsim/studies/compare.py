@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from netsim import check, results
 from netsim.errors import BadInput
@@ -33,20 +33,12 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
         For a folder that is neither or not whole, or a metric that none has.
     """
     last = results.compare(*places)
-    chosen = list(metrics) or [name for name in _USUAL if name in last and last[name].notna().any()]
+    names = [str(name) for name in last.columns]
+    settings, measures = names[: names.index("algorithm")], names[names.index("algorithm") + 1 :]
+    chosen = list(dict.fromkeys(metrics)) or [name for name in _USUAL if name in last and last[name].notna().any()]
     for name in chosen:
-        check.one_of("metric", name, [str(each) for each in last.columns])
-    points = ["point"] if "point" in last else []
-    found = last[["folder", *points, "algorithm", *chosen]].copy()
-    settings = [
-        _settings(Path(folder), point)
-        for folder, point in zip(last["folder"], last["point"] if points else [None] * len(last), strict=True)
-    ]
-    names = dict.fromkeys(name for each in settings for name in each)
-    for place, name in enumerate(name for name in names if len({repr(each.get(name)) for each in settings}) > 1):
-        if name not in found:
-            found.insert(1 + len(points) + place, name, [each.get(name) for each in settings])
-    return found.drop(columns=points)
+        check.one_of("metric", name, measures)
+    return last[[*(name for name in settings if name != "point"), "algorithm", *chosen]]
 
 
 def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.DataFrame | None":
@@ -88,7 +80,8 @@ def titled(found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool) -
     if together is None or each:
         return "Last values", found
     if len(metrics) == 1:
-        return f"Last values of {metrics[0]} over the seeds; low to high: 95 % interval of the {of}", together
+        told = results.told_interval(together["seeds"], of=of)
+        return f"Last values of {metrics[0]} over the seeds; low to high: {told}", together
     return f"Last values, {of} over the seeds", together
 
 
@@ -105,19 +98,16 @@ def diverged(places: Sequence[str]) -> list[str]:
     return [f"{note} ({len(found)} of {total} runs, {found[0]} first)" for note, found in where.items()]
 
 
-def _settings(folder: Path, point: Any) -> dict[str, Any]:
-    place = folder / "points" / point if isinstance(point, str) else folder
-    settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
-    return {"scenario": settings["scenario"], **settings["parameters"]}
-
-
 def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of: str = "mean") -> None:
     """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
+
+    There is a line for each algorithm and combination of the settings that differ, but for the seed. Folders have lines
+    of their own, unless each has one value of what they are drawn against: then they make the lines together.
 
     Parameters
     ----------
     found : DataFrame
-        As `table` returns it, with this metric; a line for each algorithm in each folder.
+        As `table` returns it, with this metric.
     metric : str
         The column.
     out : str
@@ -132,18 +122,30 @@ def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of:
     BadInput
         For another ending or statistic, a folder that is not there, or a setting that is the same everywhere.
     """
-    import pandas as pd
-
     path = Path(out)
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
     if not path.parent.is_dir():
         raise BadInput(f"out = {out!r}: must be in a folder that exists")
     names = [str(name) for name in found.columns]
     check.one_of("against", against, [ROUND, *names[1 : names.index("algorithm")]])
-    places = found["folder"].unique()
-    rows = found
-    if against == ROUND:
-        rows = pd.concat([results.load(place, rounds=True).assign(folder=place) for place in places], ignore_index=True)
-    lines = zip(rows["folder"], rows["algorithm"], strict=True)
-    rows = rows.assign(line=[f"{place}: {name}" if len(places) > 1 else name for place, name in lines])
-    write_figure(path, results.bands(rows, x=against, y=metric, by="line", of=of))
+    rows = results.compare(*found["folder"].unique(), rounds=True) if against == ROUND else found
+    told = names[1 : names.index("algorithm")]
+    settings = [name for name in told if name not in (against, "seed")]
+    apart = found["folder"].nunique() > 1
+    # What two folders have alike, they have twice.
+    if (
+        apart
+        and against in told
+        and not _differ_within(found, [against])
+        and not found.duplicated([*told, "algorithm"]).any()
+    ):
+        rows, by = found.drop(columns="folder"), settings
+    else:
+        by = [*(["folder"] if apart else []), *_differ_within(found, settings)]
+    write_figure(path, results.bands(rows, x=against, y=metric, by=[*by, "algorithm"], of=of))
+
+
+def _differ_within(found: "pd.DataFrame", settings: Sequence[str]) -> list[str]:
+    """Return the settings of which a folder has several values."""
+    folders = found.groupby("folder", sort=False)
+    return [name for name in settings if (folders[name].nunique(dropna=False) > 1).any()]

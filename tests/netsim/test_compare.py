@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 import netsim
 from netsim import BadInput
@@ -41,7 +42,7 @@ def test_seeds_are_told_together(room: Path) -> None:
     places = [str(room / "a"), str(room / "sweep")]
     each = compare.table(places, ["spread"])
     title, together = compare.titled(each, ["spread"], "median", False)
-    assert title.endswith("interval of the median")
+    assert title.endswith("low to high: no 95 % interval of the median, which takes 6 (n = 1 to 2)")
     assert list(together.columns) == ["folder", "loss", "algorithm", "seeds", "mean", "median", "low", "high"]
     assert list(together["seeds"]) == [1, 2]
     assert together["mean"].iloc[1] == pytest.approx(each["spread"].iloc[1:].mean(), rel=1e-12)
@@ -62,11 +63,94 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
     assert note.startswith("CTA diverged: ")
     assert note.endswith("(3 of 6 runs, eta=60.0,seed=1 first)")
     found = netsim.results.load(tmp_path / "sweep")
-    mixed = netsim.results.interval(
-        found[(found["eta"] == 0.5) | (found["seed"] == 1)].assign(eta=0), "train_mse", ["eta"], of="median"
-    )
+    found.loc[found["eta"] == 60.0, "seed"] += 3
+    mixed = netsim.results.interval(found[found["seed"] < 5].assign(eta=0), "train_mse", ["eta"], of="median")
     calm = found[found["eta"] == 0.5]["train_mse"]
     assert calm.min() <= mixed["median"].iloc[0] <= calm.max() < mixed["mean"].iloc[0]
+
+
+# --- what is put together ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep over two settings and three seeds."""
+    folder = tmp_path_factory.mktemp("swept") / "sweep"
+    netsim.sweep("averaging", out=folder, loss=[0.0, 0.3], radius=[0.6, 0.9], seed=[1, 2, 3], agents=5)
+    return folder
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    figures: list[Figure] = []
+    monkeypatch.setattr(compare, "write_figure", lambda path, figure: figures.append(figure))
+    return figures
+
+
+def lines(figure: Figure) -> dict[str, list[float]]:
+    """Return what is drawn at each x, by the line's name."""
+    return {str(line.get_label()): [float(y) for y in line.get_ydata()] for line in figure.axes[0].lines}
+
+
+def test_against_a_setting_each_combination_of_the_others_has_a_line(swept: Path, drawn: list[Figure]) -> None:
+    found = compare.table([str(swept)], ["spread"])
+    compare.draw(found, "spread", "x.png", against="loss")
+    (figure,) = drawn
+    means = netsim.results.load(swept).groupby(["radius", "loss"])["spread"].mean()
+    (algorithm,) = found["algorithm"].unique()
+    assert lines(figure) == {
+        f"radius {radius:g}, {algorithm}": pytest.approx([means[radius, 0.0], means[radius, 0.3]])
+        for radius in (0.6, 0.9)
+    }
+    assert figure.axes[0].get_ylabel().endswith("(Student's t, n = 3)"), "as many as there are seeds"
+
+
+def test_over_the_rounds_each_combination_has_a_line(swept: Path, drawn: list[Figure]) -> None:
+    compare.draw(compare.table([str(swept)], ["spread"]), "spread", "x.png")
+    rounds = netsim.results.load(swept, rounds=True)
+    expected = {
+        f"radius {radius:g}, loss {loss:g}, {algorithm}": pytest.approx(list(part.groupby("round")["spread"].mean()))
+        for (loss, radius, algorithm), part in rounds.groupby(["loss", "radius", "algorithm"])
+    }
+    assert len(expected) == 4
+    assert lines(drawn[0]) == expected
+    assert "n = 3)" in drawn[0].axes[0].get_ylabel()
+
+
+def test_a_table_has_a_row_for_each_combination_and_counts_a_seed_once(swept: Path) -> None:
+    found = compare.table([str(swept), str(swept)], ["spread"])
+    assert len(found) == 12, "a folder that is given twice is there once"
+    title, together = compare.titled(found, ["spread"], "mean", False)
+    assert title.endswith("95 % interval of the mean (Student's t, n = 3)")
+    assert len(together[["loss", "radius"]].drop_duplicates()) == len(together) == 4
+    assert set(together["seeds"]) == {3}
+
+
+def test_folders_that_differ_in_what_they_are_drawn_against_make_a_line(room: Path, drawn: list[Figure]) -> None:
+    places = [str(room / "a"), str(room / "b")]
+    ends = [netsim.results.load(place)["spread"].iloc[0] for place in places]
+    compare.draw(compare.table(places, ["spread"]), "spread", "x.png", against="loss")
+    assert list(lines(drawn[0]).values()) == [pytest.approx(ends)]
+    assert "n = 1" in drawn[0].axes[0].get_ylabel()
+
+
+def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[Figure]) -> None:
+    """b and the sweep's seed 1 are one run."""
+    places = [str(room / each) for each in ("a", "b", "sweep/points/seed=1")]
+    compare.draw(compare.table(places, ["spread"]), "spread", "x.png", against="loss")
+    assert [len(line) for line in lines(drawn[0]).values()] == [1, 1, 1]
+    assert "n = 1" in drawn[0].axes[0].get_ylabel()
+
+
+def test_what_a_study_chose_for_each_seed_does_not_keep_the_seeds_apart(tmp_path: Path) -> None:
+    """Each seed's data have a bandwidth of their own."""
+    small = {"agents": 4, "features": 5, "rounds": 5, "algorithms": "DKLA", "tune": True}
+    netsim.sweep("coke", out=tmp_path / "sweep", seed=[1, 2, 3], **small)
+    found = compare.table([str(tmp_path / "sweep")], ["train_mse"])
+    assert list(found.columns) == ["folder", "seed", "algorithm", "train_mse"]
+    together = compare.over_seeds(found, ["train_mse"], "mean")
+    assert together is not None
+    assert list(together["seeds"]) == [3]
 
 
 def test_an_unknown_metric_and_an_ending_are_refused_by_name(room: Path) -> None:

@@ -119,9 +119,9 @@ def test_too_few_values_have_no_interval(of: str, most: int) -> None:
         ([12, 12], "mean", "95 % interval of the mean (Student's t, n = 12)"),
         ([12, 3, 5], "mean", "95 % interval of the mean (Student's t, n = 3 to 12)"),
         ([1, 3], "mean", "95 % interval of the mean (Student's t, n = 1 to 3; none where n < 2)"),
-        ([1], "mean", "n = 1: no 95 % interval of the mean, which takes 2"),
+        ([1], "mean", "no 95 % interval of the mean, which takes 2 (n = 1)"),
         ([8], "median", "95 % interval of the median (order statistics, n = 8)"),
-        ([4], "median", "n = 4: no 95 % interval of the median, which takes 6"),
+        ([4], "median", "no 95 % interval of the median, which takes 6 (n = 4)"),
     ],
 )
 def test_which_interval_it_is_and_of_how_many_is_told(counts: list[int], of: str, told: str) -> None:
@@ -139,6 +139,51 @@ def test_groups_and_what_is_empty() -> None:
         results.interval(frame, "v", ["a"], share=1.0)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "by", "named"),
+    [
+        (False, ["loss", "algorithm"], "agents"),
+        (False, ["agents", "algorithm"], "loss"),
+        (False, ["algorithm"], "loss"),
+        (True, ["loss", "agents", "algorithm"], "round"),
+    ],
+)
+def test_only_seeds_are_put_together(rounds: bool, by: list[str], named: str, swept: Path) -> None:
+    frame = results.load(swept, rounds=rounds)
+    with pytest.raises(
+        BadInput, match=rf"^by = .*: must have {named}, too.*: only seeds may be put together$"
+    ) as caught:
+        results.interval(frame, "heard", by)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match=f"must have {named}, too"):
+        results.bands(frame, by[0], "heard", by=by[1:] or by)
+    found = results.interval(frame, "heard", [*by, *{"loss", "agents", "algorithm", named} - {*by}])
+    assert set(found["count"]) == {4}, "as many as there are seeds"
+
+
+def test_a_seed_is_not_counted_twice(swept: Path) -> None:
+    frame = results.load(swept)
+    with pytest.raises(BadInput, match=r"^seed = 0: must be there once for loss = 0\.0, agents = 3; ") as caught:
+        results.interval(pd.concat([frame, frame]), "heard", ["loss", "agents"])
+    assert "\n" not in str(caught.value)
+    both = results.compare(swept, swept.parent / "out", swept / "points" / "loss=0.0,agents=3,seed=0")
+    with pytest.raises(BadInput, match="must have folder, too"):
+        results.interval(both, "heard", ["loss", "agents", "algorithm"])
+
+
+def test_a_setting_that_a_study_measures_too_is_kept(tmp_path: Path) -> None:
+    measured = "return sum(agent.heard for agent in agents.values())"
+    assert measured in STUDY
+    (tmp_path / "mine.py").write_text(STUDY.replace(measured, 'return {"loss": 0.0, "heard": 1}'))
+    done = netsim.sweep(str(tmp_path / "mine.py"), out=tmp_path / "out", loss=[0.0, 0.5], seed=[1, 2])
+    assert list(done.table["given_loss"]) == [0.0, 0.0, 0.5, 0.5]
+    assert list(done.table["loss"]) == [0.0] * 4
+    for frame in (results.load(tmp_path / "out"), results.compare(tmp_path / "out")):
+        assert list(frame["given_loss"]) == [0.0, 0.0, 0.5, 0.5]
+        with pytest.raises(BadInput, match="must have given_loss, too"):
+            results.interval(frame, "heard", ["algorithm"])
+
+
 # --- figures and text -------------------------------------------------------------------------------------------------
 
 
@@ -146,7 +191,7 @@ def test_bands_and_maps_are_drawn_from_the_means(swept: Path, tmp_path: Path) ->
     frame = results.load(swept)
     figure = results.bands(frame, "loss", "heard", by="agents", log=False, title="Heard")
     panel = figure.axes[0]
-    assert [line.get_label() for line in panel.lines] == ["3", "5"]
+    assert [line.get_label() for line in panel.lines] == ["agents 3", "agents 5"]
     mean = frame[(frame["agents"] == 3) & (frame["loss"] == 0.5)]["heard"].mean()
     assert panel.lines[0].get_ydata()[2] == pytest.approx(mean)
     assert panel.get_ylabel() == "heard, mean\n95 % interval of the mean (Student's t, n = 4)"

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ class Sweep:
         for name, given, place in read_points(self.folder):
             summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
             for algorithm, last in summary["algorithms"].items():
-                rows.append({"point": name, **given, "algorithm": algorithm, **last})
+                rows.append({"point": name, **free(given, {*last, "algorithm"}), "algorithm": algorithm, **last})
         return pd.DataFrame(rows)
 
 
@@ -190,6 +190,11 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
         place = folder / "points" / point.name
         if (place / "summary.json").is_file():
             yield point.name, dict(point.settings), place
+
+
+def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
+    """Return settings by names that no column has: ``given_loss`` where a study measures a loss, too."""
+    return {f"given_{name}" if name in columns else name: value for name, value in settings.items()}
 
 
 def runs_of(folder: Path) -> list[Path]:
