@@ -187,7 +187,7 @@ class Agent:
             raise AgentError(
                 f"agent {self.name!r} cannot know what is delivered: the medium must be a netsim.Radio(acks=True)"
             )
-        outcome: asyncio.Future[bool] = asyncio.Future(loop=context.shared.loop)
+        outcome: asyncio.Future[bool] = context.shared.loop.create_future()
         await context.send(to, kind, payload, raw_data, outcome=outcome)
         return await outcome
 

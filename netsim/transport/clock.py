@@ -7,6 +7,7 @@ numbered; the jobs of threads take no virtual time.
 import asyncio
 import itertools
 import math
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
@@ -17,7 +18,7 @@ from netsim.check import finite, one_of
 from netsim.errors import NetsimError
 from netsim.transport.instants import InstantSelector, VirtualSelector, WallSelector
 from netsim.transport.jobs import at_once
-from netsim.transport.task import OWNER, Future, Generators, Task, refuse_unordered
+from netsim.transport.task import OWNER, Future, Generators, Task, refuse_unnumbered, refuse_unordered
 
 __all__ = ["ClockName", "Loop", "new_loop"]
 
@@ -29,8 +30,9 @@ _Args = TypeVarTuple("_Args")
 class Loop(asyncio.SelectorEventLoop):
     """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
 
-    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. (Of asyncio's own
-    futures only those of `asyncio.gather` are not: before one is put in a set, a task should be made that awaits it.)
+    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. What cannot be,
+    since a constructor of asyncio's own types makes it, is refused in virtual time. (In real time no two runs are the
+    same, and libraries that talk to the outside may need it.)
 
     Attributes
     ----------
@@ -44,6 +46,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.instants = selector
         self.numbers = itertools.count()
         self._names = itertools.count(1)
+        self._factory_makes = False
         self.on_error: list[Callable[[dict[str, Any]], bool]] = []
         self.generators = Generators()
         super().__init__(selector)
@@ -86,6 +89,18 @@ class Loop(asyncio.SelectorEventLoop):
         """Return a future."""
         return Future(loop=self)
 
+    def get_debug(self) -> bool:
+        """Return whether asyncio's debug mode is on; raises BadInput as `refuse_unnumbered` does."""
+        # Each handle asks, so the usual askers come first.
+        maker = sys._getframe(1)
+        code = maker.f_code
+        if not (code is _OF_HANDLE or code is _OF_FUTURE or code is _OF_TASK or self.instants.speed < math.inf):
+            if self._factory_makes:
+                self._factory_makes = False
+            else:
+                refuse_unnumbered(maker)
+        return self._debug
+
     def create_task(
         self,
         coro: Generator[Any, None, _T] | Coroutine[Any, Any, _T],
@@ -112,7 +127,12 @@ class Loop(asyncio.SelectorEventLoop):
         if self.get_task_factory() is None:
             task = Task(coro, loop=self, name=name, context=context, **settings)
         else:
-            task = self._checked(super().create_task(coro, name=name, context=context, **settings))
+            # What it makes is looked at, whoever makes it.
+            self._factory_makes = True
+            try:
+                task = self._checked(super().create_task(coro, name=name, context=context, **settings))
+            finally:
+                self._factory_makes = False
         task.owner = OWNER.get() if context is None else context.get(OWNER)
         if task.owner is not None:
             task.owner.adopt(task)
@@ -171,6 +191,11 @@ class Loop(asyncio.SelectorEventLoop):
             await super().shutdown_default_executor(**settings)
         finally:
             self.instants.jobs -= 1
+
+
+_OF_HANDLE = asyncio.Handle.__init__.__code__
+_OF_FUTURE = Loop.create_future.__code__
+_OF_TASK = Loop.create_task.__code__
 
 
 def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:

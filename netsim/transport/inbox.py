@@ -291,7 +291,7 @@ class Inbox:
 
     async def _block(self) -> bool:
         """Wait until there is something to read (True) or nothing can come any more (False)."""
-        future: asyncio.Future[bool] = asyncio.Future(loop=self._loop)
+        future: asyncio.Future[bool] = self._loop.create_future()
         self._blocked.append(future)
         self.watch()
         try:
@@ -306,7 +306,7 @@ class Inbox:
 
     async def reply_to(self, request: int, timeout: float | None) -> Frame:
         """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
-        future: asyncio.Future[Frame] = asyncio.Future(loop=self._loop)
+        future: asyncio.Future[Frame] = self._loop.create_future()
         self.replies[request] = future
         self.watch()
         try:

@@ -1,7 +1,8 @@
 """Tasks and futures that are numbered, so that sets of them have one order in every run; and whose tasks they are.
 
 asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` what is done, the loop all tasks. A set is ordered
-by hash, and by default that is an address in memory. Here it is a number, from 0 for each loop.
+by hash, and by default that is an address in memory. Here it is a number, from 0 for each loop. What the constructors
+of asyncio's own types make, `asyncio.Future()` and `asyncio.Task(…)`, cannot be numbered, and is refused.
 """
 
 import asyncio
@@ -9,12 +10,12 @@ import sys
 import weakref
 from collections.abc import Coroutine, Generator
 from contextvars import ContextVar
-from types import AsyncGeneratorType
+from types import AsyncGeneratorType, FrameType
 from typing import Any, Protocol, TypeVar
 
 from netsim.errors import BadInput
 
-__all__ = ["OWNER", "Future", "Generators", "Owner", "Task", "refuse_unordered"]
+__all__ = ["OWNER", "Future", "Generators", "Owner", "Task", "refuse_unnumbered", "refuse_unordered"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -33,14 +34,19 @@ OWNER: ContextVar[Owner | None] = ContextVar("OWNER", default=None)
 """To whom a task made here belongs; tasks and timers inherit it."""
 
 
-def _in_order(future: "Future[Any] | Task[Any]") -> int:
+def _in_order(future: Any) -> int:
     # Given when it is first asked for: most futures never are in a set.
     try:
-        return future._number
+        number: int = future._number
     except AttributeError:
-        loop: Any = future.get_loop()
-        future._number = next(loop.numbers)
-        return future._number
+        numbers = getattr(future.get_loop(), "numbers", None)
+        # Those of `asyncio.gather` may be on any loop.
+        number = future._number = object.__hash__(future) if numbers is None else next(numbers)
+    return number
+
+
+# The one kind of future that asyncio makes itself, and not by asking the loop for it.
+_ASYNCIO["_GatheringFuture"].__hash__ = _in_order
 
 
 class Future(asyncio.Future[_T]):
@@ -76,6 +82,29 @@ class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], Owner |
     def discard(self, generator: AsyncGeneratorType[Any, Any]) -> None:
         """Note that one is ended."""
         self.pop(generator, None)
+
+
+def refuse_unnumbered(maker: FrameType) -> None:
+    """Refuse a future or task of asyncio's own types: sets of them are in the order of their addresses.
+
+    Their constructors are written in C and ask the loop for its `get_debug`. So whoever asks and does not name that
+    function has called one.
+
+    Parameters
+    ----------
+    maker : frame
+        That of who asks.
+
+    Raises
+    ------
+    BadInput
+        If that is neither asyncio nor a loop of netsim, which make what is numbered.
+    """
+    if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
+        raise BadInput(
+            "asyncio.Future(…), asyncio.Task(…): must be made by get_running_loop().create_future() and "
+            "asyncio.create_task(…), or sets of them have another order in each run"
+        )
 
 
 def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, Any]) -> None:

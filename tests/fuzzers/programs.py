@@ -42,13 +42,12 @@ class _Jumping(selectors.SelectSelector):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """Hashed by its number, so that the sets of both loops are in one order."""
-
-    numbers = itertools.count()
+    """Hashed by its number, so that the sets of both loops are in one order; gathers are so on every loop."""
 
     def __hash__(self) -> int:
         if not hasattr(self, "number"):
-            self.number = next(self.numbers)
+            loop: Any = self.get_loop()
+            self.number = next(loop.numbers)
         return self.number
 
 
@@ -57,8 +56,8 @@ class ModelLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.jumping = _Jumping()
+        self.numbers = itertools.count()
         super().__init__(self.jumping)
-        _NumberedTask.numbers = itertools.count()
         self.set_task_factory(lambda loop, coro, **settings: _NumberedTask(coro, loop=loop, **settings))
 
     def time(self) -> float:
@@ -91,7 +90,7 @@ def program(seed: int, size: int = 40) -> Node:
         match name:
             case "gather" | "group" | "background" | "as_completed":
                 return (name, label, delay(), rng.random() < 0.3, blocks(depth))
-            case "wait":
+            case "wait" | "wait_gathers":
                 return (name, label, delay(), rng.choice(WHEN), blocks(depth))
             case "timeout" | "cancel" | "shield" | "wait_for" | "catch" | "cleanup" | "lock" | "limit" | "repeat":
                 return (name, label, delay(), rng.randint(1, 3), block(depth + 1))
@@ -104,8 +103,8 @@ def program(seed: int, size: int = 40) -> Node:
 
 LEAVES = ["log", "sleep", "yield", "put", "get", "set", "await_event", "call_later", "raise", "notify", "meet"]
 BRANCHES = [
-    *("gather", "group", "background", "as_completed", "wait", "timeout", "cancel", "shield", "wait_for"),
-    *("catch", "cleanup", "lock", "limit", "repeat"),
+    *("gather", "group", "background", "as_completed", "wait", "wait_gathers", "timeout", "cancel", "shield"),
+    *("wait_for", "catch", "cleanup", "lock", "limit", "repeat"),
 ]
 WHEN = [asyncio.FIRST_COMPLETED, asyncio.FIRST_EXCEPTION, asyncio.ALL_COMPLETED]
 
@@ -234,6 +233,13 @@ class Machine:
             task.cancel()
         return [outcome_of(task) for task in done]
 
+    async def do_wait_gathers(self, label: str, delay: float, when: str, nodes: Node) -> list[str]:
+        gathers = {asyncio.gather(self.run(node), asyncio.sleep(delay / 2), return_exceptions=True) for node in nodes}
+        done, pending = await asyncio.wait(gathers, timeout=delay, return_when=when)
+        for gathered in pending:
+            gathered.cancel()
+        return [kind_of(found) if isinstance(found, BaseException) else found for found, _ in map(result_of, done)]
+
     async def do_timeout(self, label: str, delay: float, which: int, node: Node) -> str:
         async with asyncio.timeout(delay) as scope:
             if which == 3:
@@ -291,6 +297,11 @@ def kind_of(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return f"group({', '.join(map(kind_of, error.exceptions))})"
     return f"{type(error).__name__}({error})" if isinstance(error, ProgramError) else type(error).__name__
+
+
+def result_of(gathered: "asyncio.Future[Any]") -> Any:
+    """Return the results that a gather that is done has."""
+    return ["cancelled", None] if gathered.cancelled() else gathered.result()
 
 
 def outcome_of(task: "asyncio.Task[str]") -> str:

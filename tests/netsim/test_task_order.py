@@ -112,7 +112,49 @@ class Completed(Agent):
             await self.broadcast("completed", await next_one)
 
 
-KINDS = [Aborted, Waiting, Futures, AtOnce, Completed]
+class Gathered(Agent):
+    """Waits for gathers, takes them as they are completed, and keeps a set of them."""
+
+    async def run(self) -> None:
+        def gathers() -> "list[asyncio.Future[list[int]]]":
+            return [asyncio.gather(asyncio.sleep(1.0, i), asyncio.sleep(0.5, i)) for i in range(9)]
+
+        for done in (await asyncio.wait(gathers()))[0]:
+            await self.broadcast("waited", done.result()[0])
+        for next_one in asyncio.as_completed(gathers()):
+            await self.broadcast("completed", (await next_one)[0])
+        for gathered in set(gathers()):
+            await self.broadcast("of a set", (await gathered)[0])
+
+
+class Conditions(Agent):
+    """Wakes those who wait for a condition, in shields and with a time limit, as a set of them is done."""
+
+    async def run(self) -> None:
+        self.condition = asyncio.Condition()
+        parts = {asyncio.shield(asyncio.wait_for(self.part(i), 9.0)) for i in range(9)}
+        await asyncio.sleep(1.0)
+        async with self.condition:
+            self.condition.notify(5)
+        done, pending = await asyncio.wait(parts, timeout=1.0)
+        for each in done:
+            await self.broadcast("notified", each.result())
+        loop = asyncio.get_running_loop()
+        threads = {asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(1, i), loop)) for i in range(9)}
+        for each in (await asyncio.wait(threads))[0]:
+            await self.broadcast("from a thread", each.result())
+        async with self.condition:
+            self.condition.notify_all()
+        for each in pending:
+            await self.broadcast("notified late", await each)
+
+    async def part(self, number: int) -> int:
+        async with self.condition:
+            await self.condition.wait()
+        return number
+
+
+KINDS = [Aborted, Waiting, Futures, AtOnce, Completed, Gathered, Conditions]
 
 
 def hash_of(kind: type[Agent]) -> str:
@@ -129,11 +171,12 @@ def test_same_hash_wherever_things_lie_in_memory(kind: type[Agent]) -> None:
 
 
 def test_same_hashes_in_every_process() -> None:
+    """Strings hash otherwise in each, and what was allocated before lies elsewhere."""
     script = (
         "import sys; from tests.netsim.test_task_order import *; disturb(int(sys.argv[1])); print(*map(hash_of, KINDS))"
     )
     found = {" ".join(hash_of(kind) for kind in KINDS)}
-    for number in range(3):
+    for number in range(5):
         done = subprocess.run(
             [sys.executable, "-c", script, str(number)],
             cwd=ROOT,
@@ -243,6 +286,71 @@ def test_eager_tasks_are_numbered_too() -> None:
         disturb(number)
         hashes.add(hash_of(Eager))
     assert len(hashes) == 1
+
+
+# --- what cannot be numbered ------------------------------------------------------------------------------------------
+
+
+class Direct(Agent):
+    """Makes something by the constructors of asyncio's own types."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.make = make
+
+    async def run(self) -> None:
+        part = asyncio.sleep(1.0)
+        try:
+            await asyncio.wait([self.make(part)])
+        finally:
+            part.close()
+
+
+class OwnFuture(asyncio.Future[Any]):
+    """With a constructor of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda part: asyncio.Future(), lambda part: asyncio.Task(part), lambda part: OwnFuture()]
+)
+def test_futures_and_tasks_made_directly_are_refused_at_once(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(AgentError) as caught:
+        Network(topology.path(1)).run({0: Direct(make)})
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("agent 0 raised BadInput at 0 s (test_task_order.py, line ")
+    assert message.endswith(
+        "asyncio.Future(…), asyncio.Task(…): must be made by get_running_loop().create_future() and "
+        "asyncio.create_task(…), or sets of them have another order in each run"
+    )
+
+
+def test_asyncio_on_other_loops_makes_what_it_likes() -> None:
+    async def main() -> int:
+        asyncio.get_running_loop().set_debug(asyncio.get_running_loop().get_debug())
+        future: asyncio.Future[int] = asyncio.Future()
+        both = asyncio.gather(future, asyncio.Task(asyncio.sleep(0, 2)))
+        future.set_result(1)
+        assert {both: 3}[both] == 3
+        return sum(await both)
+
+    assert asyncio.run(main()) == 3
+    # In real time, where the libraries that talk to the outside need it.
+    with asyncio.Runner(loop_factory=lambda: netsim.new_loop("wall", speed=1000.0)) as runner:
+        assert runner.run(main()) == 3
+
+
+def test_a_loop_says_whether_it_is_in_debug_mode() -> None:
+    async def main() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        before = loop.get_debug()
+        loop.set_debug(True)
+        await asyncio.gather(asyncio.sleep(0.1), asyncio.create_task(asyncio.sleep(0.1)))
+        return [before, loop.get_debug()]
+
+    assert on_loop(main) == [False, True]
 
 
 # --- as_completed over bare coroutines --------------------------------------------------------------------------------
