@@ -21,7 +21,7 @@ class Gate:
     def wait(self) -> asyncio.Future[int]:
         """Return a future of the number with which it opens next."""
         # One for each task: a future that all shared would be cancelled for all by a timeout in one of them.
-        future: asyncio.Future[int] = self._loop.create_future()
+        future: asyncio.Future[int] = asyncio.Future(loop=self._loop)
         self._waiting.append(future)
         return future
 
