@@ -139,7 +139,7 @@ class Runtime:
         """Stop an agent's code where it is; what it has not read is lost."""
         self.parts.inboxes[agent].forget()
         if self.parts.medium:
-            self.parts.medium.flush(agent)
+            self.parts.medium.switch(agent, on=False)
         self.tasks.halt(agent)
 
     def give_up(self, agent: Hashable) -> None:
@@ -148,6 +148,8 @@ class Runtime:
 
     def restart(self, agent: Hashable) -> None:
         """Begin an agent's code anew, or late, unless it had finished."""
+        if self.parts.medium:
+            self.parts.medium.switch(agent, on=True)
         left = self.tasks.running(agent)
         if left is not None:
             self._fail(stubborn(agent, left, self.contexts[agent]))

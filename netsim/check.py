@@ -5,6 +5,7 @@ single precision or slow down what is computed with them.
 """
 
 import difflib
+import inspect
 import math
 import numbers
 import reprlib
@@ -31,6 +32,13 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
         # Python does not print integers of thousands of digits.
         shown = f"<{type(value).__name__}>"
     return BadInput(f"{name} = {shown}: must be {allowed}")
+
+
+def called(name: str, value: object) -> None:
+    """Raise BadInput for a function or a class that is given in place of what it returns."""
+    if inspect.isroutine(value) or isinstance(value, type):
+        each = getattr(value, "__name__", "it")
+        raise BadInput(f"{name} = {each}: must be called: {each}(...)")
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -80,6 +88,13 @@ def probability(name: str, value: Any) -> float:
     if not _is(value, numbers.Real) or not -_ULPS <= value <= 1 + _ULPS:
         raise refuse(name, value, "a probability in [0, 1]")
     return min(max(float(value), 0.0), 1.0)
+
+
+def share(name: str, value: Any) -> float:
+    """Return ``value`` as a float above 0, up to 1; what is above 1 by a rounding error is 1."""
+    if not _is(value, numbers.Real) or not 0 < value <= 1 + _ULPS:
+        raise refuse(name, value, "a share above 0, up to 1")
+    return min(float(value), 1.0)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -76,6 +76,8 @@ class Link:
     reliability: str | Reliability = "none"
 
     def __post_init__(self) -> None:
+        for name in ("latency", "loss", "rate", "budget", "reliability"):
+            check.called(name, getattr(self, name))
         self._set("latency", latencies.of(self.latency))
         self._set("loss", losses.of(self.loss))
         if self.rate is not None and not isinstance(self.rate, Rate):

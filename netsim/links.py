@@ -84,7 +84,7 @@ def from_table(
         if (sender, receiver) in reception:
             raise BadInput(f"table, row {number}: must be the only one from {sender!r} to {receiver!r}")
         reception[sender, receiver] = check.probability(f"table, row {number}: reception", value)
-    return from_reception(reception, link=link, least=least, both=both, positions=positions)
+    return _of_reception("table", reception, link, least, both, positions)
 
 
 def from_reception(
@@ -96,13 +96,25 @@ def from_reception(
     positions: Mapping[Any, Sequence[float]] | None = None,
 ) -> Measured:
     """Return the network of reception probabilities {(sender, receiver): p}; see `from_table`."""
+    return _of_reception("reception", reception, link, least, both, positions)
+
+
+def _of_reception(
+    given: str,
+    reception: Mapping[Pair, float],
+    link: Link | None,
+    least: float,
+    both: bool,
+    positions: Mapping[Any, Sequence[float]] | None,
+) -> Measured:
     model, least = Link() if link is None else link, check.probability("least", least)
     loss_of = {pair: losses.bernoulli(1.0 - value) for pair, value in reception.items()}
     good = {pair for pair, value in reception.items() if value >= least and value > 0}
-    return _network(loss_of, good, model, both, positions)
+    return _network(given, loss_of, good, model, both, positions)
 
 
 def _network(
+    given: str,
     loss_of: Mapping[Pair, Loss],
     good: Iterable[Pair],
     link: Link,
@@ -114,7 +126,7 @@ def _network(
     graph: nx.Graph[Any] = nx.Graph()
     edges = [(a, b) for a, b in loss_of if a != b and (a, b) in good and (not both or (b, a) in good)]
     if not edges:
-        raise BadInput("table: must leave a link; no pair's reception is above zero and at least as large as asked")
+        raise BadInput(f"{given}: must leave a link; no pair's reception is above zero and at least as large as asked")
     graph.add_nodes_from(sorted({node for pair in edges for node in pair}, key=_in_order))
     graph.add_edges_from(edges)
     for node in graph if positions is not None else ():
@@ -232,7 +244,7 @@ def grenoble(
         each = part.groupby("step")["pdr"].mean().reindex(range(count))
         # Where nothing was measured, what was measured last still holds; before the first, the first.
         loss_of[_ends(ends)] = losses.varying(1.0 - each.ffill().bfill().to_numpy(), width)
-    return _network(loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
+    return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
 def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
@@ -261,7 +273,7 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
         lost[part["seq"].to_numpy()] = 0.0
         heard[_ends(ends)] = lost
     loss_of = {pair: losses.varying(lost, width) for pair, lost in heard.items()}
-    return _network(loss_of, loss_of, Link() if link is None else link, both=False)
+    return _network("table", loss_of, loss_of, Link() if link is None else link, both=False)
 
 
 def cellular(name: str, file: str | Path | None = None) -> rate.Rate:

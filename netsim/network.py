@@ -97,6 +97,8 @@ class Network:
         for node in graph:
             draws.check_name(node)
         self.graph = graph
+        check.called("link", link)
+        check.called("medium", medium)
         self.link = Link() if link is None else link
         if not isinstance(self.link, Link):
             raise check.refuse("link", link, "a netsim.Link")
@@ -127,6 +129,7 @@ class Network:
     def _check_override(self, ends: Any, link: Any) -> None:
         if not (isinstance(ends, tuple) and len(ends) == 2 and self.graph.has_edge(*ends)):
             raise check.refuse("links", ends, "keyed by (sender, receiver) pairs that are edges of the graph")
+        check.called(f"links[{ends}]", link)
         if not isinstance(link, Link):
             raise check.refuse(f"links[{ends}]", link, "a netsim.Link")
         if link.reliability != self.link.reliability:

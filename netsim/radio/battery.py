@@ -1,8 +1,8 @@
 """Batteries that run empty: who looks at them as time passes, without making it pass.
 
 No timer waits for a death, for a timer would let a run that stands still go on for years, until the batteries are
-empty. A node is looked at when half of what it has left may have been spent, so its death is found after some forty
-looks, to a few nanoseconds.
+empty. A node is looked at when half of what it has left may have been spent, so its death comes near in some forty
+looks; when what is under way, or the next few nanoseconds, will spend the rest, its time is worked out exactly.
 """
 
 import heapq
@@ -23,10 +23,10 @@ class BatteryWatch:
     Parameters
     ----------
     on_death : callable
-        Called with the station of a node whose battery is empty, at that time.
+        Called with the station of a node whose battery is empty, and that time (s).
     """
 
-    def __init__(self, loop: Loop, on_death: Callable[[Station], None]) -> None:
+    def __init__(self, loop: Loop, on_death: Callable[[Station, float], None]) -> None:
         self._loop = loop
         self._on_death = on_death
         self._looks: list[tuple[float, int, Station]] = []
@@ -50,8 +50,7 @@ class BatteryWatch:
     def start(self, stations: list[Station]) -> None:
         """Look from now on."""
         for station in stations:
-            if station.meter is not None and station.meter.energy.battery is not None:
-                self.plan(station, 0.0)
+            self.plan(station, 0.0)
         self._loop.instants.onlookers.append(self)
 
     def stop(self) -> None:
@@ -66,25 +65,39 @@ class BatteryWatch:
             station = heapq.heappop(self._looks)[2]
             meter = station.meter
             assert meter is not None
-            if meter.exhausted and meter.sends_until <= now:
+            if meter.dies_at <= now:
                 meter.died_at = now
-                meter.allowance = math.inf
-                del self._planned[station.number]
-                self._on_death(station)
+                self._on_death(station, now)
             else:
                 self.plan(station, now)
 
-    def plan(self, station: Station, now: float) -> None:
-        """Decide when to look at a node next."""
+    def frames_have_begun(self, station: Station, now: float) -> None:
+        """Look sooner than was planned, if frames have cost a node so much."""
         meter = station.meter
-        assert meter is not None
-        half = meter.uncommitted(now) / 2
-        begin, when = max(now, meter.busy_until), meter.idle_until(now, half)
-        if meter.exhausted or half <= 0 or when - begin <= early(begin):
-            # What it is sending it still sends.
-            when, meter.allowance, meter.exhausted = max(now, meter.sends_until), math.inf, True
+        if meter is not None and meter.committed > meter.allowance:
+            self.plan(station, now)
+
+    def plan(self, station: Station, now: float) -> None:
+        """Decide when to look at a node next, if it has a battery."""
+        meter = station.meter
+        if meter is None or meter.energy.battery is None:
+            return
+        half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
+        when = meter.idle_until(begin, half)
+        if half <= 0 or when - begin <= early(begin):
+            # It is so near that each frame more may change it.
+            when = meter.dies_at = meter.empty_at(now)
+            meter.allowance = -math.inf
         else:
+            meter.dies_at = math.inf
             meter.allowance = meter.committed + half
         number = self._planned[station.number] = next(self._order)
         if when < math.inf:
             heapq.heappush(self._looks, (when, number, station))
+
+    def forget(self, station: Station) -> None:
+        """Look at a node no more: it is off, and spends nothing."""
+        meter = station.meter
+        assert meter is not None
+        self._planned.pop(station.number, None)
+        meter.dies_at = meter.allowance = math.inf

@@ -1,7 +1,7 @@
 """What a radio spends: states (transmit, receive, listen, sleep) × their duration, or so much a bit and metre.
 
-A meter keeps sums of durations, exactly, and works out what was spent by any time when it is asked: to ask changes
-nothing.
+A meter keeps sums of durations up to the last change, exactly, and works out what was spent by any time when it is
+asked: to ask changes nothing.
 """
 
 import math
@@ -23,8 +23,9 @@ Spent = tuple[float, float, float, float]
 class Energy:
     """What one node's radio spends, and what its battery holds.
 
-    The energy is Σ power × time over the states, plus what each bit costs. Every frame that a node hears costs it
-    receiving, also one that is for others or arrives damaged; a node that sleeps or sends hears none.
+    The energy is Σ power × time over the states, plus what each bit costs, evenly while it is on the air. Every frame
+    that a node hears costs it receiving, also one that is for others or arrives damaged; a node that sleeps or sends as
+    it begins hears none, and one that sends meanwhile hears the rest. A node that is down spends nothing.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class Energy:
     exponent : float
         Of the distance.
     battery : float, optional
-        Joules; when they are spent the node is dead. A frame that is begun is still sent. None: mains.
+        Joules; the moment they are spent the node is off for good, whatever it is doing. None: mains.
 
     Raises
     ------
@@ -90,13 +91,32 @@ class Energy:
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits
 
+    def can_reach(self, distance: float) -> bool:
+        """Return whether what a bit costs over ``distance`` metres is a number."""
+        try:
+            return math.isfinite(self.to_send(1, 0.0, distance))
+        except OverflowError:
+            return False
+
     def to_hear(self, bits: int, seconds: float) -> float:
         """Return what a frame costs each who hears it, in joules."""
         return self.receive * seconds + self.receive_bit * bits
 
 
+class Hearing:
+    """A frame that a node hears: until when (s), and what its bits cost while they come (W)."""
+
+    __slots__ = ("end", "watts")
+
+    def __init__(self, end: float, watts: float) -> None:
+        self.end, self.watts = end, watts
+
+
 class Meter:
     """What one node has spent.
+
+    Its power is constant from one start or end of a frame, waking, sleeping or switching to the next; what bits cost is
+    spent evenly while they are on the air.
 
     Parameters
     ----------
@@ -109,43 +129,48 @@ class Meter:
     ----------
     died_at : float
         When its battery was empty, in seconds; infinite until then.
+    dies_at : float
+        When it will be, as far as is known, once that is near; infinite until then.
     committed : float
-        What frames have cost so far, in joules, those under way whole.
+        At most what frames have cost so far, in joules, those under way whole.
     allowance : float
         What they may have cost before somebody must look whether the battery is empty.
     last_frame : float
         What the last frame cost that was done with, in joules.
-    exhausted : bool
-        Whether it will be, once what is being sent is over: nothing more is begun.
     """
 
     __slots__ = (
         "_bit_energy",
-        "_covered",
+        "_bit_watts",
+        "_heard",
         "_hears_until",
-        "_received",
+        "_on",
         "_schedule",
+        "_seconds",
         "_sends_until",
-        "_sent",
+        "_since",
         "allowance",
         "committed",
         "died_at",
+        "dies_at",
         "energy",
-        "exhausted",
         "last_frame",
     )
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
         self._schedule = schedule
-        # Seconds that frames took so far, those under way whole: of sending, of receiving, and of both while awake.
-        self._sent = self._received = self._covered = 0.0
-        self._sends_until = self._hears_until = 0.0
+        # Seconds in each state, and joules of bits, until the last change; and what goes on since then.
+        self._seconds: Spent = 0.0, 0.0, 0.0, 0.0
         self._bit_energy = 0.0
-        self.died_at = math.inf
+        self._since = 0.0
+        self._on = True
+        self._sends_until = self._hears_until = 0.0
+        self._bit_watts = 0.0
+        self._heard: list[Hearing] = []
+        self.died_at = self.dies_at = math.inf
         self.committed = 0.0
         self.allowance = math.inf
-        self.exhausted = False
         self.last_frame = 0.0
 
     @property
@@ -159,66 +184,125 @@ class Meter:
         return self._sends_until
 
     def transmit(self, start: float, end: float, bits: int, distance: float) -> None:
-        """Count a frame that it sends from ``start`` to ``end`` (s), over so many metres; one at a time."""
-        energy = self.energy
-        # What it was hearing it hears no more while it sends.
-        unheard = max(0.0, self._hears_until - start) - max(0.0, self._hears_until - end)
-        self._received -= unheard
-        self._sent += end - start
-        self._cover(max(start, self._hears_until), end)
-        self._sends_until = end
-        cost = energy.to_send(bits, end - start, distance)
-        self._bit_energy += energy.to_send(bits, 0.0, distance)
-        self.committed += cost - energy.receive * unheard
+        """Count a frame that it sends from ``start`` to ``end`` (s), over so many metres; one at a time.
 
-    def receive(self, start: float, end: float, bits: int) -> None:
+        What it was hearing it hears no more while it sends.
+        """
+        self._advance(start)
+        joules = self.energy.to_send(bits, 0.0, distance)
+        self._sends_until, self._bit_watts = end, self._watts(start, end, joules)
+        self.committed += self.energy.transmit * (end - start) + joules
+
+    def receive(self, start: float, end: float, bits: int) -> Hearing:
         """Count a frame that it hears from ``start`` to ``end`` (s); several at once are one time of receiving."""
+        self._advance(start)
+        joules = self.energy.to_hear(bits, 0.0)
+        hearing = Hearing(end, self._watts(start, end, joules))
+        if self._heard:
+            self._heard = [each for each in self._heard if each.end > start]
+        self._heard.append(hearing)
         begin = max(start, self._hears_until, self._sends_until)
-        seconds = max(0.0, end - begin)
-        if seconds:
-            self._received += seconds
-            self._cover(begin, end)
-            self._hears_until = end
-        self._bit_energy += self.energy.to_hear(bits, 0.0)
-        self.committed += self.energy.to_hear(bits, seconds)
+        self._hears_until = max(self._hears_until, end)
+        self.committed += self.energy.receive * max(0.0, end - begin) + joules
+        return hearing
+
+    def hears_no_more(self, hearing: Hearing, now: float) -> None:
+        """Count no more of a frame that it heard, from now (s) on: its sender has gone off."""
+        self._advance(now)
+        hearing.end = min(hearing.end, now)
+        self._hears_until = max((each.end for each in self._heard), default=0.0)
+
+    def switch(self, on: bool, now: float) -> None:
+        """Count from now (s) on that it is off, and spends nothing, or on again."""
+        self._advance(now)
+        self._on = on
+        self._sends_until, self._hears_until = min(self._sends_until, now), min(self._hears_until, now)
+        self._heard = []
 
     def seconds(self, now: float) -> Spent:
         """Return how long it has been in each of the `STATES` by a time (s)."""
-        now = min(now, self.died_at)
-        sent = self._sent - max(0.0, self._sends_until - now)
-        received = self._received - max(0.0, self._hears_until - max(now, self._sends_until))
-        awake = self._awake(0.0, now)
-        covered = self._covered - (self._awake(now, self.busy_until) if self.busy_until > now else 0.0)
-        listened = max(0.0, awake - covered)
-        return sent, received, listened, max(0.0, now - sent - received - listened)
+        sent, received, listened, slept = self._seconds
+        more = self._lately(now)
+        return sent + more[0], received + more[1], listened + more[2], slept + more[3]
 
     def used(self, now: float) -> float:
         """Return what it has spent by a time (s), in joules."""
-        energy = self.energy
+        energy, more = self.energy, self._lately(now)
         powers = energy.transmit, energy.receive, energy.listen, energy.sleep
-        return sum(map(float.__mul__, powers, self.seconds(now)), 0.0) + self._bit_energy
+        seconds = map(float.__add__, self._seconds, more)
+        return sum(map(float.__mul__, powers, seconds), 0.0) + self._bit_energy + more[4]
 
     def left(self, now: float) -> float:
         """Return what its battery still holds, in joules; infinite on mains."""
         return math.inf if self.energy.battery is None else max(0.0, self.energy.battery - self.used(now))
 
     def uncommitted(self, now: float) -> float:
-        """Return what its battery holds once all that is under way is over, in joules, idle time until then apart."""
+        """Return what its battery holds once all that is under way is over, in joules."""
         return self.left(max(now, self.busy_until))
 
     def idle_until(self, now: float, energy: float) -> float:
-        """Return by when (s) it has spent so much (J) if nothing more is sent or heard; infinite if never."""
-        start, idle = max(now, self.busy_until), self.energy
+        """Return by when (s) it has spent so much (J) if nothing is sent or heard from now on; infinite if never."""
+        idle = self.energy
         if self._schedule is None:
-            return start + energy / idle.listen if idle.listen else math.inf
-        return self._schedule.when_spent(start, energy, idle.listen, idle.sleep)
+            return now + energy / idle.listen if idle.listen else math.inf
+        return self._schedule.when_spent(now, energy, idle.listen, idle.sleep, self._spare)
 
-    def _cover(self, start: float, end: float) -> None:
+    @property
+    def _spare(self) -> float:
+        """What rounding may add to what the battery holds, in joules."""
+        return (self.energy.battery or 0.0) * check.ROUNDING
+
+    def empty_at(self, now: float) -> float:
+        """Return when (s) its battery is empty if nothing more is sent or heard than is under way; infinite if never.
+
+        What is left within rounding of the battery is nothing.
+        """
+        energy, time, spare = self.energy, now, self._spare
+        left = self.left(now)
+        for end in sorted({self._sends_until, *(each.end for each in self._heard)}):
+            if end <= time:
+                continue
+            if left <= spare:
+                break
+            if time < self._sends_until:
+                power = energy.transmit + self._bit_watts
+            else:
+                power = energy.receive + sum(each.watts for each in self._heard if each.end > time)
+            if power * (end - time) >= left - spare:
+                return time + left / power
+            left -= power * (end - time)
+            time = end
+        return time if left <= spare else self.idle_until(time, left)
+
+    def _watts(self, start: float, end: float, joules: float) -> float:
+        """Return the power at which bits are spent; those of a frame that takes no time are spent at once."""
         if end > start:
-            self._covered += self._awake(start, end)
+            return joules / (end - start)
+        self._bit_energy += joules
+        return 0.0
 
-    def _awake(self, start: float, end: float) -> float:
-        return end - start if self._schedule is None else self._schedule.awake_seconds(start, end)
+    def _advance(self, now: float) -> None:
+        """Add up what was spent by a time (s) at which something changes."""
+        if now > self._since:
+            more, (sent, received, listened, slept) = self._lately(now), self._seconds
+            self._seconds = sent + more[0], received + more[1], listened + more[2], slept + more[3]
+            self._bit_energy += more[4]
+            self._since = now
+
+    def _lately(self, now: float) -> tuple[float, float, float, float, float]:
+        """Return the seconds in each state, and the joules of bits, from the last change to a time (s)."""
+        since = self._since
+        if not self._on or now <= since:
+            return 0.0, 0.0, 0.0, 0.0, 0.0
+        # Sending comes before receiving, that before listening, that before sleep.
+        sent = min(max(self._sends_until, since), now)
+        received = min(max(self._hears_until, sent), now)
+        awake = now - received if self._schedule is None else self._schedule.awake_seconds(received, now)
+        bits = self._bit_watts * (sent - since)
+        for each in self._heard:
+            if each.watts and each.end > sent:
+                bits += each.watts * (min(each.end, now) - sent)
+        return sent - since, received - sent, awake, max(0.0, now - received - awake), bits
 
 
 class Account:

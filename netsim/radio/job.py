@@ -22,6 +22,8 @@ class Job:
         When its budget lets it go, in seconds.
     index, retries : int
         The fragment that is being sent, and how often it was sent again.
+    begun : bool
+        Whether any of it was on the air.
     received : int
         For one neighbour with acknowledgements: how many fragments that has.
     cause : int
@@ -35,6 +37,7 @@ class Job:
     """
 
     __slots__ = (
+        "begun",
         "cause",
         "energy",
         "failed",
@@ -55,6 +58,7 @@ class Job:
         self.since = now
         self.not_before = not_before
         self.index = self.retries = self.received = self.cause = 0
+        self.begun = False
         self.energy = 0.0
         self.failed: dict[int, int] = {}
         self.places = frozenset(offered.places)

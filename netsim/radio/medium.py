@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from netsim.count.records import ASLEEP, LOST
+from netsim.count.records import ASLEEP, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.radio.agenda import Agenda
 from netsim.radio.battery import BatteryWatch
 from netsim.radio.book import AirBook
+from netsim.radio.energy import Hearing
 from netsim.radio.job import Job
 from netsim.radio.settings import Radio
 from netsim.radio.signals import Ear, Signal
-from netsim.radio.station import Common, Station
+from netsim.radio.station import Common, Emission, Station
 from netsim.transport.inbox import Inbox
 from netsim.transport.path import Path
 from netsim.transport.port import early
@@ -140,10 +141,52 @@ class Medium:
             self.book.spent.append(spent)
         self.book.events = self._agenda.done
 
-    def flush(self, name: Hashable) -> None:
-        """Let a node forget all that it has not sent yet."""
-        station = next(each for each in self.stations if each.name == name)
-        station.flush(self._loop.time())
+    def switch(self, name: Hashable, on: bool) -> None:
+        """Switch a node off, whatever it is doing, or on again."""
+        station, now = next(each for each in self.stations if each.name == name), self._loop.time()
+        if station.on == on:
+            return
+        if on:
+            station.on = True
+            if station.meter is not None:
+                station.meter.switch(True, now)
+                self._watch.plan(station, now)
+        else:
+            self._switch_off(station, now)
+
+    def _switch_off(self, station: Station, now: float) -> None:
+        station.on = False
+        self._cut_short(station, now)
+        station.flush(now)
+        station.ear.deafen(now)
+        if station.meter is not None:
+            station.meter.switch(False, now)
+            self._watch.forget(station)
+
+    def _cut_short(self, sender: Station, now: float) -> None:
+        """End in the middle what a node sends."""
+        emission, unsent = sender.emission, sender.ear.sends_until - now
+        if emission is None or unsent <= 0:
+            return
+        sender.ear.sends_until = now
+        for station, signal, hearing in emission.reached:
+            signal.end += now - emission.end
+            signal.cause = signal.cause or LOST
+            if hearing is not None and station.meter is not None and station.on:
+                station.meter.hears_no_more(hearing, now)
+                self._watch.plan(station, now)
+        for ear in self._sensers[sender.number]:
+            others = (each for each in self.stations if each.ear.sends_until > now)
+            ends = [each.ear.sends_until for each in others if ear in self._sensers[each.number]]
+            ear.senses_until(max(ends, default=now))
+        if emission.is_ack:
+            sender.counts.ack_airtime_s -= unsent
+        else:
+            sender.counts.airtime_s -= unsent
+        if self.book.log is not None:
+            log = self.book.log
+            place = next(i for i in reversed(range(len(log))) if log[i][2] == sender.number)
+            log[place] = (log[place][0], now, *log[place][2:])
 
     def under_way(self) -> Iterator[tuple[int, int]]:
         """Yield key and kind of each link message that was taken and of which the end is not known yet."""
@@ -191,33 +234,40 @@ class Medium:
         sender.ear.send(now, end)
         width, is_ack = early(now), paths is sender.ack_paths
         arrivals: Arrivals = {}
+        emission = sender.emission = Emission(end, is_ack, [])
         for station, ear, place, power, delay in self._hearers[sender.number]:
             if place in wanted:
                 arrival, lost = paths[place].cross(end)
-                signal = Signal(now + (arrival - end), arrival, power, lost)
+                # What is sent over a link that is cut is there like all else, and understood by nobody.
+                cause = LINK_DOWN if place in sender.down else 0
+                signal = Signal(now + (arrival - end), arrival, power, lost, cause)
                 arrivals.setdefault(arrival, []).append((place, station, signal))
-            elif place in sender.down:
-                continue
             else:
                 signal = Signal(now + delay, end + delay, power)
-            if place >= 0:
-                self._reach(station, signal, now, end, bits, is_ack)
+            hearing = self._reach(station, signal, now, end, bits, is_ack) if place >= 0 else None
             ear.hear(signal, now, width)
+            emission.reached.append((station, signal, hearing))
         for place, station in self._deaf[sender.number].items():
             if place in wanted:
-                arrivals.setdefault(end, []).append((place, station, Signal(now, end, 0.0, cause=LOST)))
+                cause = LINK_DOWN if place in sender.down else LOST
+                arrivals.setdefault(end, []).append((place, station, Signal(now, end, 0.0, cause=cause)))
         for ear in self._sensers[sender.number]:
             ear.sense(now, end, width)
         return arrivals
 
-    def _reach(self, station: Station, signal: Signal, now: float, end: float, bits: int, is_ack: bool) -> None:
-        """Let a neighbour receive, if its radio is on."""
-        if not (is_ack or station.is_awake(now)):
-            signal.cause = ASLEEP
-        elif station.meter is not None and station.alive and station.ear.sends_until <= now + early(now):
-            station.meter.receive(now, end, bits)
-            if station.meter.committed > station.meter.allowance:
-                self._watch.plan(station, now)
+    def _reach(
+        self, station: Station, signal: Signal, now: float, end: float, bits: int, is_ack: bool
+    ) -> Hearing | None:
+        """Let a neighbour receive, if its radio is on; return what it spends on that, if anything is kept."""
+        if not station.on or station.is_spent(now):
+            signal.cause = signal.cause or RECEIVER_DOWN
+        elif not (is_ack or station.is_awake(now)):
+            signal.cause = signal.cause or ASLEEP
+        elif station.meter is not None and station.ear.sends_until <= now + early(now):
+            hearing = station.meter.receive(now, end, bits)
+            self._watch.frames_have_begun(station, now)
+            return hearing
+        return None
 
     def _arrive(
         self,
@@ -242,8 +292,7 @@ class Medium:
             return 0.0
         distance = self.distance(sender, place)
         meter.transmit(now, end, bits, distance)
-        if meter.committed > meter.allowance:
-            self._watch.plan(sender, now)
+        self._watch.frames_have_begun(sender, now)
         return meter.energy.to_send(bits, end - now, distance)
 
     def _log(self, sender: Station, place: int, now: float, end: float, what: tuple[int, int, int, int, int]) -> None:
@@ -251,8 +300,8 @@ class Medium:
             link = sender.wiring.first + place if place >= 0 else -1
             self.book.log.append((now, end, sender.number, link, *what))
 
-    def _died(self, station: Station) -> None:
-        station.alive = False
+    def _died(self, station: Station, now: float) -> None:
+        self._switch_off(station, now)
         self._on_death(station.name)
 
 

@@ -20,6 +20,9 @@ from netsim.links import Measured, from_reception
 
 __all__ = ["LogDistance", "within"]
 
+# Nowhere is a path loss near so steep.
+_MOST_EXPONENT = 100.0
+
 Positions = Mapping[Any, Any]
 """{node: (x, y)} in metres."""
 
@@ -31,7 +34,7 @@ class LogDistance:
     Parameters
     ----------
     exponent : float
-        n: 2 in free space, 2.7 to 3.5 outdoors in a town, 1.6 to 6 in buildings.
+        n: 2 in free space, 2.7 to 3.5 outdoors in a town, 1.6 to 6 in buildings; 100 at most.
     reference_loss : float
         PL(d_0) in dB; 40.2 is free space at 2.44 GHz and 1 m.
     reference_distance : float
@@ -63,8 +66,8 @@ class LogDistance:
     sensitivity: float = -95.0
 
     def __post_init__(self) -> None:
-        for name in ("exponent", "reference_distance"):
-            check.put(self, **{name: check.finite(name, getattr(self, name), above=0)})
+        check.put(self, exponent=check.number("exponent", self.exponent, above=0, high=_MOST_EXPONENT))
+        check.put(self, reference_distance=check.finite("reference_distance", self.reference_distance, above=0))
         for name in ("shadowing", "fading"):
             check.put(self, **{name: check.finite(name, getattr(self, name), low=0)})
         for name in ("reference_loss", "transmit_power", "sensitivity"):
@@ -108,8 +111,17 @@ class LogDistance:
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; its edges do not matter.
         """
-        places = _places(positions)
-        return from_reception(self.reception(places, seed=seed), link=link, least=least, both=both, positions=places)
+        places, least = _places(positions), check.probability("least", least)
+        received = self.reception(places, seed=seed)
+        best = max(min(p, received[ends[::-1]]) if both else p for ends, p in received.items())
+        if best < least or not best:
+            power = max(self.powers(places, seed=seed).values())
+            raise BadInput(
+                f"positions: must be nearer to one another, or transmit_power larger; the best pair receives {best:.2g}"
+                f"{' each way' if both else ''} (least = {least:g}), the strongest signal is {power:.4g} dBm "
+                f"(sensitivity = {self.sensitivity:g})"
+            )
+        return from_reception(received, link=link, least=least, both=both, positions=places)
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
         """Return who is received by whom with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""

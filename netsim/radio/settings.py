@@ -19,6 +19,8 @@ Access = Literal["aloha", "slotted_aloha", "csma"]
 
 # 2^20 units of back-off are more than any standard has.
 _MOST_EXPONENT = 20
+# 10^20 mW, and as little: no received power is near either.
+_MOST_DBM = 200.0
 _LINK_OF_RADIO = ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits")
 
 
@@ -71,10 +73,11 @@ class Radio:
     interference : networkx Graph or DiGraph, optional
         Who else disturbs whom, though not heard as a neighbour. A neighbour always does unless its link loses all.
     powers : mapping, optional
-        {(sender, receiver): dBm} received, for capture; for all pairs that hear or disturb each other.
+        {(sender, receiver): dBm} received, from −200 to 200, for capture; for all pairs that hear or disturb each
+        other.
     capture : float, optional
-        A frame is received in spite of others if it is so many dB stronger than all that overlap it, added up.
-        None: it never is.
+        A frame is received in spite of others if it is stronger, by so many dB (0 to 400), than all that overlap it,
+        added up. None: it never is.
     airtime : Airtime, optional
         Time on the air from bits; default: over the link's rate.
     transmit_share : float, optional
@@ -115,12 +118,13 @@ class Radio:
         check.one_of("access", self.access, ("aloha", "slotted_aloha", "csma"))
         self._check_access()
         self._check_hearing()
+        for name in ("airtime", "duty_cycle", "energy"):
+            check.called(name, getattr(self, name))
         for name, kind in (("airtime", Airtime), ("duty_cycle", DutyCycle)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise check.refuse(name, getattr(self, name), f"a netsim.radio.{kind.__name__}")
         if self.transmit_share is not None:
-            share = check.finite("transmit_share", self.transmit_share, above=0)
-            check.put(self, transmit_share=check.probability("transmit_share", share))
+            check.put(self, transmit_share=check.share("transmit_share", self.transmit_share))
         for each in self.energy.values() if isinstance(self.energy, Mapping) else [self.energy]:
             if each is not None and not isinstance(each, Energy):
                 raise check.refuse("energy", each, "a netsim.Energy")
@@ -149,13 +153,14 @@ class Radio:
             if graph is not None and (not isinstance(graph, nx.Graph) or graph.is_multigraph()):
                 raise check.refuse(name, graph, "a networkx Graph or DiGraph")
         if self.capture is not None:
-            check.put(self, capture=check.finite("capture", self.capture, low=0))
+            check.put(self, capture=check.number("capture", self.capture, low=0, high=2 * _MOST_DBM))
             if self.powers is None:
                 raise BadInput(f"capture = {self.capture:g}: must come with powers, or nothing is the stronger")
         if self.powers is not None:
             if not isinstance(self.powers, Mapping):
                 raise check.refuse("powers", self.powers, "a mapping {(sender, receiver): dBm}")
-            powers = {ends: check.finite(f"powers[{ends}]", each) for ends, each in self.powers.items()}
+            limits = {"low": -_MOST_DBM, "high": _MOST_DBM}
+            powers = {ends: check.number(f"powers[{ends}]", each, **limits) for ends, each in self.powers.items()}
             check.put(self, powers=powers)
 
     # --- for one network ----------------------------------------------------------------------------------------------
@@ -178,8 +183,15 @@ class Radio:
     def _check_energy(self, graph: "nx.Graph[Any]") -> None:
         for node in graph:
             energy = self.energy_of(node)
-            if energy is not None and energy.amplifier and "pos" not in graph.nodes[node]:
+            if energy is None or not energy.amplifier:
+                continue
+            if "pos" not in graph.nodes[node]:
                 raise BadInput(f"amplifier = {energy.amplifier:g}: must go with positions; node {node!r} has no pos")
+            places = [graph.nodes[other]["pos"] for other in graph[node] if "pos" in graph.nodes[other]]
+            farthest = max((math.dist(graph.nodes[node]["pos"], place) for place in places), default=0.0)
+            if not energy.can_reach(farthest):
+                allowed = f"smaller: what a bit costs over the {farthest:g} m from node {node!r} is beyond all numbers"
+                raise check.refuse("exponent", energy.exponent, allowed)
         extra = [node for node in self.energy if node not in graph] if isinstance(self.energy, Mapping) else []
         if extra:
             raise check.refuse("energy: node", extra[0], "a node of the network's graph")

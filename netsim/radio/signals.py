@@ -3,7 +3,7 @@
 A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
 """
 
-from netsim.count.records import COLLIDED, HALF_DUPLEX, LOST
+from netsim.count.records import COLLIDED, HALF_DUPLEX, LOST, RECEIVER_DOWN
 from netsim.transport.port import early
 
 __all__ = ["Ear", "Signal"]
@@ -33,10 +33,13 @@ class Signal:
         self.noise = 0.0
 
     def fate(self, captures_above: float) -> int:
-        """Return the cause for which it is not received, 0 if it is; signals of this ratio to noise survive."""
+        """Return the cause for which it is not received, 0 if it is; signals of this ratio to noise survive.
+
+        Of several that overlap at most one is stronger than all the others.
+        """
         if self.cause:
             return self.cause
-        if self.noise and not self.power >= captures_above * self.noise:
+        if self.noise and not (self.power >= captures_above * self.noise and self.power > self.noise):
             return COLLIDED
         return LOST if self.lost else 0
 
@@ -73,6 +76,12 @@ class Ear:
             if each.end > now + width and each.start < end - width:
                 each.cause = each.cause or HALF_DUPLEX
 
+    def deafen(self, now: float) -> None:
+        """Receive nothing of what is there now (s): the radio has gone off."""
+        for each in self._signals:
+            if each.end > now:
+                each.cause = each.cause or RECEIVER_DOWN
+
     def sense(self, now: float, end: float, width: float) -> None:
         """Sense a carrier from now to ``end`` (s); an instant is so wide (s)."""
         # What starts at one instant, but for rounding, is one start.
@@ -80,6 +89,11 @@ class Ear:
             self._carrier_start, self._earlier_until = now, self._carrier_until
         if end > self._carrier_until:
             self._carrier_until = end
+
+    def senses_until(self, end: float) -> None:
+        """Sense carriers until ``end`` (s) only: another has ceased."""
+        self._carrier_until = end
+        self._earlier_until = min(self._earlier_until, end)
 
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether it sensed a carrier, or sent, at any moment between two times (s), the second being now."""

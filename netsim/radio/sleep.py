@@ -87,26 +87,24 @@ class Schedule:
         """Return for how long the radio is on between two times (s)."""
         return self._until(end) - self._until(start)
 
-    def when_spent(self, start: float, energy: float, awake: float, asleep: float) -> float:
+    def when_spent(self, start: float, energy: float, awake: float, asleep: float, spare: float = 0.0) -> float:
         """Return by when (s) an idle radio has spent ``energy`` (J) from ``start`` on; infinite if never.
 
-        ``awake`` and ``asleep`` are its powers (W) in the two states.
+        ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is what rounding may have added.
         """
         each = awake * self._awake + asleep * (self._period - self._awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        whole = math.floor(energy / each)
+        # All but the last period, so that a radio that spends nothing asleep is not found empty only as it wakes.
+        whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self._period, max(0.0, energy - whole * each)
-        # Three parts at most: the rest of a state, the other, the first again.
-        for _ in range(3):
-            number, phase = self._place(time)
-            on = self._is_on(phase)
-            end = number * self._period + self._offset + (self._awake if on else self._period)
-            power = awake if on else asleep
-            if power * (end - time) >= left:
+        begins = self._place(time)[0] * self._period + self._offset
+        ends = (self._awake, self._period, self._period + self._awake, 2 * self._period)
+        for end, power in zip((begins + each for each in ends), (awake, asleep) * 2, strict=True):
+            if power * (end - time) >= left - spare and end > time:
                 return time + left / power if power else time
-            left -= power * (end - time)
-            time = end
+            left -= power * max(0.0, end - time)
+            time = max(time, end)
         return time
 
     def _is_on(self, phase: float) -> bool:

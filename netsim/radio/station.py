@@ -15,14 +15,14 @@ import numpy as np
 
 from netsim import draws
 from netsim.core import Tally
-from netsim.count.records import ACCESS_FAILED, CORRUPTED, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
+from netsim.count.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
 from netsim.radio.access import Access, access_of
 from netsim.radio.agenda import Agenda
 from netsim.radio.book import Counts
-from netsim.radio.energy import Meter
+from netsim.radio.energy import Hearing, Meter
 from netsim.radio.job import Job
 from netsim.radio.settings import Radio
-from netsim.radio.signals import Ear
+from netsim.radio.signals import Ear, Signal
 from netsim.radio.sleep import Schedule
 from netsim.transport.bursts import Bursts
 from netsim.transport.framing import damaged
@@ -32,7 +32,7 @@ from netsim.transport.path import Path
 from netsim.transport.port import Port, early
 from netsim.transport.wiring import Wiring
 
-__all__ = ["Air", "Common", "Station"]
+__all__ = ["Air", "Common", "Emission", "Station"]
 
 
 class Air(Protocol):
@@ -45,6 +45,15 @@ class Air(Protocol):
     def acknowledge(self, sender: "Station", receiver: "Station", job: Job, turn: int, now: float) -> None:
         """Put an acknowledgement of what ``receiver`` has sent at a turn of its own on the air."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A fragment or an acknowledgement on the air, and what of it reaches whom."""
+
+    end: float
+    is_ack: bool
+    reached: list[tuple["Station", Signal, Hearing | None]]
 
 
 @dataclass(frozen=True)
@@ -87,11 +96,13 @@ class Station:
     paths, ack_paths : list of Path
         Its links, by place; for acknowledgements with draws of their own.
     down : set of int
-        The places of the links that are cut; the outbox's.
+        The places of the links that are cut, of which it knows nothing; the outbox's.
     watching, bursts : dict, Bursts
         As of `netsim.transport.outbox.Outbox`.
-    alive : bool
-        Whether its battery is not empty.
+    on : bool
+        Whether the node is on: neither crashed nor absent, and its battery not empty.
+    emission : Emission or None
+        What it last put on the air.
     """
 
     def __init__(self, common: Common, number: int, name: Hashable, wiring: Wiring, inbox: Inbox) -> None:
@@ -107,7 +118,8 @@ class Station:
         self.down: set[int] = set()
         self.watching: dict[int, Any] = {}
         self.bursts = Bursts()
-        self.alive = True
+        self.on = True
+        self.emission: Emission | None = None
         key = np.array([draws.name_key(name)], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(common.seed, key, "back-off")[0]))
         self._access: Access = access_of(self._radio, self, stream)
@@ -134,6 +146,8 @@ class Station:
     def take(self, offered: Offered, now: float) -> int:
         """Take a frame: return 0, or the cause for which it is not taken."""
         self._common.agenda.catch_up(now)
+        if not self.on:
+            return LINK_DOWN
         fragments = self._port.fragments(len(offered.frame.data))
         bits, link = sum(fragments), self.link
         held = len(self._queue) + (self._job is not None)
@@ -141,7 +155,7 @@ class Station:
             return QUEUE_FULL
         release = self._port.release
         not_before = now if release is None else release(now, bits)
-        if not_before == math.inf or not self.alive:
+        if not_before == math.inf:
             return REFUSED
         job = self._open[offered.number] = Job(offered, fragments, now, not_before)
         self._held_bits += bits
@@ -188,11 +202,11 @@ class Station:
         self._access.contend(begin, self._job.retries)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
-        """Call back at a time (s), unless the node is dead or was flushed by then."""
+        """Call back at a time (s), unless the node has gone off by then."""
         self._common.agenda.at(time, partial(self._call, call, self._flushed))
 
     def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
-        if self.alive and flushed == self._flushed:
+        if self.on and flushed == self._flushed:
             call(now)
 
     def awake_from(self, time: float) -> float:
@@ -220,7 +234,7 @@ class Station:
         """Send the present fragment."""
         job = self._job
         assert job is not None
-        if self._is_exhausted:
+        if self.is_spent(now):
             return
         if self.ear.sends_until > now + early(now):
             # An acknowledgement of its own is on the air.
@@ -232,14 +246,15 @@ class Station:
         counts.airtime_s += seconds
         counts.access_s += now - job.since
         self._turn += 1
+        job.begun = True
         end = now + seconds
         if self._radio.transmit_share is not None:
             self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
         self._common.air.transmit(self, job, now, end)
 
-    @property
-    def _is_exhausted(self) -> bool:
-        return self.meter is not None and self.meter.exhausted
+    def is_spent(self, now: float) -> bool:
+        """Return whether its battery is empty at a time (s), though nobody may have looked yet."""
+        return self.meter is not None and self.meter.dies_at <= now
 
     def sent(self, job: Job, now: float) -> None:
         """Go on: the fragment has left."""
@@ -255,7 +270,7 @@ class Station:
 
     def acknowledged(self, job: Job, turn: int, now: float) -> None:
         """Go on: an acknowledgement came, for what was sent at this turn."""
-        if self._job is job and turn == self._turn and self.alive:
+        if self._job is job and turn == self._turn and self.on:
             self._turn += 1
             job.since = now
             self._fragment_done(now)
@@ -356,17 +371,18 @@ class Station:
 
     def _acknowledge(self, sender: "Station", job: Job, turn: int, now: float) -> None:
         # It may have begun to send itself; and the other may wait no longer.
-        if self.ear.sends_until <= now + early(now) and turn == sender.turn and not self._is_exhausted:
+        if self.ear.sends_until <= now + early(now) and turn == sender.turn and not self.is_spent(now):
             self._common.air.acknowledge(self, sender, job, turn, now)
 
     def flush(self, now: float) -> None:
-        """Forget all that was taken and not sent; what is on the air now is for nobody any more."""
+        """Forget all that was taken and not sent; what was on the air, and is not known to have arrived, is lost."""
         self._flushed += 1
         self._held_bits = 0
         waiting = [*([self._job] if self._job is not None else []), *self._queue]
         self._queue.clear()
         self._job = None
         for job in waiting:
+            cause = (job.cause or LOST) if job.begun else REFUSED
             for place in sorted(job.open):
-                self.ended(job, place, now, job.failed.get(place, REFUSED))
+                self.ended(job, place, now, job.failed.get(place, cause))
             job.conclude(False)

@@ -333,20 +333,18 @@ class Outbox:
     ) -> int:
         """Give a frame to the agent's side of a shared medium, for one neighbour or all; return how many links took it.
 
-        What it costs on the air, the medium counts as it comes.
+        What it costs on the air, the medium counts as it comes. That a link is cut nobody here can know.
         """
         wiring, tally = self._wiring, self._shared.tally
         number = self._transmissions
         self._transmissions += 1
         places = range(len(wiring.links)) if place is None else (place,)
-        up = [each for each in places if each not in self.down]
-        cause = station.take(Offered(number, slot, frame, up, place is not None, outcome), now) if up else LINK_DOWN
-        for each in places:
-            if each in self.down or cause:
-                tally.ended(now, self._key(each, number), slot, LINK_DOWN if each in self.down else cause)
+        cause = station.take(Offered(number, slot, frame, places, place is not None, outcome), now)
+        for each in places if cause else ():
+            tally.ended(now, self._key(each, number), slot, cause)
         if cause and outcome is not None:
             outcome.set_result(False)
-        taken = 0 if cause else len(up)
+        taken = 0 if cause else len(places)
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
         me, link = self._number, TO_ALL if place is None else wiring.first + place
         record = Transmission(now, number, slot, me, link, int(taken > 0), bits, raw, 0, clipped, 0, crc32(frame.data))

@@ -7,8 +7,11 @@ from typing import Any
 
 import networkx as nx
 
-from netsim import Link, check, topology
+from netsim import BadInput, Link, check, topology
 from netsim.radio import LogDistance
+
+_DEFAULTS = {"path-loss": {"exponent": 3.5, "shadowing": 4.0, "fading": 4.0}, "disk": {"loss": 0.1}}
+_WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss says how many frames are lost"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +27,16 @@ class Field:
     radius : float
         Reach in metres: "path-loss": where half of the frames are received, without shadowing; "disk": where all ends.
     model : str
-        "path-loss": log-distance path loss; "disk": all within reach hear each other, and lose --loss of the frames.
+        "path-loss": log-distance path loss, which says how many frames are lost; "disk": all within reach hear each
+        other, and lose --loss of the frames.
     exponent : float
-        Path-loss exponent.
+        "path-loss": its exponent, 3.5 by default.
     shadowing : float
-        Standard deviation in dB of what walls do to a link, for good.
+        "path-loss": standard deviation in dB of what walls do to a link, for good, 4 by default.
     fading : float
-        Standard deviation in dB of what changes from frame to frame.
+        "path-loss": standard deviation in dB of what changes from frame to frame, 4 by default.
     loss : float
-        "disk": probability that a frame is lost.
+        "disk": probability that a frame is lost, 0.1 by default.
     tree : str
         "etx": paths of least expected transmissions; "hops": of least hops.
     """
@@ -41,21 +45,33 @@ class Field:
     side: float = 100.0
     radius: float = 25.0
     model: str = "path-loss"
-    exponent: float = 3.5
-    shadowing: float = 4.0
-    fading: float = 4.0
-    loss: float = 0.1
+    exponent: float | None = None
+    shadowing: float | None = None
+    fading: float | None = None
+    loss: float | None = None
     tree: str = "etx"
 
-    def check(self) -> None:
-        """Raise BadInput if an argument is outside its range."""
+    def resolved(self) -> "Field":
+        """Return the field with nothing left open that its model needs.
+
+        Raises
+        ------
+        BadInput
+            If an argument is outside its range, or of the other model.
+        """
         check.integer("agents", self.agents, low=2)
-        for name in ("side", "radius", "exponent"):
+        for name in ("side", "radius"):
             check.finite(name, getattr(self, name), above=0.0)
-        check.one_of("model", self.model, ("path-loss", "disk"))
+        model = check.one_of("model", self.model, list(_DEFAULTS))
         check.one_of("tree", self.tree, ("etx", "hops"))
-        if check.probability("loss", self.loss) == 1.0:
-            raise check.refuse("loss", self.loss, "a probability below 1, or nobody hears anybody")
+        given = {name for each in _DEFAULTS.values() for name in each if getattr(self, name) is not None}
+        for name in sorted(given - _DEFAULTS[model].keys()):
+            other = next(each for each in _DEFAULTS if each != model)
+            raise BadInput(f"{name} = {getattr(self, name):g}: must go with model = {other!r}; {_WHY[other]}")
+        found = replace(self, **{name: each for name, each in _DEFAULTS[model].items() if name not in given})
+        if found.loss is not None and check.probability("loss", found.loss) == 1.0:
+            raise check.refuse("loss", found.loss, "a probability below 1, or nobody hears anybody")
+        return found
 
     def layout(self, link: Link, seed: int) -> "Layout":
         """Return motes at random places, and the tree; ``link`` is all of a link but its loss.
@@ -63,26 +79,38 @@ class Field:
         Raises
         ------
         BadInput
-            If some mote has no path to the sink.
+            As `resolved`, or if some mote has no path to the sink.
         """
-        graph = topology.random_geometric(self.agents, self.radius / self.side, seed=seed)
-        places = {node: tuple(self.side * part for part in data["pos"]) for node, data in graph.nodes(data=True)}
-        if self.model == "disk":
+        field = self.resolved()
+        try:
+            graph = topology.random_geometric(field.agents, field.radius / field.side, seed=seed)
+        except BadInput:
+            allowed = f"larger: {field.agents} motes on {field.side:g} m × {field.side:g} m are hardly ever connected"
+            raise check.refuse("radius", field.radius, allowed) from None
+        places = {node: tuple(field.side * part for part in data["pos"]) for node, data in graph.nodes(data=True)}
+        if field.loss is not None:
             nx.set_node_attributes(graph, places, "pos")
             ends = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
-            links = dict.fromkeys(ends, replace(link, loss=self.loss))
+            links = dict.fromkeys(ends, replace(link, loss=field.loss))
         else:
-            graph, links = self._path_loss().network(places, link=link, least=0.1, both=True, seed=seed)
+            model = field._path_loss()
+            try:
+                graph, links = model.network(places, link=link, least=0.1, both=True, seed=seed)
+            except BadInput as error:
+                raise check.refuse("radius", field.radius, f"larger, or shadowing smaller ({error})") from None
         sink = min(places, key=lambda node: math.hypot(*places[node]))
         cut = len(places) - (len(nx.node_connected_component(graph, sink)) if sink in graph else 0)
         if cut:
             allowed = f"larger: {cut} of {len(places)} motes without a path to the sink"
-            raise check.refuse("radius", self.radius, allowed)
+            raise check.refuse("radius", field.radius, allowed)
         received = {ends: 1.0 - each.loss_model.mean for ends, each in links.items()}
-        return Layout(graph, links, received, sink, _parents(graph, received, sink, self.tree))
+        return Layout(graph, links, received, sink, _parents(graph, received, sink, field.tree))
 
     def _path_loss(self) -> LogDistance:
         """Return the model whose received power at ``radius`` is the sensitivity."""
+        assert self.exponent is not None
+        assert self.shadowing is not None
+        assert self.fading is not None
         model = LogDistance(exponent=self.exponent, shadowing=self.shadowing, fading=self.fading)
         power = model.sensitivity + model.path_loss(self.radius)
         return replace(model, transmit_power=power)

@@ -40,7 +40,8 @@ def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
         panel.set_xticks(range(1, int(by_hops["hops"].max()) + 1))
         panel.grid(alpha=0.3)
         if column == "latency_s":
-            panel.set_yscale("log")
+            # Without a reading that arrived there is nothing to scale.
+            panel.set_yscale("log" if by_hops["latency_s"].notna().any() else "linear")
         else:
             panel.set_ylim(bottom=0)
     handles, labels = panels[0].get_legend_handles_labels()

@@ -56,7 +56,8 @@ def convergecast(
     cycle = check.finite("cycle", cycle, above=0.0)
     check.integer("seed", seed, low=0)
     shares = _shares(awake)
-    field.check()
+    field = field.resolved()
+    study.record(field)
     layout = field.layout(presets.ieee802154().link, seed)
     tables, tries = [], {}
     for share, acked in itertools.product(shares, (False, True) if acks is None else (acks,)):
@@ -81,8 +82,8 @@ def _shares(awake: str) -> list[float]:
         try:
             share = float(each)
         except ValueError:
-            raise check.refuse("awake", awake, "numbers above 0, up to 1, with commas between") from None
-        found.append(check.probability("awake", check.finite("awake", share, above=0.0)))
+            raise check.refuse("awake", awake, "shares above 0, up to 1, with commas between") from None
+        found.append(check.share("awake", share))
     return list(dict.fromkeys(found))
 
 
@@ -98,19 +99,22 @@ def _arrived(agents: Mapping[Any, Mote]) -> dict[str, float]:
 def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> "pd.DataFrame":
     """Return a row for each mote but the sink.
 
-    Columns: mote, hops to the sink, readings, arrived, ``expected_%`` of them if frames never met, mean latency_s of
-    those that arrived, frames that it sent and retries among them, frames_j that it spent to send and to hear frames,
-    listen_j and used_j in all.
+    Columns: mote, hops to the sink, readings that were due, taken, arrived, ``expected_%`` of them if frames never met,
+    mean latency_s of those that arrived, frames that it sent and retries among them, frames_j that it spent to send and
+    to hear frames, listen_j and used_j in all, ``delivered_%`` of the readings that were due.
     """
     import pandas as pd
 
     heard = run.agents[layout.sink].heard  # type: ignore[attr-defined]
-    arrived = pd.DataFrame(heard, columns=["mote", "taken_s", "arrived_s"])
+    arrived = pd.DataFrame(heard, columns=["mote", "taken_s", "arrived_s"]).astype(
+        {"taken_s": float, "arrived_s": float}
+    )
     latency = (arrived["arrived_s"] - arrived["taken_s"]).groupby(arrived["mote"])
     air, spent = run.airtime.set_index("agent"), run.energy.set_index("agent")
     motes = list(layout.parents)
     table = pd.DataFrame({"mote": motes, "hops": [len(layout.path(mote)) for mote in motes]}, index=motes)
-    table["readings"] = [run.agents[mote].taken for mote in motes]  # type: ignore[attr-defined]
+    table["readings"] = [run.agents[mote].readings for mote in motes]  # type: ignore[attr-defined]
+    table["taken"] = [run.agents[mote].taken for mote in motes]  # type: ignore[attr-defined]
     table["arrived"] = latency.size().reindex(motes, fill_value=0)
     table["expected_%"] = [100 * layout.expected(mote, tries) for mote in motes]
     table["latency_s"] = latency.mean().reindex(motes)
@@ -134,6 +138,7 @@ def _sums(motes: "pd.DataFrame", by: list[str]) -> "pd.DataFrame":
         {
             "motes": groups.size(),
             "readings": sums["readings"],
+            "taken": sums["taken"],
             "delivered_%": 100 * sums["arrived"] / sums["readings"],
             "expected_%": sums["due"] / sums["readings"],
             "latency_s": sums["late"] / sums["arrived"].where(sums["arrived"] > 0),
@@ -160,6 +165,11 @@ def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: F
     for name, run in study.runs.items():
         if frames := missed(run):
             study.note(f"{name}: {frames}.{on_radio(run)}")
+    for _, row in by_run[by_run["taken"] < by_run["readings"]].iterrows():
+        study.note(
+            f"{row['algorithm']}: {row['readings'] - row['taken']:,} of {row['readings']:,} readings were never taken: "
+            "their motes still waited for acknowledgements of what they had to pass on."
+        )
     for line in _energy_notes(motes, by_hops):
         study.note(line)
     title = f"{field.agents} motes, tree by {field.tree}"

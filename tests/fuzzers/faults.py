@@ -3,7 +3,7 @@
 from netsim import Faults
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case
-from tests.fuzzers.radios import RadioCase, what_was_on_the_air_is_what_was_counted
+from tests.fuzzers.radios import RadioCase, check_air
 
 COUNTS = {"crashes": 4, "joins": 2, "leaves": 1, "cuts": 3, "partitions": 1, "stragglers": 2, "skews": 2, "jitters": 2}
 """The most that there may be of each kind."""
@@ -27,6 +27,6 @@ def check_faulty(seed: int, counts: dict[str, int], on_radio: bool = False) -> P
     played = faulty(kind(seed), seed, counts).play(trace=True)
     check_books(played)
     if on_radio:
-        what_was_on_the_air_is_what_was_counted(played)
+        check_air(played)
     check_same(played, faulty(kind(seed), seed, counts).play(watched=True))
     return played

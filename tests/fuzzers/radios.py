@@ -3,15 +3,20 @@
 The links, agents and events are those of `tests.fuzzers.networks`.
 """
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from netsim import Energy, Link, Network, Radio, latency
+from netsim import Energy, Link, Network, Radio, Run, latency
+from netsim.faults import Crash, Join, Leave
 from netsim.radio import DutyCycle
-from tests.fuzzers.laws import Played, check_books, check_same
+from tests.fuzzers.laws import Played, check_books, check_same, rows_of
 from tests.fuzzers.messages import received_is_what_was_delivered, received_is_what_was_sent
 from tests.fuzzers.networks import PERIODS, Case, Rng, a_graph, at_the_sender, happen, in_numpy, on_the_way, pick
 
@@ -22,6 +27,8 @@ def some_energy(rng: Rng, graph: "nx.Graph[Any]") -> Energy | Mapping[Any, Energ
     if rng.random() < 0.3:
         return None
     if rng.random() < 0.5:
+        power |= {"transmit_bit": 1e-6, "receive_bit": float(10 ** rng.uniform(-7, -4))}
+    if rng.random() < 0.5:
         return Energy(**power)
     return {node: Energy(**power, battery=float(10 ** rng.uniform(-5, 0))) for node in graph if rng.random() < 0.5}
 
@@ -31,7 +38,8 @@ def a_radio(rng: Rng, graph: "nx.Graph[Any]", period: float, frame: float) -> Ra
     access = pick(rng, "aloha", "slotted_aloha", "csma", "csma")
     pairs = [(a, b) for a in graph for b in graph if a != b]
     others = nx.DiGraph([pairs[i] for i in rng.integers(0, len(pairs), 4)] if pairs else [])
-    powers = {ends: float(rng.uniform(-90, -50)) for ends in pairs} if rng.random() < 0.3 else None
+    levels = pick(rng, np.linspace(-90, -50, 100), [-80.0, -60.0], [-70.0])
+    powers = {ends: float(rng.choice(levels)) for ends in pairs} if rng.random() < 0.4 else None
     return Radio(
         access=access,
         slot=float(rng.choice([frame, 3 * frame, period / 8])) if access == "slotted_aloha" else None,
@@ -102,9 +110,17 @@ def check_seed(seed: int) -> Played:
     if not (played.run.air and any(spent and spent[3] < np.inf for spent in played.run.air.spent)):
         # A node that dies may hold frames that nobody has read.
         received_is_what_was_delivered(played)
-    what_was_on_the_air_is_what_was_counted(played)
+    check_air(played)
     check_same(played, RadioCase(seed).play(watched=True))
     return played
+
+
+def check_air(played: Played) -> None:
+    """Check what holds of the air, and of what it costs."""
+    what_was_on_the_air_is_what_was_counted(played)
+    one_frame_at_a_time_is_received(played)
+    what_a_cut_link_ends_was_sent(played)
+    energy_is_power_times_time(played.run, played.network)
 
 
 def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
@@ -122,3 +138,129 @@ def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
         # One transmitter: nothing starts before what came before it has ended.
         starts, ends = mine["start_s"].to_numpy(), mine["end_s"].to_numpy()
         assert (starts[1:] >= ends[:-1] - 1e-8).all()
+
+
+def one_frame_at_a_time_is_received(played: Played) -> None:
+    """No two frames that one node received overlap in time, nor one of them and what it sent itself."""
+    log = rows_of(played.run.on_air)
+    whole = {(row["sender"], row["message"]): row["fragment"] for row in sorted(log, key=itemgetter("fragment"))}
+    rows: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+    own: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+    for row in log:
+        own[row["sender"]].append((row["start_s"], row["end_s"]))
+        if row["kind"] != "(acknowledgement)" and whole[row["sender"], row["message"]] == 0:
+            rows[row["sender"], row["message"]].append((row["start_s"], row["end_s"]))
+    heard: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+    for event in played.ended:
+        late = played.link(event["sender"], event["receiver"]).latency_model.fixed
+        if event["event"] == "delivered" and late is not None:
+            # What a burst of jitter delays, or the order of frames, cannot be told from what was sent.
+            times = [(start + late, end + late) for start, end in rows[event["sender"], event["message"]]]
+            heard[event["receiver"]] += [each for each in times if each[1] == event["time_s"]][:1]
+    for node, spans in heard.items():
+        for (_, end), (start, _) in pairwise(sorted(spans)):
+            assert start >= end - 1e-8, f"{node!r} received two frames at once, at {start}"
+        for start, end in spans:
+            assert all(end <= s + 1e-8 or start >= e - 1e-8 for s, e in own[node]), f"{node!r} sent and received"
+
+
+def what_a_cut_link_ends_was_sent(played: Played) -> None:
+    """Nobody knows that a link is cut: what ends there was on the air, unless its sender was off."""
+    first = {(row["sender"], row["message"]): row["start_s"] for row in reversed(rows_of(played.run.on_air))}
+    for event in played.ended:
+        if event["event"] == "link_down" and not is_off(played.run, played.network, event["sender"], event["time_s"]):
+            assert first[event["sender"], event["message"]] <= event["time_s"], event
+
+
+# --- energy, worked out once more -------------------------------------------------------------------------------------
+
+
+def off_times(run: Run, network: Network, node: Hashable) -> list[tuple[float, float]]:
+    """Return from when to when (s) a node is off: down, absent, or with an empty battery."""
+    spans = []
+    for fault in network.faults:
+        if isinstance(fault, Crash | Leave) and fault.agent == node:
+            spans.append((fault.at, math.inf if fault.until is None else fault.until))
+        if isinstance(fault, Join) and fault.agent == node:
+            spans.append((0.0, fault.at))
+    spent = dict(zip(run.agents, run.air.spent if run.air is not None else (), strict=True))[node]
+    return [*spans, (spent[3], math.inf)] if spent is not None else spans
+
+
+def is_off(run: Run, network: Network, node: Hashable, time: float) -> bool:
+    """Return whether a node is off at a time (s)."""
+    return any(start <= time < end for start, end in off_times(run, network, node))
+
+
+def joules(run: Run, network: Network, node: Hashable) -> float:
+    """Return what a node has spent, from the log of the air: its power from one change to the next, times the time.
+
+    A node that is off spends nothing. Else it sends; or it hears some neighbour's frame, whoever that is for, if it was
+    on, awake and not sending as that began; or it is awake, or asleep. What bits cost is spent evenly.
+    """
+    radio = network.medium
+    assert isinstance(radio, Radio)
+    assert run.air is not None
+    energy, cycle = radio.energy_of(node), radio.duty_cycle
+    assert energy is not None
+    names, off = list(run.agents), off_times(run, network, node)
+    # When (s) what changes by how much: times that it is off, sends and hears, and the power of bits sent and heard.
+    changes = [(time, 0, sign, 0.0) for span in off for time, sign in zip(span, (1, -1), strict=True)]
+    sends_until = -1.0
+    for start, end, number, _, kind, *_, bits in run.air.log or ():
+        whole, sender = radio.seconds(bits, network.link), names[number]
+        if sender == node:
+            sends_until = end
+            watts = energy.transmit_bit * bits / whole
+            changes += [(start, 1, 1, watts), (end, 1, -1, -watts)]
+        elif network.graph.has_edge(sender, node) and network.links.get((sender, node), network.link).loss.mean < 1:
+            is_ack = kind == ack_kind(run)
+            awake = cycle is None or is_ack or is_awake(cycle, node, start)
+            if awake and sends_until <= start + 1e-9 and not any(a <= start < b for a, b in off):
+                watts = energy.receive_bit * bits / whole
+                end = min([end, *(a for a, _ in off if a > start)])
+                changes += [(start, 2, 1, watts), (end, 2, -1, -watts)]
+    if cycle is not None:
+        first, period = cycle.offsets.get(node, 0.0) % cycle.period, cycle.period
+        wakes = [first + k * period for k in range(-1, math.ceil(run.ended_at / period) + 1)]
+        changes += [(time, 3, 0, 0.0) for wake in wakes for time in (max(0.0, wake), max(0.0, wake + cycle.awake))]
+    spent, then, counts, watts_of = 0.0, 0.0, [0, 0, 0, 0], [0.0, 0.0, 0.0, 0.0]
+    for time, what, sign, watts in sorted([*changes, (run.ended_at, 0, 0, 0.0)]):
+        if time > then and then < run.ended_at:
+            until = min(time, run.ended_at)
+            awake = cycle is None or is_awake(cycle, node, (then + until) / 2)
+            idle = energy.listen if awake else energy.sleep
+            sends, hears = energy.transmit + watts_of[1], energy.receive + watts_of[2]
+            power = 0.0 if counts[0] else sends if counts[1] else hears if counts[2] else idle
+            spent += power * (until - then)
+            then = until
+        counts[what] += sign
+        watts_of[what] += watts
+    return spent
+
+
+def is_awake(cycle: DutyCycle, node: Hashable, time: float) -> bool:
+    """Return whether a node's radio is on at a time (s), by its duty cycle."""
+    phase = (time - cycle.offsets.get(node, 0.0)) % cycle.period
+    return phase < cycle.awake - 1e-9 * cycle.period or phase > cycle.period * (1 - 1e-9)
+
+
+def ack_kind(run: Run) -> int:
+    """Return the number of the kind of acknowledgements, −1 if there are none."""
+    return run.ledger.tally.kinds.get("(acknowledgement)", -1)
+
+
+def energy_is_power_times_time(run: Run, network: Network) -> None:
+    """What each node has spent is that; no battery gives more than it holds, and who died has spent all of it."""
+    if run.air is None or not any(run.air.spent):
+        return
+    for row in rows_of(run.energy):
+        node, used = row["agent"], row["used_j"]
+        assert math.isclose(used, joules(run, network, node), rel_tol=1e-9, abs_tol=1e-12), (
+            row,
+            joules(run, network, node),
+        )
+        battery = network.medium.energy_of(node).battery or math.inf
+        assert used <= battery * (1 + 1e-9), row
+        if row["died_at_s"] < math.inf:
+            assert math.isclose(used, battery, rel_tol=1e-9), row

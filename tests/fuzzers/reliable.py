@@ -8,7 +8,7 @@ from netsim import BadInput, Reliability
 from tests.fuzzers.faults import COUNTS, faulty
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case, Rng
-from tests.fuzzers.radios import RadioCase, what_was_on_the_air_is_what_was_counted
+from tests.fuzzers.radios import RadioCase, check_air
 
 
 def a_reliability(rng: Rng, case: Case) -> Reliability:
@@ -42,7 +42,7 @@ def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False)
     played = reliable(kind(seed), seed, with_faults).play(trace=True)
     check_books(played)
     if on_radio:
-        what_was_on_the_air_is_what_was_counted(played)
+        check_air(played)
     only_requests_have_numbers(played)
     check_same(played, reliable(kind(seed), seed, with_faults).play(watched=True))
     return played

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
+from netsim import Agent, Budget, Frame, Link, Network, Reliability, Run, latency, loss
 from netsim.errors import BadInput
+from netsim.rate import opportunities
 from netsim.testing import Listener, Talker, counts, play, sized
 from netsim.transport.frame import FrameEncoder
 
@@ -557,6 +558,11 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
         (lambda: Link(latency=-1), "latency = -1: must be a number >= 0"),
         (lambda: Link(latency=None), "latency = None: must be a number >= 0"),
         (lambda: Link(loss=2), "loss = 2: must be a probability in [0, 1]"),
+        (lambda: Link(loss=loss.bernoulli), "loss = bernoulli: must be called: bernoulli(...)"),
+        (lambda: Link(latency=latency.uniform), "latency = uniform: must be called: uniform(...)"),
+        (lambda: Link(rate=opportunities), "rate = opportunities: must be called: opportunities(...)"),
+        (lambda: Link(budget=Budget), "budget = Budget: must be called: Budget(...)"),
+        (lambda: Link(reliability=Reliability), "reliability = Reliability: must be called: Reliability(...)"),
         (lambda: Link(rate=0), "rate = 0: must be a number > 0"),
         (lambda: Link(rate=math.inf), "rate = inf: must be finite"),
         (lambda: Link(rate=1, queue=0), "queue = 0: must be a whole number >= 1"),

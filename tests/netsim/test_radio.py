@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from netsim import Agent, AgentError, BadInput, Budget, Energy, Link, Network, Radio, Run, Stalled, topology
-from netsim.radio import DutyCycle
+from netsim.faults import Crash, Join, Leave, LinkDown, Partition
+from netsim.radio import DutyCycle, LoRaAirtime
 from netsim.testing import Actor, Listener, Talker, counts, sized
 
 RATE = 8000.0
@@ -20,6 +21,8 @@ LINK = Link(rate=RATE)
 SECOND = sized(1000)
 """A frame of 8000 bits: a second on the air."""
 ALOHA = Radio(access="aloha")
+PLACED = nx.Graph([(0, 1), (1, 2)])
+nx.set_node_attributes(PLACED, {0: (0, 0), 1: (30, 0), 2: (30, 30)}, "pos")
 
 
 async def forever(me: Actor) -> None:
@@ -105,6 +108,19 @@ def test_who_is_no_neighbour_may_disturb() -> None:
     disturbed = radio_run(topology.path(4), {1: talk(0.0), 3: talk(0.5)}, Radio(access="aloha", interference=far))
     assert counts(alone, sender=1, receiver=0) == {"delivered": 1}
     assert counts(disturbed, sender=1, receiver=0) == {"collided": 1}
+
+
+@pytest.mark.parametrize("later", [0.0, 0.5])
+def test_of_two_equally_strong_neither_is_captured(later: float) -> None:
+    """A receiver gets one frame at a time at most, also with capture = 0."""
+    powers = {(a, b): -80.0 for a in range(3) for b in range(3) if a != b}
+    radio = Radio(access="aloha", powers=powers, capture=0.0)
+    run = radio_run(topology.star(3), {1: talk(0.0), 2: talk(later)}, radio)
+    assert counts(run, receiver=0) == {"collided": 2}
+    stronger = Radio(access="aloha", powers=powers | {(1, 0): -79.99}, capture=0.0)
+    run = radio_run(topology.star(3), {1: talk(0.0), 2: talk(later)}, stronger)
+    assert counts(run, sender=1, receiver=0) == {"delivered": 1}
+    assert counts(run, sender=2, receiver=0) == {"collided": 1}
 
 
 # --- access -----------------------------------------------------------------------------------------------------------
@@ -235,6 +251,160 @@ def test_requests_are_answered_over_a_radio() -> None:
     assert run.agents[0].reply_heard == 21
 
 
+# --- links that are cut, nodes that are off ---------------------------------------------------------------------------
+
+
+async def deliver_and_wait(me: Actor) -> None:
+    await deliver(me)
+    await asyncio.sleep(100)
+
+
+def faulty_run(graph: "nx.Graph[Any]", agents: dict[Any, Agent], faults: list[Any], radio: Radio, **more: Any) -> Run:
+    others = {node: Actor(forever) for node in graph if node not in agents}
+    return Network(graph, LINK, medium=radio, faults=faults).run(agents | others, until=30.0, trace=True, **more)
+
+
+@pytest.mark.parametrize("fault", [LinkDown(0, 1, at=0), LinkDown(0, 1, at=0, one_way=True), Partition([0], at=0)])
+def test_a_cut_link_costs_its_sender_what_a_crashed_peer_costs(fault: Any) -> None:
+    """It cannot know: it sends, waits and repeats."""
+    radio = acked(energy=Energy(transmit=4.0, receive=3.0, listen=2.0))
+    cut = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [fault], radio)
+    crashed = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [Crash(1, at=0)], radio)
+    assert cut.agents[0].log == crashed.agents[0].log
+    [(outcome, time)] = cut.agents[0].log
+    assert outcome is False
+    # Four tries of 1 s, and 0.3 s of waiting after each.
+    assert time >= 5.2
+    assert cut.airtime.iloc[0].tolist() == crashed.airtime.iloc[0].tolist()
+    assert cut.energy["used_j"][0] == crashed.energy["used_j"][0] == 4.0 * 4 + 2.0 * 26
+    assert counts(cut) == {"link_down": 1}
+    assert counts(crashed) == {"receiver_down": 1}
+    assert cut.ledger.wire_bits == 4 * 8000
+
+
+def test_who_tries_until_it_is_heard_is_heard_when_the_link_is_mended() -> None:
+    async def insist(me: Actor) -> None:
+        while not await me.deliver(1, "m", SECOND):
+            me.log.append(me.now)
+
+    run = faulty_run(topology.path(2), {0: Actor(insist)}, [LinkDown(0, 1, at=0, until=12.0)], acked())
+    assert counts(run)["delivered"] == 1
+    assert len(run.agents[0].log) in (1, 2)
+
+
+def test_a_link_that_is_mended_between_two_tries_carries_the_second() -> None:
+    run = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [LinkDown(0, 1, at=0, until=1.1)], acked())
+    assert run.agents[0].log[0][0] is True
+    assert counts(run) == {"delivered": 1}
+    assert run.airtime["frames"][0] == 2
+
+
+def test_a_cut_way_back_loses_acknowledgements() -> None:
+    run = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [LinkDown(1, 0, at=0, one_way=True)], acked())
+    assert run.agents[0].log[0][0] is False
+    assert counts(run) == {"delivered": 1}
+    assert run.airtime["duplicates"][1] == 3
+
+
+def test_what_is_on_the_air_as_a_link_is_cut_arrives() -> None:
+    run = faulty_run(topology.path(2), {0: talk(0.0, 1.0)}, [LinkDown(0, 1, at=0.5)], ALOHA)
+    assert counts(run) == {"delivered": 1, "link_down": 1}
+
+
+def test_what_is_sent_over_a_cut_link_is_sensed_and_disturbs() -> None:
+    """0 hears 1 and 2, and not what 2 says; the others do."""
+    graph = nx.Graph([(0, 1), (0, 2), (2, 3)])
+    cut = [LinkDown(2, 0, at=0)]
+    run = faulty_run(graph, {1: talk(0.0), 2: talk(0.5)}, cut, ALOHA)
+    assert counts(run, sender=2) == {"delivered": 1, "link_down": 1}
+    assert counts(run, sender=1) == {"collided": 1}
+    sensed = faulty_run(graph, {0: talk(0.5), 2: talk(0.0)}, cut, Radio())
+    assert counts(sensed, sender=0) == {"access_failed": 2}
+
+
+def test_reliable_links_send_again_over_a_link_that_was_cut() -> None:
+    link = Link(rate=RATE, reliability="ack")
+    network = Network(topology.path(2), link, medium=ALOHA, round_period=20.0, faults=[LinkDown(0, 1, at=0, until=1.5)])
+    run = network.run({0: Talker([(0.0, sized(500))]), 1: Listener()}, until=15.0)
+    assert len(run.agents[1].heard) == 1
+    assert counts(run, sender=0)["link_down"] >= 1
+
+
+def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
+    """1 says something for a second, and is gone after 0.4: nobody has it, and the air is free again."""
+    energy = Energy(transmit=4.0, receive=3.0, listen=2.0)
+    graph = topology.star(3)
+    agents = {1: talk(0.0), 2: talk(0.5)}
+    run = faulty_run(graph, agents, [Crash(1, at=0.4)], Radio(access="aloha", energy=energy))
+    assert counts(run, sender=1) == {"lost": 1}
+    assert counts(run, sender=2) == {"delivered": 1}
+    assert run.on_air[["start_s", "end_s", "bits"]].to_numpy().tolist() == [[0.0, 0.4, 8000], [0.5, 1.5, 8000]]
+    assert run.airtime["airtime_s"].tolist() == pytest.approx([0.0, 0.4, 1.0])
+    table = run.energy.set_index("agent")[["transmit_s", "receive_s", "listen_s", "sleep_s", "used_j"]]
+    assert table.loc[0].tolist() == pytest.approx([0.0, 1.4, 28.6, 0.0, 61.4])
+    assert table.loc[1].tolist() == pytest.approx([0.4, 0.0, 0.0, 0.0, 1.6])
+
+
+def test_a_crash_ends_the_carrier() -> None:
+    """Who listens before it talks finds the channel busy until then, and clear thereafter."""
+    radio = Radio(min_be=0, max_be=0, unit_backoff=0.2, cca=0.1, turnaround=0.0, max_csma_backoffs=40)
+    agents = {1: Talker([(0.0, sized(10_000))]), 2: talk(1.0)}
+    run = faulty_run(topology.complete(3), agents, [Crash(1, at=3.05)], radio)
+    [start] = run.on_air.query("sender == 2")["start_s"]
+    # Assessments end at each tenth of a second; the last that finds a carrier ends at 3.1 s.
+    assert start == pytest.approx(3.2)
+    assert counts(run, sender=2) == {"delivered": 1, "receiver_down": 1}
+
+
+def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
+    """It is off from 1.5 to 4 s, in the middle of one frame and of another."""
+    energy = Energy(transmit=4.0, receive=3.0, listen=2.0, sleep=1.0)
+    network = Network(
+        topology.path(2), LINK, medium=Radio(access="aloha", energy=energy), faults=[Crash(1, at=1.5, until=4.0)]
+    )
+    run = network.run({0: talk(1.0, 3.5, 6.0), 1: Actor(forever)}, until=10.0)
+    assert counts(run) == {"receiver_down": 2, "delivered": 1}
+    states = run.energy[["transmit_s", "receive_s", "listen_s", "sleep_s", "used_j"]].to_numpy().tolist()
+    assert states == [[3.0, 0.0, 7.0, 0.0, 26.0], [0.0, 1.5, 6.0, 0.0, 16.5]]
+
+
+@pytest.mark.parametrize(
+    ("at", "until", "listens", "sleeps"), [(1.0, 3.0, 4.0, 14.0), (6.0, 13.0, 3.0, 10.0), (3.0, 9.0, 6.0, 8.0)]
+)
+def test_a_duty_cycle_goes_on_by_the_clock(at: float, until: float, listens: float, sleeps: float) -> None:
+    """Awake for 3 of 10 s; what it was doing as it crashed, and how often it would have woken, does not matter."""
+    radio = Radio(
+        access="aloha", duty_cycle=DutyCycle(period=10.0, awake=3.0), energy=Energy(transmit=4, listen=2, sleep=0.5)
+    )
+    network = Network(topology.path(2), LINK, medium=radio, faults=[Crash(1, at=at, until=until)])
+    run = network.run({0: Actor(forever), 1: Actor(forever)}, until=20.0)
+    assert run.energy[["listen_s", "sleep_s"]].to_numpy().tolist() == [[6.0, 14.0], [listens, sleeps]]
+
+
+def test_who_joins_late_or_leaves_spends_nothing_before_and_after() -> None:
+    network = Network(
+        topology.path(3),
+        LINK,
+        medium=Radio(access="aloha", energy=Energy(listen=2.0)),
+        faults=[Join(0, at=4.0), Leave(2, at=7.0)],
+    )
+    run = network.run({node: Actor(forever) for node in range(3)}, until=10.0)
+    assert run.energy["used_j"].tolist() == [12.0, 20.0, 14.0]
+
+
+def test_a_crash_changes_no_draw_of_others() -> None:
+    graph = nx.Graph([(0, 1), (2, 3), (1, 4), (3, 4)])
+
+    def heard(faults: list[Any]) -> Any:
+        agents = {node: Talker([(5.0 * k + node, 1) for k in range(40)] if node in (0, 2) else []) for node in graph}
+        network = Network(graph, Link(rate=250e3, loss=0.5), medium=Radio(), seed=3, faults=faults)
+        run = network.run(agents, trace=True)
+        air, ends = run.on_air.query("sender == 2")["start_s"], run.trace.table().query("sender == 2")
+        return [*air, *ends["event"]]
+
+    assert heard([]) == heard([Crash(1, at=3.0, until=90.0), Crash(0, at=20.0001, until=50.0)])
+
+
 # --- sleep ------------------------------------------------------------------------------------------------------------
 
 
@@ -290,12 +460,21 @@ def test_a_cut_link_takes_nothing() -> None:
 
 @pytest.mark.parametrize("radio", [ALOHA, Radio(), Radio(acks=True)], ids=["aloha", "csma", "acks"])
 @pytest.mark.parametrize("time", [0.0005, 0.5, 1.0, 1.5])
-def test_a_node_may_forget_what_it_has_not_sent(radio: Radio, time: float) -> None:
+def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: float) -> None:
+    """What it was sending is lost, what waited is refused; it goes on at once."""
     network = Network(topology.path(2), LINK, medium=radio)
-    network.at(time, lambda: network._runtime().parts.medium.flush(0))  # type: ignore[union-attr]
+
+    def blink() -> None:
+        medium = network._runtime().parts.medium
+        assert medium is not None
+        medium.switch(0, on=False)
+        medium.switch(0, on=True)
+
+    network.at(time, blink)
     run = network.run({0: Talker([(0.0, SECOND)] * 3 + [(5.0, SECOND)], to=1), 1: Actor(forever)}, until=20.0)
-    done = int(time == 1.5)
-    assert counts(run) == {"delivered": done + 1, "refused": 3 - done}
+    done, lost = int(time == 1.5), int(radio is ALOHA or time > 0.01)
+    ends = {"delivered": done + 1, "lost": lost, "refused": 3 - done - lost}
+    assert counts(run) == {end: count for end, count in ends.items() if count}
 
 
 def test_a_radio_runs_on_the_wall_clock() -> None:
@@ -365,10 +544,15 @@ def test_the_sensor_engineers_script(capsys: pytest.CaptureFixture[str]) -> None
         ({"max_frame_retries": -1}, "max_frame_retries = -1: must be a whole number"),
         ({"cca": 0.0}, "cca = 0.0: must be a number >= 1e-07"),
         ({"turnaround": math.nan}, "turnaround = nan: must be a number >= 0"),
+        ({"capture": 401.0, "powers": {}}, "capture = 401.0: must be a number >= 0 and <= 400"),
+        ({"powers": {(0, 1): 4e3}}, "powers[(0, 1)] = 4000.0: must be a number >= -200 and <= 200"),
+        ({"powers": {(0, 1): -201}}, "powers[(0, 1)] = -201: must be a number >= -200 and <= 200"),
         ({"capture": 3.0}, "capture = 3: must come with powers, or nothing is the stronger"),
         ({"sensing": [(0, 1)]}, "sensing = [(0, 1)]: must be a networkx Graph or DiGraph"),
-        ({"transmit_share": 1.3}, "transmit_share = 1.3: must be a probability in [0, 1]"),
-        ({"transmit_share": 0}, "transmit_share = 0: must be a number > 0"),
+        ({"transmit_share": 1.3}, "transmit_share = 1.3: must be a share above 0, up to 1"),
+        ({"transmit_share": 0}, "transmit_share = 0: must be a share above 0, up to 1"),
+        ({"duty_cycle": DutyCycle}, "duty_cycle = DutyCycle: must be called: DutyCycle(...)"),
+        ({"airtime": LoRaAirtime}, "airtime = LoRaAirtime: must be called: LoRaAirtime(...)"),
         ({"energy": 3.0}, "energy = 3.0: must be a netsim.Energy"),
         ({"duty_cycle": 0.1}, "duty_cycle = 0.1: must be a netsim.radio.DutyCycle"),
     ],
@@ -387,6 +571,10 @@ def test_bad_settings_are_refused_by_name(settings: dict[str, Any], message: str
         ({"collisions": True}, "collisions = True: must go with medium='radio'"),
         ({"medium": Radio(sensing=nx.path_graph(9))}, "sensing: node = 3: must be a node of the network's graph"),
         ({"medium": Radio(energy=Energy(amplifier=1e-12))}, "amplifier = 1e-12: must go with positions; node 0 has no"),
+        (
+            {"medium": Radio(energy=Energy(amplifier=1e-12, exponent=400.0)), "graph": PLACED},
+            "exponent = 400.0: must be smaller: what a bit costs over the 30 m from node 0 is beyond all numbers",
+        ),
         ({"medium": Radio(energy={7: Energy()})}, "energy: node = 7: must be a node of the network's graph"),
         ({"links": {(0, 1): Link(rate=1.0)}}, "links[(0, 1)].rate = 1.0: must be 8000.0 as on the whole radio"),
         ({"medium": "wave"}, "medium = 'wave': must be one of wires, radio"),
@@ -394,7 +582,7 @@ def test_bad_settings_are_refused_by_name(settings: dict[str, Any], message: str
 )
 def test_what_does_not_fit_a_network_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as caught:
-        Network(topology.path(3), **{"link": LINK, "medium": ALOHA} | settings)
+        Network(**{"graph": topology.path(3), "link": LINK, "medium": ALOHA} | settings)
     assert str(caught.value).startswith(message)
 
 

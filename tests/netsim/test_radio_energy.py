@@ -1,6 +1,7 @@
 """What radios spend: Σ power × time exactly, batteries that end a node, what a frame costs."""
 
 import asyncio
+import dataclasses
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ from netsim import Agent, AgentError, BadInput, Energy, Link, Network, Radio, to
 from netsim.radio import DutyCycle
 from netsim.radio.energy import Meter
 from netsim.testing import Actor, Listener, Talker, counts, sized
+from tests.fuzzers.radios import energy_is_power_times_time
 
 LINK = Link(rate=8000.0)
 SECOND = sized(1000)
@@ -141,13 +143,77 @@ def test_sending_empties_it_sooner() -> None:
     assert run.energy["died_at_s"][0] == pytest.approx(40.0)
 
 
-def test_a_frame_that_is_begun_is_still_sent() -> None:
-    network = Network(
-        topology.path(2), LINK, medium=Radio(access="aloha", energy={0: Energy(transmit=4.0, battery=6.0)})
-    )
+def test_a_frame_for_which_the_battery_does_not_suffice_is_cut_short() -> None:
+    """1 hears the second frame until 0 is dead."""
+    energy = {0: Energy(transmit=4.0, battery=6.0), 1: Energy(receive=3.0, listen=1.0)}
+    network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=energy))
+    run = network.run({0: Talker([(0.0, SECOND)] * 3), 1: Actor(forever)}, until=10.0, trace=True)
+    assert counts(run) == {"delivered": 1, "lost": 1, "refused": 1}
+    assert run.on_air[["start_s", "end_s"]].to_numpy().tolist() == [[0.0, 1.0], [1.0, 1.5]]
+    assert run.energy[["used_j", "died_at_s"]].to_numpy().tolist() == [[6.0, 1.5], [13.0, math.inf]]
+
+
+def test_a_frame_that_ends_as_the_battery_does_is_sent() -> None:
+    energy = {0: Energy(transmit=4.0, battery=8.0)}
+    network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=energy))
     run = network.run({0: Talker([(0.0, SECOND)] * 3), 1: Actor(forever)}, until=80.0)
     assert counts(run) == {"delivered": 2, "refused": 1}
     assert run.energy["died_at_s"][0] == 2.0
+
+
+def test_who_hears_lives_until_its_battery_is_empty() -> None:
+    """A frame of 20 s begins at 1 s; to hear costs what to listen costs, 1 W of 8 J."""
+    energy = {1: Energy(receive=1.0, listen=1.0, battery=8.0)}
+    network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=energy))
+    run = network.run({0: Talker([(1.0, sized(20_000))]), 1: Actor(forever)}, until=30.0)
+    assert run.energy[["used_j", "died_at_s"]].to_numpy().tolist() == [[8.0, 8.0]]
+
+
+def test_bits_are_paid_for_as_they_come() -> None:
+    """A frame of 8000 bits, 0.8 J in a second, is more than the battery holds."""
+    energy = {1: Energy(receive_bit=1e-4, battery=0.5)}
+    network = Network(topology.path(3), LINK, medium=Radio(access="aloha", energy=energy))
+    run = network.run({0: Talker([(1.0, SECOND)]), 1: Actor(forever), 2: Actor(forever)}, until=3.0)
+    [row] = run.energy.to_dict("records")
+    assert row["used_j"] == pytest.approx(0.5, abs=1e-12)
+    assert row["died_at_s"] == pytest.approx(1.625, abs=1e-12)
+    assert counts(run) == {"receiver_down": 1}
+
+
+def test_bits_that_come_while_it_sends_are_not_heard() -> None:
+    """0 hears 1's frame of 4 s from its beginning, sends from 1 to 2 s, and hears the rest."""
+    energy = dict.fromkeys((0, 1), Energy(transmit_bit=1e-3, receive_bit=1e-4))
+    network = Network(topology.path(3), LINK, medium=Radio(access="aloha", energy=energy))
+    agents = {0: Talker([(1.0, SECOND)]), 1: Talker([(0.0, sized(4000))]), 2: Actor(forever)}
+    run = network.run(agents, until=10.0)
+    assert run.energy["used_j"].tolist() == pytest.approx([8.0 + 3 * 0.8, 32.0])
+
+
+def test_a_radio_that_spends_nothing_asleep_dies_awake() -> None:
+    """Ten times 2 J: the tenth time it is on ends at 91 s."""
+    radio = Radio(access="aloha", energy=Energy(listen=2.0, battery=20.0), duty_cycle=DutyCycle(period=10.0, awake=1.0))
+    run = Network(topology.path(2), LINK, medium=radio).run({0: Actor(forever), 1: Actor(forever)}, until=200.0)
+    assert run.energy["died_at_s"].tolist() == [91.0, 91.0]
+
+
+@pytest.mark.parametrize("cycle", [None, DutyCycle(period=0.4, awake=0.3)], ids=["awake", "sleeps"])
+def test_deaths_are_where_power_times_time_is_the_battery(cycle: DutyCycle | None) -> None:
+    """Against the power of each node summed over the log of the air, from one change to the next."""
+    names, rng = range(12), np.random.default_rng(1)
+    spends = Energy(transmit=0.05, receive=0.07, listen=0.03, sleep=1e-4, transmit_bit=2e-6, receive_bit=1e-6)
+    batteries = {node: dataclasses.replace(spends, battery=float(rng.uniform(0.2, 1.0))) for node in names}
+    radio = Radio(duty_cycle=cycle, energy=batteries)
+    network = Network(topology.erdos_renyi(12, p=0.4, seed=2), Link(rate=2e4), medium=radio, seed=3)
+    agents = {node: Talker([(float(time), sized(60)) for time in np.sort(rng.uniform(0, 40, 200))]) for node in names}
+    run = network.run(agents, until=40.0, trace=True)
+    energy_is_power_times_time(run, network)
+    died = dict(zip(names, run.energy["died_at_s"], strict=True))
+    assert sum(time < math.inf for time in died.values()) == 12
+    log = run.on_air
+    cut = [node for node in names if (log.query(f"sender == {node}")["end_s"] == died[node]).any()]
+    hearing = [node for node in names if ((log["start_s"] < died[node]) & (log["end_s"] > died[node])).any()]
+    assert len(cut) >= 1
+    assert len(hearing) >= 1
 
 
 def test_with_a_duty_cycle_it_lasts_longer() -> None:

@@ -69,7 +69,21 @@ def test_positions_may_be_those_of_a_graph() -> None:
         within(topology.ring(4), 1.0)
 
 
-@pytest.mark.parametrize("values", [{"exponent": 0.0}, {"shadowing": -1.0}, {"fading": math.nan}, {"symmetric": 2}])
+@pytest.mark.parametrize("both", [False, True])
+def test_positions_too_far_apart_are_named_as_such(both: bool) -> None:
+    """Nobody gave a table: what is named is what was given, and how much is missing."""
+    with pytest.raises(BadInput) as caught:
+        LogDistance(fading=4.0).network({"a": (0, 0), "b": (500, 0)}, both=both)
+    way = " each way" if both else ""
+    assert str(caught.value) == (
+        "positions: must be nearer to one another, or transmit_power larger; the best pair receives "
+        f"3e-11{way} (least = 0.01), the strongest signal is -121.2 dBm (sensitivity = -95)"
+    )
+
+
+@pytest.mark.parametrize(
+    "values", [{"exponent": 0.0}, {"exponent": 101.0}, {"shadowing": -1.0}, {"fading": math.nan}, {"symmetric": 2}]
+)
 def test_bad_path_losses_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(values))):
         LogDistance(**values)

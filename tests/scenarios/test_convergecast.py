@@ -75,6 +75,27 @@ def test_sleep_saves_energy_and_costs_time() -> None:
     assert asleep["latency_s"] > 5 * always["latency_s"]
 
 
+def test_a_reading_that_was_never_taken_did_not_arrive() -> None:
+    """Awake once in 30 s, a mote has ten readings to take in that time, and waits for the first's acknowledgement."""
+    study = run(agents=12, radius=45.0, acks=True, awake="0.001", cycle=30.0, period=3.0, readings=10)
+    motes, table = study.tables["by_mote"], study.tables["by_run"].iloc[0]
+    assert (motes["readings"] == 10).all()
+    taken = sum(agent.taken for each in study.runs.values() for agent in each.agents.values())  # type: ignore[attr-defined]
+    assert table["readings"] == 110
+    assert table["taken"] == motes["taken"].sum() == taken < 100
+    assert table["delivered_%"] == pytest.approx(100 * motes["arrived"].sum() / 110)
+    never = f"acks, awake 0.001: {110 - taken} of 110 readings were never taken: "
+    assert [note for note in study.notes if note.startswith(never)]
+
+
+def test_nothing_that_arrives_is_a_result_too(tmp_path: Path) -> None:
+    study = run(acks=False, awake="0.0001", readings=3, agents=12, radius=45.0)
+    assert (study.tables["by_run"]["delivered_%"] == 0).all()
+    assert study.tables["by_run"]["latency_s"].isna().all()
+    study.save(tmp_path / "run")
+    assert (tmp_path / "run" / "hops.png").is_file()
+
+
 @pytest.mark.parametrize("tree", ["etx", "hops"])
 def test_the_tree_is_the_best_of_all_paths(tree: str) -> None:
     layout = Field(agents=9, radius=55.0, tree=tree).layout(LINK, 2)
@@ -93,7 +114,7 @@ def test_the_tree_is_the_best_of_all_paths(tree: str) -> None:
 
 
 def test_half_of_the_frames_are_received_at_the_radius() -> None:
-    model = Field(radius=30.0)._path_loss()
+    model = Field(radius=30.0).resolved()._path_loss()
     assert model.reception({0: (0, 0), 1: (30, 0)})[0, 1] > 0
     assert replace(model, shadowing=0.0).reception({0: (0, 0), 1: (30, 0)})[0, 1] == pytest.approx(0.5)
 
@@ -107,9 +128,13 @@ def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"awake": "0.1,x"}, "awake = '0.1,x': must be numbers above 0"),
-        ({"awake": "1.3"}, r"awake = 1.3: must be a probability"),
-        ({"awake": "0"}, "awake = 0"),
+        ({"awake": "0.1,x"}, "awake = '0.1,x': must be shares above 0"),
+        ({"awake": "1.3"}, r"awake = 1.3: must be a share above 0, up to 1"),
+        ({"awake": "0"}, "awake = 0.0: must be a share above 0, up to 1"),
+        ({"loss": 0.1}, "loss = 0.1: must go with model = 'disk'"),
+        ({"model": "disk", "fading": 2.0}, "fading = 2: must go with model = 'path-loss'"),
+        ({"radius": 5.0}, "radius = 5.0: must be larger: 40 motes on 100 m × 100 m are hardly ever connected"),
+        ({"radius": 60.0, "shadowing": 60.0, "agents": 3, "seed": 4}, "radius = 60.0: must be larger, or shadowing"),
         ({"tree": "etcs"}, "tree = 'etcs': must be one of etx, hops"),
         ({"model": "disc"}, "model = 'disc': must be one of path-loss, disk"),
         ({"loss": 1.0, "model": "disk"}, "loss = 1"),
