@@ -126,7 +126,7 @@ class Runtime:
         self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
-        """Cut or mend a link."""
+        """Cut or mend one direction of a link."""
         self.parts.outboxes[sender].set_link(receiver, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:

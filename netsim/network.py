@@ -175,15 +175,31 @@ class Network:
         else:
             self._running.at(time, action)
 
-    def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
-        """Cut or mend the link from ``sender`` to ``receiver`` (this direction) while the network runs.
+    def set_link(self, sender: Hashable, receiver: Hashable, up: bool, *, both: bool = True) -> None:
+        """Cut or mend the link between two agents while the network runs.
 
         Frames already under way arrive; new ones end with cause ``link_down``.
+
+        Parameters
+        ----------
+        sender, receiver : Hashable
+            The link's ends.
+        up : bool
+            Whether the link carries frames from now on.
+        both : bool
+            In both directions, as `netsim.faults.LinkDown` cuts it; False: from ``sender`` to ``receiver`` only.
+
+        Raises
+        ------
+        BadInput
+            If the graph has no such edge.
         """
-        runtime, up = self._runtime(), check.flag("up", up)
+        runtime, up, both = self._runtime(), check.flag("up", up), check.flag("both", both)
         if not self.graph.has_edge(sender, receiver):
             raise check.refuse("link", (sender, receiver), "an edge of the graph")
         runtime.set_link(sender, receiver, up)
+        if both:
+            runtime.set_link(receiver, sender, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on while the network runs; what arrives meanwhile is ``receiver_down``."""

@@ -33,7 +33,7 @@ class Stage(Protocol):
         """What each agent holds of the network."""
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
-        """Cut or mend a link."""
+        """Cut or mend one direction of a link."""
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on."""

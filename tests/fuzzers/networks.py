@@ -182,13 +182,14 @@ def a_network(rng: Rng) -> Network:
 
 
 def happen(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> None:
-    """Let a link be cut or mended, or a receiver be switched, at a time that may be a round's boundary."""
+    """Cut or mend a link, or switch a receiver, at a time that may be a round's boundary."""
     time = network.round_period * float(rng.choice([0, 0.25, 0.5, 1, 1.5, 2, 2.7, 3, 5]))
     up = bool(rng.random() < 0.5)
     nodes = list(network.graph)
     if ends and rng.random() < 0.6:
         pair = ends[rng.integers(len(ends))]
-        network.at(time, lambda: network.set_link(*pair, up=up))
+        both = bool(rng.random() < 0.5)
+        network.at(time, lambda: network.set_link(*pair, up=up, both=both))
     else:
         node = nodes[rng.integers(len(nodes))]
         network.at(time, lambda: network.set_receiver(node, up=up))

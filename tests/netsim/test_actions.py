@@ -60,7 +60,7 @@ def test_a_link_that_is_cut_at_0_carries_nothing() -> None:
             await self.broadcast("x", 1)
 
     network = Network(topology.path(2))
-    network.at(0, lambda: network.set_link(0, 1, up=False))
+    network.at(0, lambda: network.set_link(0, 1, up=False, both=False))
     table = network.run({0: Sends(), 1: Sends()}).ledger.table([])
     assert (table["link_down"].iloc[0], table["delivered"].iloc[0]) == (1, 1)
 

@@ -325,7 +325,7 @@ def test_a_link_that_is_down_takes_nothing() -> None:
 
     talker, back = Actor(talk), Actor(talk_back)
     net = Network(topology.path(2), Link(latency=0.75))
-    net.at(0.5, lambda: net.set_link(0, 1, up=False))  # the first is under way and arrives
+    net.at(0.5, lambda: net.set_link(0, 1, up=False, both=False))  # the first is under way and arrives
     net.at(1.5, lambda: net.set_link(0, 1, up=True))
     run = net.run({0: talker, 1: back})
     assert talker.log == [True, False, True]
