@@ -42,7 +42,7 @@ class Links:
         usual = Channel()
         parts = [
             f"{name} {getattr(self.channel, name):g}"
-            for name in ("loss", "burst", "latency", "rate", "budget")
+            for name in ("loss", "burst", "slot", "latency", "rate", "budget")
             if getattr(self.channel, name) != getattr(usual, name)
         ]
         return ", ".join(parts + ["collisions"] * self.channel.collisions)

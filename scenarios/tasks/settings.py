@@ -29,6 +29,9 @@ class Channel:
         Mean probability that a frame is lost.
     burst : float
         Mean number of frames lost in a row; 1: losses are independent.
+    slot : float
+        Seconds after which a channel that loses in bursts moves on, whether anything is sent or not; a burst then is of
+        slots. By default it moves on with each frame, and waits while its sender is silent.
     latency : float
         Seconds that a frame is under way.
     rate : float
@@ -48,6 +51,7 @@ class Channel:
 
     loss: float = 0.0
     burst: float = 1.0
+    slot: float | None = None
     latency: float = 0.0
     rate: float | None = None
     budget: float | None = None
@@ -74,10 +78,12 @@ class Channel:
     def network(self, graph: "nx.Graph[Any]", seed: int) -> Network:
         """Return a network of such links."""
         check.one_of("medium", self.medium, ("radio", "wires"))
+        if self.slot is not None and self.burst == 1:
+            raise BadInput(f"slot = {self.slot:g}: must go with a burst above 1; independent losses have no channel")
         losses = (
             loss.bernoulli(self.loss)
             if self.burst == 1
-            else loss.gilbert_elliott(self.loss, self.burst, names=("loss", "burst"))
+            else loss.gilbert_elliott(self.loss, self.burst, slot=self.slot, names=("loss", "burst"))
         )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
         medium: Medium = "radio" if self.medium == "radio" else "wires"

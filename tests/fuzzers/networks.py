@@ -70,7 +70,9 @@ def a_loss(rng: Rng) -> Any:
         lambda _: loss.bernoulli(0.3),
         lambda _: loss.gilbert_elliott(0.4, burst=3),
         lambda _: loss.gilbert_elliott(0.0, burst=1),
+        lambda r: loss.gilbert_elliott(0.4, burst=float(r.choice([1, 3, 30])), slot=float(r.choice([0.01, 0.1, 1]))),
         lambda r: loss.trace(r.integers(0, 2, r.integers(1, 6))),
+        lambda r: loss.trace([0, 1, 1, 0], offsets=int(r.integers(4))),
     )
 
 

@@ -51,7 +51,14 @@ def networks() -> "list[tuple[Network, dict[int, Agent]]]":
     found: list[tuple[Network, dict[int, Agent]]] = []
     rng = np.random.default_rng(5)
     delays = [0.0, 0.03, 0.1, latency.uniform(0, 0.25), latency.exponential(0.06), latency.trace([0.02, 0.1, 0.3])]
-    losses = [0.0, 0.2, 1.0, loss.gilbert_elliott(0.3, 3)]
+    losses = [
+        0.0,
+        0.2,
+        1.0,
+        loss.gilbert_elliott(0.3, 3),
+        loss.gilbert_elliott(0.3, 3, slot=0.04),
+        loss.trace([0, 1, 0]),
+    ]
     for seed in range(40):
         link = Link(
             latency=delays[rng.integers(len(delays))],

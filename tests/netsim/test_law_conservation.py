@@ -66,7 +66,9 @@ latencies = st.sampled_from(
         latency.pareto(0.1, 1.5),
     ]
 )
-losses = st.sampled_from([0.0, 0.0, 0.3, 1.0, loss.gilbert_elliott(0.4, 2), loss.trace([0, 1, 1])])
+losses = st.sampled_from(
+    [0.0, 0.0, 0.3, 1.0, loss.gilbert_elliott(0.4, 2), loss.gilbert_elliott(0.4, 2, slot=0.3), loss.trace([0, 1, 1])]
+)
 budgets = st.none() | st.builds(
     Budget,
     st.sampled_from([700, 1500, 9000]),

@@ -1,3 +1,4 @@
+import itertools
 import math
 import subprocess
 import sys
@@ -123,11 +124,27 @@ def test_certain_losses(probability: float) -> None:
     assert losses(probability, 500).mean() == losses(probability, 500, one_by_one=True).mean() == probability
 
 
-@pytest.mark.parametrize(("mean", "burst"), [(0.1, 5.0), (0.5, 2.0), (0.5, 1.0), (0.02, 10.0), (0.8, 4.0), (0.3, 1.5)])
-def test_gilbert_elliott_has_its_mean_loss_burst_length_and_correlation(mean: float, burst: float) -> None:
+def lost_at(model: Loss, times: "np.ndarray", seed: int = 1) -> np.ndarray:
+    """Which of the frames that were sent over one link at these times (s) were lost."""
+    run = play(Talker([(float(time), n) for n, time in enumerate(times)]), Listener(), link=Link(loss=model), seed=seed)
+    arrived = set(run.agents[1].payloads)
+    return np.array([n not in arrived for n in range(len(times))])
+
+
+BURSTS = [(0.1, 5.0), (0.5, 2.0), (0.5, 1.0), (0.02, 10.0), (0.8, 4.0), (0.3, 1.5)]
+
+
+@pytest.mark.parametrize("slot", [None, 0.1])
+@pytest.mark.parametrize(("mean", "burst"), BURSTS)
+def test_gilbert_elliott_has_its_mean_loss_burst_length_and_correlation(
+    mean: float, burst: float, slot: float | None
+) -> None:
     r = 1 / burst
     p = mean * r / (1 - mean)
-    lost = np.concatenate([losses(loss.gilbert_elliott(mean, burst), seed=seed) for seed in range(3)])
+    model = loss.gilbert_elliott(mean, burst, slot=slot)
+    # By frames all at once; by slots one frame in each.
+    times = np.zeros(MANY) if slot is None else slot * np.arange(MANY)
+    lost = np.concatenate([lost_at(model, times, seed) for seed in range(3 if slot is None else 1)])
     correlation = 1 - p - r
     # Losses in a row repeat each other: that many independent ones would tell as much.
     independent = len(lost) * (1 - correlation) / max(1 + correlation, 1e-9)
@@ -145,19 +162,107 @@ def test_gilbert_elliott_starts_in_its_stationary_state() -> None:
     assert stats.binomtest(sum(first), 4000, 0.3).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("slot", [None, 1.0])
+@pytest.mark.parametrize("length", [2.0, 5.0, 40.0])
+def test_what_bursts_lose_they_lose_at_each_higher_mean_loss(length: float, slot: float | None) -> None:
+    means = [mean for mean in (0.001, 0.01, 0.1, 0.3, 0.5, 0.8) if length >= 1 / (1 - mean)]
+    times = np.arange(3000.0)
+    rows = [lost_at(loss.gilbert_elliott(mean, length, slot=slot), times) for mean in means]
+    assert len(rows) > 3
+    assert not [n for n, (less, more) in enumerate(itertools.pairwise(rows)) if (less & ~more).any()]
+    assert 0 < rows[-3].sum() < rows[-1].sum()
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+@pytest.mark.parametrize("mean", [0.05, 0.3, 0.5])
+def test_bursts_as_long_as_those_of_independent_losses_are_independent_losses(mean: float, one_by_one: bool) -> None:
+    lost = losses(loss.gilbert_elliott(mean, 1 / (1 - mean)), 2000, one_by_one=one_by_one)
+    assert stats.binomtest(int(lost.sum()), 2000, mean).pvalue > 1e-3
+    if not one_by_one:
+        assert lost.tolist() == losses(mean, 2000).tolist()
+
+
+@pytest.mark.parametrize(("mean", "burst"), [*BURSTS, (0.5, 1.2), (0.2, 1.0), (0.0, 1.0), (0.01, 3000.0)])
+def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float, burst: float) -> None:
+    """Who speaks now and then loses of that what it would have lost of a frame in each slot."""
+    model = loss.gilbert_elliott(mean, burst, slot=0.1)
+    always = lost_at(model, 0.1 * np.arange(4000))
+    now_and_then = np.flatnonzero(np.random.default_rng(0).random(4000) < 0.01)
+    assert lost_at(model, 0.1 * now_and_then).tolist() == always[now_and_then].tolist()
+    # Three in each slot share its fate.
+    thrice = lost_at(model, 0.1 * (np.arange(900) // 3) + 0.03 * (np.arange(900) % 3))
+    assert thrice.tolist() == np.repeat(always[:300], 3).tolist()
+
+
+@pytest.mark.parametrize(("mean", "burst"), [(0.3, 4.0), (0.5, 1.2), (0.1, 50.0)])
+@pytest.mark.parametrize("gap", [1, 2, 7, 100])
+def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: float, burst: float, gap: int) -> None:
+    """P(bad after g slots | bad) = mean + (1 − mean) λ^g, with λ = 1 − p − r."""
+    model = loss.gilbert_elliott(mean, burst, slot=1.0)
+    assert isinstance(model, loss.GilbertElliott)
+    rate = 1 - model.p - model.r
+    # Pairs of frames a gap apart, and far from each other.
+    starts = np.arange(4000) * (gap + 1001)
+    lost = lost_at(model, np.stack([starts, starts + gap], axis=1).ravel()).reshape(-1, 2)
+    after_bad = lost[lost[:, 0], 1]
+    assert len(after_bad) > 300
+    expected = mean + (1 - mean) * rate**gap
+    assert after_bad.mean() == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / len(after_bad)))
+
+
+def test_a_channel_in_time_costs_little_after_a_long_silence() -> None:
+    """Looking back ends where the state no longer depends on what came before; a million slots were not drawn."""
+    model = loss.gilbert_elliott(0.2, 8.0, slot=1e-3)
+    before = uniforms.__globals__["_mix"]
+    drawn = []
+
+    def counted(z: Any) -> Any:
+        drawn.append(z.size)
+        return before(z)
+
+    decide = model.on_link(0.3)
+    uniforms.__globals__["_mix"] = counted
+    try:
+        for hour in range(1, 100):
+            decide.time = 3600.0 * hour  # type: ignore[attr-defined]
+            decide(0.5)
+    finally:
+        uniforms.__globals__["_mix"] = before
+    assert 99 <= sum(drawn) < 99 * 200
+
+
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_a_loss_trace_is_read_in_order_and_again(one_by_one: bool) -> None:
-    lost = losses(loss.trace([0, 1, 1, 0, 1]), 12, one_by_one=one_by_one)
-    assert lost.tolist() == [False, True, True, False, True, False, True, True, False, True, False, True]
+    record = [False, True, True, False, True]
+    for begin in range(5):
+        lost = losses(loss.trace(record, offsets=begin), 12, one_by_one=one_by_one)
+        assert lost.tolist() == [record[(begin + n) % 5] for n in range(12)]
     assert loss.trace([True, False]).mean == 0.5
     assert not losses(loss.trace([0]), 9).any()
 
 
-def test_each_link_reads_a_loss_trace_from_its_start() -> None:
-    run = Network(nx.star_graph(3), Link(loss=loss.trace([0, 0, 1]))).run(
-        {0: burst(7, one_by_one=False), **{i: Listener() for i in (1, 2, 3)}}
-    )
-    assert all(run.agents[i].payloads == [0, 1, 3, 4, 6] for i in (1, 2, 3))
+@pytest.mark.parametrize("medium", ["wires", "radio"])
+def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
+    """Twenty links lose one frame in twenty each: not all the same one, and not none."""
+    record = [1] + [0] * 19
+
+    def lost_of(leaves: int, seed: int, **begin: int) -> list[list[bool]]:
+        network = Network(nx.star_graph(leaves), Link(loss=loss.trace(record, **begin)), medium=medium, seed=seed)
+        run = network.run({0: burst(40, one_by_one=False), **{i: Listener() for i in range(1, leaves + 1)}})
+        heard = [set(run.agents[i].payloads) for i in range(1, leaves + 1)]
+        return [[n not in each for n in range(40)] for each in heard]
+
+    found = lost_of(20, seed=1)
+    assert all(np.flatnonzero(row).tolist() == [row.index(True), row.index(True) + 20] for row in found)
+    assert len({row.index(True) for row in found}) > 8
+    assert np.sum(found, axis=0).max() < 8
+    # A function of the seed and the link's ends, and of nothing else.
+    assert lost_of(20, seed=1) == found != lost_of(20, seed=2)
+    assert lost_of(3, seed=1) == found[:3]
+    places = [row.index(True) for seed in range(10, 40) for row in lost_of(20, seed=seed)]
+    assert stats.chisquare(np.bincount(places, minlength=20)).pvalue > 1e-3
+    # In step where that is asked for.
+    assert np.sum(lost_of(20, seed=1, offsets=0), axis=0).tolist() == [20, *[0] * 19] * 2
 
 
 # --- draws ------------------------------------------------------------------------------------------------------------
@@ -323,6 +428,10 @@ def test_the_first_numbers_are_pinned() -> None:
         (lambda: loss.trace([]), "lost = []: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
         (lambda: loss.trace([0, 2]), "lost = [0, 2]: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
         (lambda: loss.trace(1), "lost = 1: must be a sequence of at least one 0 (arrived) or 1 (lost)"),
+        (lambda: loss.trace([0, 1], offsets=2), "offsets = 2: must be a whole number from 0 to 1"),
+        (lambda: loss.trace([0, 1], offsets=-1), "offsets = -1: must be a whole number from 0 to 1"),
+        (lambda: loss.gilbert_elliott(0.1, 3, slot=0), "slot = 0: must be a number >= 1e-09"),
+        (lambda: loss.gilbert_elliott(0.1, 3, slot=math.inf), "slot = inf: must be finite"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
@@ -412,7 +521,11 @@ def test_models_keep_numbers_of_pythons_own() -> None:
         latency.normal(third, np.float16(0)),
         latency.pareto(third, np.int8(2)),
     ]
-    models += [latency.exponential(np.uint8(2), third), loss.gilbert_elliott(third, np.uint8(2)), loss.bernoulli(third)]
+    models += [
+        latency.exponential(np.uint8(2), third),
+        loss.gilbert_elliott(third, np.uint8(2), slot=third),
+        loss.bernoulli(third),
+    ]
     models += [latency.constant(third), loss.Bernoulli(1)]
     assert {type(value) for model in models[:-1] for value in vars(model).values()} == {float}
     assert models[-1].on_link(0.5)(0.5) is True

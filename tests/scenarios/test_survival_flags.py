@@ -83,6 +83,29 @@ def test_what_was_missed_is_counted_and_its_effect_named() -> None:
     assert "duals" not in averaged
 
 
+def test_a_channel_that_moves_on_with_time_loses_the_same_whoever_speaks_when() -> None:
+    def lost(algorithm: str) -> tuple[set[Any], set[Any]]:
+        flags = {"algorithms": algorithm, "loss": 0.3, "burst": 8.0, "slot": 1.0, "threshold": 1.0, "decay": 0.99}
+        study = catalogue.find("coke").execute(trace=True, **SMALL, **flags)
+        events = study.runs[algorithm].trace.table()
+        seen = {
+            event: {
+                (row.sender, row.receiver, int(row.time_s)) for row in events[events["event"] == event].itertuples()
+            }
+            for event in ("delivered", "lost")
+        }
+        return seen["delivered"] | seen["lost"], seen["lost"]
+
+    (sent, missed), (sent_by_few, missed_by_few) = lost("DKLA"), lost("COKE")
+    assert len(sent_by_few) < 0.8 * len(sent)
+    assert missed_by_few == missed & sent_by_few
+
+
+def test_a_slot_without_bursts_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^slot = 2: must go with a burst above 1; independent losses have no channel$"):
+        run("coke", loss=0.1, slot=2.0)
+
+
 def test_links_too_slow_for_acks_are_refused_by_name() -> None:
     with pytest.raises(BadInput, match="reliability = 'ack': must have a latency below half the round period"):
         run("coke", reliability="ack", latency=0.6)
