@@ -88,7 +88,8 @@ def coke(
     task, setting = batch_task(study, samples, setting, graph, ideal=channel.is_ideal, seed=seed)
     study.record(steps, setting)
     for method in methods:
-        run = study.run(method.name, network, method.agents(task, rounds), [task.measure], rounds, watch=task.watch)
+        agents = method.made(study, method.name, task, rounds)
+        run = study.run(method.name, network, agents, [task.measure], rounds, watch=task.watch)
         check_joined(method.name, run)
     study.centralised = task.optimum()
     _report(study, f"{data} data, {len(task.nodes)} agents{channel.title}", data, task, methods)

@@ -87,6 +87,11 @@ class Coder(ABC):
 
     whole: bool = False
 
+    def __repr__(self) -> str:
+        known = ((name, each) for name, each in vars(self).items() if name != "whole" and not name.startswith("_"))
+        told = ", ".join(f"{name}={each!r}" for name, each in known if each is not None and each is not False)
+        return f"{type(self).__name__}({told})"
+
     @abstractmethod
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None, /) -> Encoded:
         """Return the coded array; a coder that rounds or picks at random draws from ``rng``, and refuses None."""

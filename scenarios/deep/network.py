@@ -201,7 +201,7 @@ def deep_network(
                 case = Case(shape, method, each, best)
                 probe = task.probe(ideal=each.channel.is_ideal)
                 learned: Task = Passes(task, seed) if method == "QC-ODKLA" else task
-                agents = methods.named(method).agents(learned, size.rounds)
+                agents = methods.named(method).made(study, case.name, learned, size.rounds)
                 study.run(case.name, network, agents, [probe], size.rounds)
                 cases.append(case)
     report(study, cases, len(classes), f"{data} data, {size.agents} agents")

@@ -180,7 +180,7 @@ def frontier(
     for each in wanted:
         online = each.labels["method"] in ONLINE
         count = passed if online else rounds
-        agents = each.agents(stream if online else task, count)
+        agents = each.made(study, each.name, stream if online else task, count)
         with may_diverge():
             check_joined(each.name, study.run(each.name, network, agents, [task.measure], count))
         if REFERENCE not in study.runs or not math.isfinite(_end(study)):

@@ -178,7 +178,7 @@ def intel_lab(
             kept = dataclasses.replace(method, duals=duals.get(way, duals["none"]))
             network = motes.network(measured, seed, ideal=way == "ideal", reliability=reliability_of(way))
             name = f"{method.name} {way}"
-            agents = kept.agents(task, rounds)
+            agents = kept.made(study, name, task, rounds)
             check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
     study.centralised = task.optimum()
     used = {name: spent(run, energy, rate) for name, run in study.runs.items()}

@@ -119,7 +119,7 @@ def lifetime(
             name = f"{method.name}, {_SLEEPS if sleeps else _ALWAYS}"
             turns[name] = len(graph) * slot
             network = _network(graph, batteries, energies, slot, sleeps, seed)
-            agents = method.agents(task, rounds)
+            agents = method.made(study, name, task, rounds)
             check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)

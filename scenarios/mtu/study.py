@@ -111,7 +111,8 @@ def mtu(
             name = _name(algorithm, bits, way)
             method = Method(name, COKE if algorithm == "COKE" else DKLA, rho, censor, coder)
             with may_diverge() as outcome:
-                run = study.run(name, network, method.agents(task, rounds), [task.measure], rounds)
+                agents = method.made(study, name, task, rounds)
+                run = study.run(name, network, agents, [task.measure], rounds)
                 check_joined(name, run)
             if outcome.error is not None:
                 study.note(f"{name} diverged: {outcome.error}")

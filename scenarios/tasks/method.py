@@ -2,7 +2,11 @@
 
 import dataclasses
 import inspect
+import math
+import re
+import types
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,9 +15,9 @@ import networkx as nx
 
 import netsim
 from netsim import Run, check, topology
-from netsim.agents import Accumulated, Always, Censor, CodedSums, Duals, EdgeDuals, RunningSums
-from netsim.agents.schedule import Scheduled, Step
-from netsim.coders import Coder, Exact
+from netsim.agents import Accumulated, Censor, CodedSums, Duals, EdgeDuals, RunningSums
+from netsim.agents.schedule import Scheduled, Step, schedules_of
+from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study, script
@@ -42,6 +46,8 @@ def averaging_weights(graph: "nx.Graph[int]") -> list[dict[int, float]]:
 class Method:
     """An algorithm under the name it has in the results.
 
+    What is None is as the class itself has it.
+
     Attributes
     ----------
     name : str
@@ -51,37 +57,61 @@ class Method:
     steps : mapping
         Its step sizes and penalties, and what else it takes, by name.
     censor : Censor, optional
-        Says when it speaks; default: always.
+        Says when it speaks.
     coder : Coder, optional
-        Says in how many bits; default: float64.
+        Says in how many bits.
     labels : mapping
         What tables say of it.
     duals : Duals, optional
-        How an ADMM method keeps its duals; default: as published.
-    unheard : {"kept", "dropped"}
-        What counts of a neighbour that an averaging method did not hear in a round; default: its last state.
+        How an ADMM method keeps its duals.
+    unheard : {"kept", "dropped"}, optional
+        What counts of a neighbour that an averaging method did not hear in a round.
     """
 
     name: str
     kind: type[netsim.Agent]
     steps: Mapping[str, Step] = field(default_factory=dict)
-    censor: Censor = field(default_factory=Always)
-    coder: Coder = Exact()
+    censor: Censor | None = None
+    coder: Coder | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    duals: Duals = Accumulated()
-    unheard: str = "kept"
+    duals: Duals | None = None
+    unheard: str | None = None
 
     def agents(self, task: Task, rounds: int) -> dict[int, Any]:
-        """Return new agents, one a node; what it takes of weights, censor, coder, duals, unheard is given."""
-        taken = inspect.signature(self.kind).parameters
+        """Return new agents, one a node, made with what the method says, and with weights if the class has none."""
+        open_weights = "weights" in (taken := inspect.signature(self.kind).parameters) and _is_open(taken["weights"])
+        said = {"censor": self.censor, "duals": self.duals, "unheard": self.unheard}
+        given: dict[str, Any] = {name: value for name, value in said.items() if value is not None} | {**self.steps}
         agents = {}
         for node in task.nodes:
-            said = {"censor": self.censor, "coder": self.coder.fresh(), "duals": self.duals, "unheard": self.unheard}
-            given: dict[str, Any] = {name: value for name, value in said.items() if name in taken}
-            if "weights" in taken:
-                given["weights"] = task.weights(node)
-            agents[node] = self.kind(task.cost(node), rounds, **given, **self.steps)  # type: ignore[call-arg]
+            own: dict[str, Any] = {} if self.coder is None else {"coder": self.coder.fresh()}
+            if open_weights:
+                own["weights"] = task.weights(node)
+            agents[node] = self.kind(task.cost(node), rounds, **own, **given)  # type: ignore[call-arg]
         return agents
+
+    def made(self, study: Study, name: str, task: Task, rounds: int) -> dict[int, Any]:
+        """Return new agents; the study says, and keeps in settings.json, with what they were made."""
+        agents = self.agents(task, rounds)
+        used = self._used(next(iter(agents.values())))
+        study.origin.setdefault("methods", {})[name] = {"class": self.kind.__name__, **used}
+        told = [f"{key} {value}" for key, value in used.items() if value is not None and value is not False]
+        study.reporter.line(f"{name}: {', '.join([self.kind.__name__, *told])}")
+        return agents
+
+    def _used(self, agent: Any) -> dict[str, Any]:
+        """Return what an agent was made with besides its cost and the rounds, by the names of its parameters."""
+        found: dict[str, Any] = {}
+        for name, parameter in list(inspect.signature(self.kind).parameters.items())[2:]:
+            if name == "weights" and _is_open(parameter):
+                found[name] = "Metropolis"
+            elif parameter.kind in _NAMED:
+                value = self.steps.get(name, _usual(self.kind, name))
+                # An agent may have made something else of it, or keep it elsewhere.
+                with suppress(Exception):
+                    value = schedules_of(agent).get(name, getattr(agent, name))
+                found[name] = _text(value)
+        return found
 
     def with_steps(self, **steps: Step) -> "Method":
         """Return the method with other step sizes."""
@@ -108,13 +138,22 @@ def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Metho
     duals = REMEDIES[check.one_of("remedy", remedy, REMEDIES)]
     if remedy == "none":
         return list(methods)
-    able = [each for each in methods if "duals" in inspect.signature(each.kind).parameters and each.coder.whole]
+    usual = {each.name: _usual(each.kind, "duals") for each in methods}
+    own = [name for name, duals in usual.items() if isinstance(duals, Duals) and not isinstance(duals, Accumulated)]
+    able = [each for each in methods if isinstance(usual[each.name], Accumulated) and _sends_states(each)]
     if not able:
         raise BadInput(f"remedy = {remedy!r}: must go with an ADMM method that sends states, such as DKLA")
-    others = [each.name for each in methods if each not in able]
+    others = [each.name for each in methods if each not in able and each.name not in own]
     if others:
         study.note(f"As published, without {remedy}: {', '.join(others)} (only ADMM methods that send states have it).")
+    if own:
+        study.note(f"With the duals of its own class, without {remedy}: {', '.join(own)}.")
     return [dataclasses.replace(each, duals=duals) if each in able else each for each in methods]
+
+
+def _sends_states(method: Method) -> bool:
+    coder = _usual(method.kind, "coder") if method.coder is None else method.coder
+    return isinstance(coder, Coder) and coder.whole
 
 
 # --- classes from files -----------------------------------------------------------------------------------------------
@@ -124,7 +163,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
     """Return the methods that a user's files define; an empty list for None.
 
     A file defines one subclass of `netsim.Agent`, made as ``Mine(cost, rounds, *, …)``: keyword parameters without a
-    default must be ``weights``, or one of those ``known``, which they are then given.
+    default must be ``weights``, or one of those ``known``, which they are then given. Those with a default keep it.
 
     Parameters
     ----------
@@ -168,14 +207,49 @@ def _method_in(file: str, known: Mapping[str, Any]) -> Method:
     parameters = list(inspect.signature(kind).parameters.values())
     if len(parameters) < 2 or any(each.kind is each.KEYWORD_ONLY for each in parameters[:2]):
         raise BadInput(f"method = {file!r}: must define a class that is made as {kind.__name__}(cost, rounds)")
-    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    wanted = [each.name for each in parameters[2:] if _is_open(each) and each.kind in named]
+    wanted = [each.name for each in parameters[2:] if _is_open(each) and each.kind in _NAMED]
     for name in wanted:
         check.one_of(f"method = {file!r}: a parameter of {kind.__name__} without a default", name, allowed)
+    _check_fields(file, kind)
     return Method(Path(file).stem, kind, {name: known[name] for name in wanted if name != "weights"})
+
+
+_NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _is_open(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter must be given; a field that may be a schedule has no default."""
     default = parameter.default
     return default is parameter.empty or (isinstance(default, Scheduled) and default.default is None)
+
+
+def _usual(kind: type, name: str) -> Any:
+    """Return a class's own default of a parameter, as a new agent has it; None if it has none."""
+    for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        if each.name == name and each.default_factory is not dataclasses.MISSING:
+            return each.default_factory()
+    parameter = inspect.signature(kind).parameters.get(name)
+    return None if parameter is None or _is_open(parameter) else parameter.default
+
+
+def _check_fields(file: str, kind: type) -> None:
+    """Raise BadInput for a class that sets a field of its base, a dataclass, and is none itself.
+
+    Python would make its agents with the base's default, silently.
+    """
+    maker = next(each for each in kind.__mro__ if "__init__" in vars(each))
+    for each in dataclasses.fields(maker) if "__dataclass_fields__" in vars(maker) else ():
+        own = next((vars(base)[each.name] for base in kind.__mro__ if each.name in vars(base)), each.default)
+        below = maker is not kind and not isinstance(own, types.MemberDescriptorType)
+        if below and each.init and each.default is not dataclasses.MISSING and own is not each.default:
+            raise BadInput(
+                f"method = {file!r}: {kind.__name__}.{each.name} must be a field: with a type, in a class under "
+                "@dataclass(eq=False, repr=False); as it is, the base's default counts"
+            )
+
+
+def _text(value: Any) -> Any:
+    """Return a parameter's value as settings.json has it: the same in every process, so without addresses."""
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]

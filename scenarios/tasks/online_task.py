@@ -88,14 +88,20 @@ def _taken(kind: type, rho: float, eta: float, step: float) -> dict[str, float]:
     return {"rho": rho} if issubclass(kind, DDKL) else {"rho": rho, "eta": eta}
 
 
-def _grid(kind: type) -> list[dict[str, float]]:
-    """Return the step sizes worth trying for a class of agents."""
-    rhos, etas, steps = (0.03, 0.1, 0.3, 1.0, 3.0), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0), (0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
-    if issubclass(kind, RFFDOKL):
-        return [_taken(kind, 0.0, 0.0, step) for step in steps]
-    if issubclass(kind, DDKL):
-        return [_taken(kind, rho, 0.0, 0.0) for rho in rhos]
-    return [_taken(kind, rho, eta, 0.0) for rho, eta in itertools.product(rhos, etas)]
+def _grid(method: Method) -> list[Method]:
+    """Return a method with all step sizes worth trying, of those that it is given; what else it is given stays."""
+    known = {
+        "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
+        "eta": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+        "step": (0.03, 0.1, 0.2, 0.3, 0.5, 0.7),
+    }
+    if issubclass(method.kind, RFFDOKL):
+        known["eta"] = known["step"]
+    tried = {name: values for name, values in known.items() if name in method.steps}
+    return [
+        method.with_steps(**{**method.steps, **dict(zip(tried, each, strict=True))})
+        for each in itertools.product(*tried.values())
+    ]
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -251,7 +257,7 @@ class Streaming:
         """
         start = time.perf_counter()
         streams = self.begin()
-        agents, measure = method.agents(streams, rounds), self.measure(streams, rounds)
+        agents, measure = method.made(study, method.name, streams, rounds), self.measure(streams, rounds)
         with may_diverge() as outcome:
             check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
         if outcome.error is not None:
@@ -267,12 +273,13 @@ class Streaming:
         rows = []
         best = []
         for method in tried:
-            grid = [method.with_steps(**steps) for steps in _grid(method.kind)]
+            grid = _grid(method)
             errors = []
             with study.progress(f"tune {method.name}", len(grid)) as progress:
                 for number, each in enumerate(grid, 1):
                     errors.append(self._outcome(each, rounds))
-                    rows.append({"algorithm": method.name, **each.steps, "running_mse": errors[-1]})
+                    sizes = {name: value for name, value in each.steps.items() if isinstance(value, float)}
+                    rows.append({"algorithm": method.name, **sizes, "running_mse": errors[-1]})
                     progress(number)
             best.append(grid[int(np.argmin(errors))])
         table = pd.DataFrame(rows)

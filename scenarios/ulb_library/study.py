@@ -104,8 +104,7 @@ def ulb_library(
         Seed of everything random.
     """
     steps = steps.resolved("other")
-    known = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.censor, Always)}
-    plain = {name: each for name, each in known.items() if isinstance(each.coder, Float)}
+    plain = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.coder, Float)}
     run = [steps.of(each) for each in wanted(algorithms, plain)]
     alone = Method(_ALONE, Alone, {"eta": check.finite("step", steps.step, above=0.0)})
     ways = ways_in(remedies)
@@ -178,7 +177,7 @@ class _Library:
         size = self._features.shape[2]
         task = OnlineTask(streams, size, self._regularizer, graph, rounds=self._rounds, ideal=way == "ideal")
         field = self._fields[name] = Field(self._readings, self._features)
-        agents = method.agents(task, self._rounds)
+        agents = method.made(self._study, name, task, self._rounds)
         check_joined(name, self._study.run(name, network, agents, [task.measure, field], self._rounds))
 
     def report(self, names: list[int]) -> None:

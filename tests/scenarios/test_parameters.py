@@ -2,13 +2,16 @@
 
 import ast
 import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netsim import AgentError, BadInput
 from netsim.errors import NetsimError
 from netsim.studies import Study, catalogue
+from netsim.studies.terminal import Reporter
 
 ROOT = Path(__file__).parents[2]
 STUDIES = list(catalogue.listed())
@@ -259,3 +262,137 @@ def test_a_method_of_the_users_that_learns_is_drawn_in_the_frontier(tmp_path: Pa
     study = catalogue.find("frontier").execute(**SMALL, **options, method=written(tmp_path, text, "mine"))
     assert "mine" in list(study.tables["combinations"]["method"])
     assert "frontier" in study.figures
+
+
+# --- what a method of one's own is given ------------------------------------------------------------------------------
+
+OWN = """
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from netsim.agents import DKLA, ODKLA, Censor, CodedSums, Diffusion, Duals, EdgeDuals, Periodic, RunningSums
+from netsim.coders import Coder, Uniform
+
+@dataclass(eq=False, repr=False)
+class Mine({base}):
+    {body}
+"""
+COMPARED = {
+    "coke": {"algorithms": "DKLA"},
+    "frontier": {"methods": "DKLA", "coders": "float64", "censors": "none"},
+    "online": {"algorithms": "ODKLA"},
+    "dynamic": {"algorithms": "ODKLA", "compare_bits": ""},
+}
+ADMM = {"coke": "DKLA", "frontier": "DKLA", "online": "ODKLA", "dynamic": "ODKLA"}
+
+
+def with_own(name: str, folder: Path, body: str, base: str | None = None, **more: Any) -> Study:
+    """Run a study with a method of one's own beside a base of it."""
+    file = written(folder, OWN.format(base=base or ADMM[name], body=body), "mine")
+    return catalogue.find(name).execute(**SMALL, **COMPARED[name], method=file, **more)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_coder_of_its_own_codes_what_it_sends(name: str, tmp_path: Path) -> None:
+    study = with_own(name, tmp_path, "coder: Coder = field(default_factory=lambda: Uniform(4))")
+    last = study.rounds.groupby("algorithm").last().loc["mine"]
+    elements = 8 if ADMM[name] == "DKLA" else 16  # a cosine a feature, or a sine, too
+    assert last["transmissions"] == 4 * 20
+    assert last["payload_bits"] == 4 * 20 * (4 * elements + 32)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_duals_and_a_censor_of_its_own_are_used(name: str, tmp_path: Path) -> None:
+    study = with_own(name, tmp_path, "duals: Duals = RunningSums()\n    censor: Censor = Periodic(2)")
+    last = study.rounds.groupby("algorithm").last().loc["mine"]
+    elements = 8 if ADMM[name] == "DKLA" else 16
+    assert last["transmissions"] == 4 * 10
+    assert last["payload_bits"] == 4 * 10 * 2 * 64 * elements, "a state, and the running sum of states"
+
+
+def test_what_it_makes_of_the_unheard_and_weights_of_its_own_are_used(tmp_path: Path) -> None:
+    step = "def local_step(self):\n        return self.combined()"
+    weights = "weights: Mapping = field(default_factory=lambda: dict.fromkeys(range(4), 0.25))"
+    body = f'unheard: str = "dropped"\n    {weights}\n    {step}'
+    agents: Any = with_own("coke", tmp_path, body, base="Diffusion").runs["mine"].agents
+    assert {agent.unheard for agent in agents.values()} == {"dropped"}
+    assert all(agent.weights == dict.fromkeys(range(4), 0.25) for agent in agents.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("coke", "Geometric(v=1.0, mu=0.95)"), ("dynamic", "PowerLaw(v=0.1, mu=0.95)")]
+)
+def test_what_it_leaves_open_is_given_by_the_study(name: str, given: str, tmp_path: Path) -> None:
+    study = with_own(name, tmp_path, "_: KW_ONLY\n    censor: Censor = field()")
+    assert study.origin["methods"]["mine"]["censor"].startswith(given)
+    agent: Any = study.runs["mine"].agents[0]
+    assert repr(agent.censor).startswith(given)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_what_each_method_was_made_with_is_printed_and_kept(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = "boost: float = 0.5\n    coder: Coder = field(default_factory=lambda: Uniform(4))"
+    study = with_own(name, tmp_path, body, reporter=Reporter())
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("mine: ")]
+    kept = json.loads((study.save(tmp_path / "out") / "settings.json").read_text())["methods"]
+    assert list(kept) == list(study.runs)
+    assert (
+        kept["mine"].items()
+        >= {
+            "class": "Mine",
+            "boost": 0.5,
+            "coder": "Uniform(bits=4)",
+            "censor": "Always()",
+            "duals": "Accumulated()",
+        }.items()
+    )
+    agent: Any = study.runs["mine"].agents[0]
+    assert kept["mine"]["rho"] == agent.rho
+    assert len(lines) == 1
+    for part in ("Mine", "boost 0.5", "coder Uniform(bits=4)", "censor Always()", f"rho {agent.rho}"):
+        assert part in lines[0]
+
+
+def test_a_remedy_is_for_duals_that_its_class_leaves_as_published(tmp_path: Path) -> None:
+    kept = {}
+    for name, body in {
+        "plain": "pass",
+        "own": "duals: Duals = CodedSums()",
+        "coded": "coder: Coder = Uniform(4)",
+    }.items():
+        (tmp_path / name).mkdir()
+        study = with_own("coke", tmp_path / name, body, remedy="edge-duals")
+        kept[name] = study.origin["methods"]["mine"]["duals"].partition("(")[0]
+    assert kept == {"plain": "EdgeDuals", "own": "CodedSums", "coded": "Accumulated"}
+
+
+@pytest.mark.parametrize("line", ["coder = Uniform(4)", "coder: Coder = Uniform(4)"])
+def test_a_default_that_python_would_not_heed_is_refused(line: str, tmp_path: Path) -> None:
+    text = OWN.replace("@dataclass(eq=False, repr=False)\n", "").format(base="DKLA", body=line)
+    with pytest.raises(
+        BadInput, match=r"^method = .*: Mine.coder must be a field: with a type, in a class under @data"
+    ):
+        catalogue.find("coke").execute(**SMALL, method=written(tmp_path, text))
+
+
+def test_a_class_that_hands_on_its_own_is_taken(tmp_path: Path) -> None:
+    made = (
+        "def __init__(self, cost, rounds, *, rho):\n        super().__init__(cost, rounds, rho=rho, coder=self.coder)"
+    )
+    text = OWN.replace("@dataclass(eq=False, repr=False)\n", "").format(
+        base="DKLA", body=f"coder = Uniform(4)\n    {made}"
+    )
+    study = catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text, "mine"))
+    assert study.rounds.groupby("algorithm").last().loc["mine", "payload_bits"] == 4 * 20 * (4 * 8 + 32)
+
+
+def test_only_what_the_study_gives_is_tuned(tmp_path: Path) -> None:
+    file = written(tmp_path, ONLINE)
+    censored = OWN.format(base="ODKLA", body="_: KW_ONLY\n    censor: Censor = field()\n    rho: float = 0.25")
+    files = f"{file},{written(tmp_path, censored, 'mine')}"
+    study = catalogue.find("online").execute(**SMALL | {"rounds": 40}, algorithms="ODKLA", tune=True, method=files)
+    tried = study.tables["tuning"].groupby("algorithm", sort=False).size()
+    assert tried["alone"] == 6
+    assert tried["mine"] == 6
+    assert study.origin["methods"]["mine"]["rho"] == 0.25
