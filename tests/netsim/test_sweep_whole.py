@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,22 @@ def test_workers_that_outlive_a_killed_parent_spoil_nothing(study: str, tmp_path
     sweep(study, out=tmp_path / "whole", jobs=2, **words)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
     assert entries(tmp_path / "out") == ["points", "points.csv", "sweep.json"]
+
+
+@posix
+def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path: Path) -> None:
+    flags = ["sweep", study, "--seed", "0:2", "--slow", "3600", "--jobs", "4", "--out", "out"]
+    process = started(flags, tmp_path)
+    try:
+        while len(list((tmp_path / "out").glob("running-*/*~0"))) < 2:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+        # Its output ends only once nobody has it open any more: neither who works, nor who is idle.
+        process.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @posix
