@@ -3,18 +3,31 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
+import numpy as np
 
 import netsim
 from netsim import Link, Network, Radio, check, topology
 from netsim.studies import Study
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import legend_below
 from netsim.testing import sized
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 RATE, FRAME = 250e3, 100
 _ROWS = 50
+_AIRTIME = 8 * FRAME / RATE
+_LOADS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+_FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "slotted ALOHA": ("$G e^{-G}$", lambda load: load * np.exp(-load)),
+    "ALOHA": ("$G e^{-2G}$", lambda load: load * np.exp(-2 * load)),
+}
+"""Throughput of very many stations at an offered load, by access: how it is written, and how computed."""
 
 
 class Station(netsim.Agent):
@@ -58,7 +71,8 @@ def aloha(
 ) -> None:
     """The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.
 
-    Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s.
+    Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s. The figure has what is
+    carried at loads from 0.1 to 2, and at the given one.
 
     Parameters
     ----------
@@ -77,26 +91,65 @@ def aloha(
 
     agents, rooms = check.integer("agents", agents, low=1), check.integer("rooms", rooms, low=1)
     load, duration = check.finite("load", load, above=0), check.finite("duration", duration, above=0)
-    (graph, sensing), frame, rows = in_rooms(agents, rooms), 8 * FRAME / RATE, []
-    for name, radio, formula in (
-        ("CSMA", Radio(access="csma", sensing=sensing), math.nan),
-        ("slotted ALOHA", Radio(access="slotted_aloha", slot=frame), load * math.exp(-load)),
-        ("ALOHA", Radio(access="aloha"), load * math.exp(-2 * load)),
-    ):
-        sink, gap = Sink(), (agents - 1) * frame / load
-        network = Network(graph, Link(rate=RATE), medium=radio, seed=seed)
-        everybody = {i: Station(gap, duration) if i else sink for i in graph}
+    graph, sensing = in_rooms(agents, rooms)
+    accesses = {
+        "CSMA": Radio(access="csma", sensing=sensing),
+        "slotted ALOHA": Radio(access="slotted_aloha", slot=_AIRTIME),
+        "ALOHA": Radio(access="aloha"),
+    }
+
+    def team(load: float, sink: Sink) -> dict[int, netsim.Agent]:
+        gap = (agents - 1) * _AIRTIME / load
+        return {i: Station(gap, duration) if i else sink for i in graph}
+
+    rows: list[dict[str, Any]] = []
+    for name, radio in accesses.items():
+        network, sink = Network(graph, Link(rate=RATE), medium=radio, seed=seed), Sink()
         # Of a station the share of what it said that was heard; of the sink, and of who said nothing, nothing.
         shares = {"arrived": lambda agent, sink=sink: sink.heard[agent.name] / agent.sent if _spoke(agent) else None}
-        run = study.run(name, network, everybody, [], _ROWS, sample=duration / _ROWS, watch=shares)
+        run = study.run(name, network, team(load, sink), [], _ROWS, sample=duration / _ROWS, watch=shares)
         ends = run.ledger.table()[["offered", "delivered", "collided", "access_failed"]].sum()
-        rows.append({"access": name, **ends, "carried": ends["delivered"] * frame / duration, "formula": formula})
+        carried = ends["delivered"] * _AIRTIME / duration
+        formula = _FORMULAS[name][1](load) if name in _FORMULAS else math.nan
+        rows.append({"access": name, **ends, "carried": carried, "formula": formula})
     table = pd.DataFrame(rows).round({"carried": 4, "formula": 4})
     study.table("carried", f"Frames, and the share of the time that carries them, at a load of {load:g}", table)
-    title = f"{agents - 1} stations, load {load:g}, rooms: {rooms}"
-    arrived = Axis("delivered", label="frames delivered")
-    study.figure("delivered", curves(study.rounds, arrived, [Axis("time_s")], title))
+    points: list[dict[str, Any]] = []
+    loads = sorted({*_LOADS, load})
+    with study.progress("loads", len(accesses) * len(loads)) as progress:
+        for name, radio in accesses.items():
+            for offered in loads:
+                network = Network(graph, Link(rate=RATE), medium=radio, seed=seed)
+                ends = network.run(team(offered, Sink())).ledger.table()[["offered", "delivered"]].sum()
+                points.append({"access": name, "load": offered, **_AIRTIME / duration * ends})
+                progress(len(points))
+    drawn = study.tables["throughput"] = pd.DataFrame(points)
+    title = f"{agents - 1} stations, rooms: {rooms}, {duration:g} s at each load"
+    study.figure("throughput", _draw(drawn, title))
 
 
 def _spoke(agent: netsim.Agent) -> bool:
     return isinstance(agent, Station) and agent.sent > 0
+
+
+def _draw(points: "pd.DataFrame", title: str) -> "Figure":
+    """Draw throughput against offered load: measured points, and the closed forms."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
+    panel = figure.subplots()
+    fine = np.linspace(0.0, max(float(points["offered"].max()), 1.0), 200)
+    for number, name in enumerate(points["access"].unique()):
+        part, colour = points[points["access"] == name], f"C{number}"
+        panel.plot(part["offered"], part["delivered"], "os^"[number % 3], color=colour, label=f"{name}, measured")
+        if name in _FORMULAS:
+            text, formula = _FORMULAS[name]
+            panel.plot(fine, formula(fine), color=colour, linewidth=1.2, label=f"{name}, {text}")
+    panel.set_xlabel("offered load G (frames in the time of one)")
+    panel.set_ylabel("throughput S (frames in the time of one)")
+    panel.set_xlim(left=0)
+    panel.set_ylim(bottom=0)
+    panel.grid(alpha=0.3)
+    figure.suptitle(title)
+    legend_below(figure)
+    return figure

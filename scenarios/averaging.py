@@ -72,6 +72,6 @@ def averaging(
         "Spread of the values by round",
         shown[["round", "time_s", "delivered", "lost", "wire_bits", "spread"]],
     )
-    study.figure(
-        "spread", curves(rounds, Axis("spread", log=True), [Axis("round"), Axis("wire_bits")], "Gossip averaging")
-    )
+    apart = Axis("spread", log=True, label="spread: largest value less smallest")
+    title = f"Gossip averaging, {agents} agents, loss {loss:g}"
+    study.figure("spread", curves(rounds, apart, [Axis("round"), Axis("wire_bits")], title))

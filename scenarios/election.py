@@ -81,6 +81,5 @@ def election(study: Study, *, agents: int = 12, loss: float = 0.05, latency: flo
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     study.table("at_the_end", f"Of {agents} agents on a ring", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
-    study.figure(
-        "informed", curves(study.rounds, Axis("informed", label="agents that know a leader"), axes, "Election")
-    )
+    know = Axis("informed", label="agents that know a leader", counts=True)
+    study.figure("informed", curves(study.rounds, know, axes, f"Election, {agents} agents, loss {loss:g}"))

@@ -101,4 +101,5 @@ def flooding(
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     study.table("at_the_end", f"Of {agents} agents", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
-    study.figure("informed", curves(study.rounds, Axis("informed", label="agents that know"), axes, "Flooding"))
+    know = Axis("informed", label="agents that know", counts=True)
+    study.figure("informed", curves(study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}"))

@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 import netsim
 from netsim import Link, Network, check, topology
 from netsim.studies import Study
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import legend_below
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LATENCY = 0.01
 """Seconds that a messenger takes."""
@@ -82,6 +86,31 @@ def generals(
         expected = ((1 - lost) ** last, lost * (1 - lost) ** (last - 1))
         rows.append((last, *run.rounds.iloc[-1][["both", "alone"]], *expected, run.ledger.transmissions / wars))
     columns = ["messages", "both", "alone", "both expected", "alone expected", "sent a war"]
-    study.table("by_messages", f"Shares of {wars} wars", pd.DataFrame(rows, columns=columns))
-    alone = Axis("alone", label="share of wars in which one attacks alone")
-    study.figure("alone", curves(study.rounds, alone, [Axis("round", label="wars")], "Two generals"))
+    table = pd.DataFrame(rows, columns=columns)
+    study.table("by_messages", f"Shares of {wars} wars", table)
+    study.figure(
+        "shares",
+        _draw(table, wars, f"Two generals, a message lost with probability {lost:.3g}\nbars: two standard errors"),
+    )
+
+
+def _draw(table: pd.DataFrame, wars: int, title: str) -> "Figure":
+    """Draw the shares of the wars by the number of messages, with two standard errors, beside the expected ones."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
+    panel = figure.subplots()
+    count = table["messages"]
+    for colour, mark, outcome, said in (("C0", "o", "both", "both attack"), ("C3", "s", "alone", "one attacks alone")):
+        share, expected = table[outcome], table[f"{outcome} expected"]
+        error = 2 * np.sqrt(expected * (1 - expected) / wars)
+        panel.plot(count, expected, "--", color=colour, linewidth=1.2, label=f"{said}, expected")
+        panel.errorbar(count, share, error, fmt=mark, color=colour, capsize=3, label=f"{said}, measured")
+    panel.set_xlabel("messages in a war at most")
+    panel.set_ylabel(f"share of {wars} wars")
+    panel.set_xticks(count if len(count) <= 12 else count[::5])
+    panel.set_ylim(bottom=0)
+    panel.grid(alpha=0.3)
+    figure.suptitle(title)
+    legend_below(figure)
+    return figure

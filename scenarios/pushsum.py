@@ -108,4 +108,5 @@ def pushsum(
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     study.table("at_the_end", f"After {rounds} rounds, the mean being {mean:g}", last[["algorithm", "error", "spread"]])
     error = Axis("error", log=True, label="largest distance from the mean")
-    study.figure("error", curves(study.rounds, error, [Axis("round"), Axis("wire_bits")], "Averaging over lossy links"))
+    title = f"Averaging over lossy links, {agents} agents, loss {loss:g}"
+    study.figure("error", curves(study.rounds, error, [Axis("round"), Axis("wire_bits")], title))

@@ -22,6 +22,7 @@ LABELS = {
 }
 """Axis labels of the columns that every run has."""
 
+_COUNTS = {"transmissions", "delivered", "payload_bits", "wire_bits"}
 
 # Grey lines beside the algorithms' coloured ones: whole, dotted, dashed.
 _LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
@@ -32,11 +33,21 @@ _FEW, _MANY = 4, 30
 
 @dataclass(frozen=True)
 class Axis:
-    """A column to draw against, whether its axis is logarithmic, and what stands at it if not what `LABELS` says."""
+    """A column to draw against, whether its axis is logarithmic, and what stands at it if not what `LABELS` says.
+
+    A column ``counts`` if it grows in jumps, as transmissions do: between two rows it keeps the value of the first, and
+    its curve is a staircase.
+    """
 
     column: str
     log: bool = False
     label: str = ""
+    counts: bool = False
+
+    @property
+    def jumps(self) -> bool:
+        """Whether nothing lies between two values."""
+        return self.counts or self.column in _COUNTS
 
     @property
     def text(self) -> str:
@@ -53,6 +64,7 @@ def curves(
     ----------
     rounds : DataFrame
         With a column ``algorithm``. Curves that lie upon one another are told apart by their marks, which alternate.
+        Of counts, on either axis, they are staircases.
     levels : mapping, optional
         Horizontal lines by their label.
     """
@@ -63,8 +75,10 @@ def curves(
     panels = figure.subplots(1, len(against), sharey=True, squeeze=False)[0]
     count = rounds["algorithm"].nunique()
     for panel, x in zip(panels, against, strict=True):
+        drawn = "steps-post" if x.jumps or y.jumps else "default"
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
-            panel.plot(rows[x.column], rows[y.column], label=str(name), **told_apart(number, count))
+            style = told_apart(number, count) | {"drawstyle": drawn}
+            panel.plot(rows[x.column], rows[y.column], label=str(name), **style)
         for number, (label, level) in enumerate((levels or {}).items()):
             panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
         panel.set_xlabel(x.text)
@@ -84,9 +98,23 @@ def curves(
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     unmark_unseen(figure)
     figure.suptitle(title)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), int(width / 1.6)), frameon=False)
+    legend_below(figure)
     return figure
+
+
+def legend_below(figure: "Figure") -> None:
+    """Put the legend of a figure's first panel under it, in as many columns as its width has room for."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    font = FontProperties()
+    size = font.get_size_in_points()
+    # Of an entry matplotlib makes a mark twice as wide as the type is high, 0.8 to the text, and 2 to the next column.
+    widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
+    room = 72 * figure.get_figwidth()
+    fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
+    figure.legend(handles, labels, loc="outside lower center", ncols=next(fitting, 1), frameon=False)
 
 
 def told_apart(number: int, of: int) -> dict[str, Any]:

@@ -51,17 +51,20 @@ def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
 
 
 def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
-    """Draw the tree on the map for the first and the last run: coloured by delivery, and by the energy of frames."""
+    """Draw the tree on the map for the first and the last run: coloured by delivery, and by the energy of frames.
+
+    A colour means the same in both.
+    """
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
     figure = Figure(figsize=(9.6, 0.7 + 4.1 * len(names)), layout="constrained")
     panels = figure.subplots(len(names), 2, squeeze=False)
+    most = 1e3 * float(motes.loc[motes["algorithm"].isin(names), "frames_j"].max())
     for row, name in zip(panels, names, strict=True):
         part = motes[motes["algorithm"] == name].set_index("mote")
-        _map(figure, row[0], layout, part["delivered_%"], "RdYlGn", "readings that arrive (%)", (0.0, 100.0))
-        energy = 1e3 * part["frames_j"]
-        _map(figure, row[1], layout, energy, "viridis_r", "energy of frames (mJ)", (0.0, float(energy.max())))
+        _map(figure, row[0], layout, part["delivered_%"], "cividis", "readings that arrive (%)", (0.0, 100.0))
+        _map(figure, row[1], layout, 1e3 * part["frames_j"], "viridis_r", "energy of frames (mJ)", (0.0, most))
         for panel in row:
             panel.set_title(name, fontsize=10)
     figure.suptitle(f"Convergecast: {title}; the star is the sink")

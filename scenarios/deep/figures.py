@@ -57,8 +57,8 @@ def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str
     panel.set_xlabel("trainable parameters, one output")
     panel.set_ylabel(_LABELS[metric])
     panel.grid(alpha=0.3)
-    bars = table[f"± {metric}"].notna().any()
-    panel.set_title(f"{title}; bars: standard deviation over draws" if bars else title)
+    several = (table[f"± {metric}"] > 0).any()
+    panel.set_title(f"{title}; bars: standard deviation over draws of the frequencies" if several else title)
     handles, labels = panel.get_legend_handles_labels()
     # What is ours first.
     order = sorted(range(len(labels)), key=lambda place: "published" in labels[place])

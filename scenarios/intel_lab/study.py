@@ -203,7 +203,11 @@ def _report(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
     levels = {"centralised": study.centralised["train_mse"]}
     figure = curves(
-        shown[shown["round"] >= 5], measure("train_mse", log=True), axes, f"Training error, {title}", levels
+        shown[shown["round"] >= 5],
+        measure("train_mse", log=True),
+        axes,
+        f"Training error from round 5 on, {title}",
+        levels,
     )
     study.figure("mse", figure)
     study.figure("floor_plan", floor_plan(measured, _drawn(used)))

@@ -21,6 +21,7 @@ def draw(deaths: Mapping[str, Any], rounds: int, radios: Sequence[str], title: s
         By run, "algorithm, radio": the round in which each battery was empty, in order, infinite if none.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in radios if any(name.endswith(f", {radio}") for name in deaths)]
     methods = list(dict.fromkeys(name.rpartition(", ")[0] for name in deaths))
@@ -54,7 +55,8 @@ def draw(deaths: Mapping[str, Any], rounds: int, radios: Sequence[str], title: s
         panel.set_xlim(low, high)
         panel.set_xlabel("round")
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("batteries that are not empty")
+    panels[0].set_ylabel("batteries that are not empty\n(curves a little apart, to be told from each other)")
+    panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
     figure.suptitle(title)

@@ -73,7 +73,7 @@ def draw_errors(means: "pd.DataFrame", title: str, burst: float = 1.0) -> "Figur
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     said = "Lost frames, and what each remedy makes of them" if burst == 1.0 else "Bursts beside independent losses"
     beyond = f" (above {_HIGHEST:.0e} %: drawn there)" if float(rows["mean"].max()) > _HIGHEST else ""
-    figure.suptitle(f"{said}{beyond}\n{title}", fontsize=11)
+    figure.suptitle(f"{said}{beyond}\n{title}; bands: 95 % intervals of the mean", fontsize=11)
     return figure
 
 
@@ -215,7 +215,8 @@ def draw_price(means: "pd.DataFrame", title: str) -> "Figure":
     handles = [Line2D([], [], color=_FAMILY[i % 4][0], linewidth=5, label=family) for i, family in enumerate(families)]
     handles += _handles(remedies, lambda i: {"color": "0.3", "linestyle": "", "marker": _MARKS[i % 8]})
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.suptitle(f"What a remedy costs, and what it buys; down and to the left is better\n{title}", fontsize=11)
+    said = "What a remedy costs, and what it buys; down and to the left is better"
+    figure.suptitle(f"{said}\n{title}; bars: 95 % intervals of the mean", fontsize=11)
     return figure
 
 

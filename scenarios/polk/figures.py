@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
+from netsim.studies.figures import told_apart
 from netsim.typing import Array
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str,
     figure = Figure(figsize=(9.0, 6.4), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True)
     for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
-        for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
-            shown = rows.dropna(subset=[column])
-            panel.plot(shown["samples"], shown[column], color=f"C{number}", linewidth=1.3, label=_called(str(name)))
+        groups = rounds.groupby("algorithm", sort=False)
+        for number, (name, rows) in enumerate(groups):
+            shown, style = rows.dropna(subset=[column]), told_apart(number, len(groups)) | {"linewidth": 1.3}
+            panel.plot(shown["samples"], shown[column], color=f"C{number}", label=_called(str(name)), **style)
             if column == "accuracy" and name in levels:
                 what, level = levels[str(name)]
                 panel.axhline(level, color=f"C{number}", linewidth=1, linestyle=":", label=what)

@@ -58,7 +58,8 @@ def draw_field(
         last.scatter(places[:, 0], places[:, 1], 22, color="gold", edgecolors="0.1", linewidths=0.8, zorder=3)
         last.set_xlim(0, 1)
         last.set_ylim(0, 1)
-    figure.colorbar(image, ax=panels, label="field", shrink=0.8)
+    beyond = any(np.abs(picture.values).max() > largest for picture in pictures)
+    figure.colorbar(image, ax=panels, label="field", shrink=0.8, extend="both" if beyond else "neither")
     if places is None:
         note = "agents' fields: the mean of all agents"
     else:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.studies.figures import LABELS, told_apart, unmark_unseen
+from netsim.studies.figures import LABELS, legend_below, told_apart, unmark_unseen
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 _COSTS = ("transmissions", "wire_bits")
+_SAME = 1.0  # percentage points that nobody sees
 _FINE = 200
 """Levels at which a saving is drawn, before those that two digits make one."""
 
@@ -92,6 +93,8 @@ def draw_savings(
 ) -> "Figure | None":
     """Draw what each algorithm saves, in transmissions and in bits on the wire, on the way to each level.
 
+    Where all frames are of one size, but for their headers, both savings are the same: one panel shows them.
+
     Parameters
     ----------
     rounds, column, best
@@ -118,21 +121,25 @@ def draw_savings(
     shown = [name for name in saves if any((table[name] > -100).sum() > 1 for table in tables.values())]
     if not shown:
         return None
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for panel, (cost, table) in zip(panels, tables.items(), strict=True):
+    sent, bits = (tables[cost][shown].clip(lower=-100) for cost in _COSTS)
+    titles = {cost: LABELS[cost] for cost in _COSTS}
+    if np.allclose(sent, bits, rtol=0.0, atol=_SAME, equal_nan=True):
+        titles = {_COSTS[0]: " and ".join(titles.values())}
+    figure = Figure(figsize=(6.5 if len(titles) == 1 else 9, 4.2), layout="constrained")
+    panels = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
+    for panel, (cost, text) in zip(panels, titles.items(), strict=True):
+        table = tables[cost]
         for number, name in enumerate(shown):
             style = told_apart(number, len(shown))
             panel.plot(table[column], table[name].where(table[name] > -100), label=saves[name][1], **style)
         panel.axhline(0.0, color="0.4", linewidth=1, label=against)
         panel.set_xscale("log")
         panel.invert_xaxis()
-        panel.set_title(LABELS[cost], fontsize=10)
+        panel.set_title(text, fontsize=10)
         panel.set_xlabel(f"{label} reached")
         panel.grid(alpha=0.3)
     unmark_unseen(figure)
     panels[0].set_ylabel(f"saved on the way there, against {against} (%)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)
+    legend_below(figure)
     figure.suptitle(title)
     return figure

@@ -36,6 +36,40 @@ def test_only_whole_numbers_stand_at_an_axis_of_rounds(last: int, log: bool) -> 
     assert all(float(text).is_integer() and "$" not in text for text in shown)
 
 
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (Axis("transmissions"), Axis("error")),
+        (Axis("wire_bits", log=True), Axis("error")),
+        (Axis("round"), Axis("delivered")),
+        (Axis("time_s"), Axis("informed", counts=True)),
+    ],
+)
+def test_counts_are_drawn_as_steps(x: Axis, y: Axis) -> None:
+    """Between two rows a count keeps the value of the first: a line on the way would show counts that never were."""
+    rounds = pd.DataFrame({"algorithm": "A", x.column: [1, 2, 4], y.column: [1, 5, 7]})
+    (line,) = curves(rounds, y, [x], "Steps").axes[0].lines
+    assert line.get_drawstyle() == "steps-post"
+
+
+def test_what_changes_at_any_time_is_drawn_as_a_line() -> None:
+    rounds = pd.DataFrame({"algorithm": "A", "round": [1, 2, 4], "error": [1, 5, 7]})
+    assert curves(rounds, Axis("error"), [Axis("round")], "Lines").axes[0].lines[0].get_drawstyle() == "default"
+
+
+@pytest.mark.parametrize("panels", [1, 3])
+@pytest.mark.parametrize("label", ["A", "QC-DDKL 2-bit", "DKL-MLP QC-ODKLA, mean of 40 rounds"])
+def test_the_whole_legend_is_in_the_figure(label: str, panels: int) -> None:
+    rounds = pd.DataFrame([{"algorithm": f"{label} {i}", "round": 1, "error": 1.0} for i in range(8)])
+    figure = curves(rounds, Axis("error"), [Axis("round")] * panels, "Legend")
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0
+    assert box.x1 <= figure.bbox.x1
+    assert len(legend.get_texts()) == 8
+
+
 def test_curves_that_lie_upon_one_another_have_marks_of_their_own() -> None:
     styles = [told_apart(number, 3) for number in range(3)]
     assert len({style["marker"] for style in styles}) == len({style["markevery"] for style in styles}) == 3

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from netsim.errors import BadInput
@@ -30,6 +31,28 @@ def test_what_is_carried_is_the_closed_form() -> None:
         # Frames that collide do so in groups: their count deviates by about 1.5 times what a Poisson count would.
         deviation = 1.5 * math.sqrt(formula * duration / FRAME) * FRAME / duration
         assert abs(found[name] - formula) < 4 * deviation, name
+
+
+def test_the_figure_has_throughput_against_load_beside_the_closed_forms() -> None:
+    study = shared(agents=41, duration=10.0)
+    (panel,) = study.figures["throughput"].axes
+    lines = {str(line.get_label()): np.asarray(line.get_xydata(), dtype=float) for line in panel.lines}
+    assert (panel.get_xlabel()[:12], panel.get_ylabel()[:10]) == ("offered load", "throughput")
+    for name, formula in (
+        ("slotted ALOHA", lambda load: load * np.exp(-load)),
+        ("ALOHA", lambda load: load * np.exp(-2 * load)),
+    ):
+        measured = lines.pop(f"{name}, measured")
+        (theory,) = (points for label, points in lines.items() if label.startswith(f"{name}, $"))
+        assert theory[:, 1] == pytest.approx(formula(theory[:, 0]))
+        assert theory[-1, 0] >= measured[-1, 0] > 1.8
+        # Of 40 stations 39 disturb; frames that collide do so in groups: 1.5 times what a Poisson count deviates by.
+        deviation = 1.5 * np.sqrt(formula(measured[:, 0]) * FRAME / 10.0)
+        assert (np.abs(measured[:, 1] - formula(measured[:, 0])) < 4 * deviation + 0.01).all()
+    assert (lines["CSMA, measured"][:, 1] > 0.05).all()
+    table = study.tables["carried"].set_index("access")["carried"]
+    at_half = lines["CSMA, measured"][2]
+    assert at_half[1] == pytest.approx(table["CSMA"], abs=1e-4), "the table's load is one of them"
 
 
 def test_carrier_sense_gains_and_hidden_rooms_take_it_back() -> None:

@@ -5,14 +5,17 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim import BadInput, Link
 from netsim.scenarios.convergecast import mote
 from netsim.scenarios.convergecast.field import Field
+from netsim.scenarios.convergecast.figures import draw_tree
 from netsim.studies import Study, catalogue
 
 LINK = Link(rate=250e3)
@@ -117,6 +120,16 @@ def test_half_of_the_frames_are_received_at_the_radius() -> None:
     model = Field(radius=30.0).resolved()._path_loss()
     assert model.reception({0: (0, 0), 1: (30, 0)})[0, 1] > 0
     assert replace(model, shadowing=0.0).reception({0: (0, 0), 1: (30, 0)})[0, 1] == pytest.approx(0.5)
+
+
+def test_a_colour_means_the_same_in_both_maps() -> None:
+    motes = pd.DataFrame({"algorithm": ["no acks, awake 1"] * 2 + ["acks, awake 1"] * 2, "mote": [1, 2] * 2})
+    motes = motes.assign(**{"delivered_%": 50.0, "frames_j": [1e-3, 2e-3, 5e-3, 8e-3]})
+    graph = nx.Graph([(0, 1), (1, 2)])
+    nx.set_node_attributes(graph, {node: (float(node), 0.0) for node in graph}, "pos")
+    figure = draw_tree(motes, SimpleNamespace(graph=graph, parents={1: 0, 2: 1}, sink=0), "")  # type: ignore[arg-type]
+    limits = [panel.collections[0].get_clim() for panel in figure.axes[:4]]
+    assert limits == [(0.0, 100.0), (0.0, 8.0)] * 2
 
 
 def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:

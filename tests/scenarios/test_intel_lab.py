@@ -75,6 +75,8 @@ def test_real_links_bias_and_remedies_bring_it_back(lab: Path) -> None:
         assert max(apart[way] for way in ("running-sums", "coded-sums", "edge-duals")) < apart["real"] / 2
     assert table.loc["DKLA coded-sums", "bits / DKLA ideal"] < 1 / 3
     assert {*study.figures} == {"mse", "floor_plan"}
+    dots = [panel.collections[1] for panel in study.figures["floor_plan"].axes[:2]]
+    assert dots[0].get_clim() == dots[1].get_clim(), "a colour is the same energy on both plans"
     assert study.notes[0].startswith("8 motes, 16 links, mean reception 0.60.")
 
 

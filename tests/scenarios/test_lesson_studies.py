@@ -98,6 +98,20 @@ def test_generals_attack_alone_as_often_as_computed(messengers: int) -> None:
             assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / wars)
 
 
+def test_the_figure_of_the_generals_has_the_tables_shares_beside_the_expected_ones() -> None:
+    study = run("generals", messages=4, wars=200)
+    table = study.tables["by_messages"]
+    (panel,) = study.figures["shares"].axes
+    assert "messages" in panel.get_xlabel()
+    assert "200 wars" in panel.get_ylabel()
+    # Of points with bars the first child is their line; the label is the container's.
+    points = {str(each.get_label()): each.lines[0].get_xydata() for each in panel.containers}
+    points |= {str(line.get_label()): line.get_xydata() for line in panel.lines}
+    for outcome, said in (("both", "both attack"), ("alone", "one attacks alone")):
+        for kind, column in (("measured", outcome), ("expected", f"{outcome} expected")):
+            assert points[f"{said}, {kind}"] == pytest.approx(table[["messages", column]].to_numpy())
+
+
 def test_generals_are_sure_on_perfect_links() -> None:
     table = run("generals", loss=0.0, messages=3, wars=5).tables["by_messages"]
     assert table["both"].tolist() == [1, 1, 1]

@@ -31,6 +31,22 @@ def test_half_the_cost_is_drawn_as_a_saving_of_half() -> None:
     assert draw_savings(rounds, "train_mse", 0.0, "other", label="", title="") is None
 
 
+def test_what_bits_tell_again_has_no_panel_of_its_own() -> None:
+    same = pd.concat([falling("DKLA", 10), falling("COKE", 5), falling("CTA", 9000)], ignore_index=True)
+    coded = same.assign(wire_bits=same["wire_bits"].where(same["algorithm"] != "COKE", same["wire_bits"] / 8))
+    # Headers are not all of one length.
+    same["wire_bits"] += same["round"] % 3
+    one = draw_savings(same, "train_mse", 0.0, "DKLA", label="training MSE", title="")
+    two = draw_savings(coded, "train_mse", 0.0, "DKLA", label="training MSE", title="")
+    assert one is not None
+    assert two is not None
+    assert [panel.get_title() for panel in one.axes] == ["transmissions (broadcasts) and bits on the wire"]
+    assert [panel.get_title() for panel in two.axes] == ["transmissions (broadcasts)", "bits on the wire"]
+    drawn = [{line.get_label(): line for line in panel.lines}["COKE"].get_ydata() for panel in two.axes]
+    assert np.allclose(np.asarray(drawn[0], dtype=float), 50.0)
+    assert np.allclose(np.asarray(drawn[1], dtype=float), 100 * (1 - 0.5 / 8))
+
+
 def test_of_one_level_alone_there_is_no_figure() -> None:
     slow = falling("CTA", 100).assign(transmissions=lambda rows: rows["transmissions"].where(rows["round"] > 1, 10))
     slow["wire_bits"] = 8 * slow["transmissions"]
