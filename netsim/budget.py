@@ -15,7 +15,7 @@ class Budget:
 
     Parameters
     ----------
-    bits : int
+    bits : float
         Bits per round, or per second.
     per : {"round", "second"}
         Per round: a fresh ``bits`` at each round's opening, nothing saved. Per second: a token bucket that fills at
@@ -23,7 +23,7 @@ class Budget:
     over : {"refuse", "wait"}
         What happens to a frame that does not fit: it is refused, or it waits for its turn. A frame larger than the
         whole budget (or burst) is always refused.
-    burst : int, optional
+    burst : float, optional
         Size of the bucket in bits, full at first; default ``bits`` (one second's worth). Per second only.
     """
 
@@ -33,11 +33,11 @@ class Budget:
     burst: float | None = None
 
     def __post_init__(self) -> None:
-        self._set("bits", check.positive("budget", self.bits))
+        self._set("bits", check.finite("budget", self.bits, above=0))
         self._set("per", check.one_of("per", self.per, ("round", "second")))
         self._set("over", check.one_of("over", self.over, ("refuse", "wait")))
         if self.burst is not None:
-            self._set("burst", check.positive("burst", self.burst))
+            self._set("burst", check.finite("burst", self.burst, above=0))
             if self.per == "round":
                 raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
 

@@ -72,12 +72,6 @@ def finite(name: str, value: Any, *, low: float = -math.inf, above: float | None
     return result
 
 
-def positive(name: str, value: Any) -> float:
-    """Return ``value`` > 0 as `finite` does, but a whole number as an int: those are exact however large."""
-    result = finite(name, value, above=0)
-    return int(value) if isinstance(value, numbers.Integral) else result
-
-
 def at_least(name: str, value: Any, low: float) -> float:
     """Return ``value`` as a finite float of at least ``low``; what is below it by a rounding error is ``low``."""
     return max(finite(name, value, low=low - abs(low) * ROUNDING), low)

@@ -81,7 +81,7 @@ class Link:
         self._set("latency", latencies.of(self.latency))
         self._set("loss", losses.of(self.loss))
         if self.rate is not None and not isinstance(self.rate, Rate):
-            self._set("rate", check.positive("rate", self.rate))
+            self._set("rate", check.finite("rate", self.rate, above=0))
         for name in ("queue", "queue_bits", "mtu"):
             if getattr(self, name) is not None:
                 self._set(name, check.integer(name, getattr(self, name), low=1))

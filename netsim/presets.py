@@ -156,7 +156,7 @@ def ethernet(rate: float = 1e9, *, metres: float = 100.0) -> Preset:
     Source: IEEE Std 802.3-2022, clauses 3 and 4.2; 5 ns a metre.
     """
     way = 5e-9 * check.finite("metres", metres, low=0)
-    return Preset(Link(rate=check.positive("rate", rate), mtu=1500, header_bits=8 * 38, latency=way))
+    return Preset(Link(rate=check.finite("rate", rate, above=0), mtu=1500, header_bits=8 * 38, latency=way))
 
 
 def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Preset:
@@ -168,7 +168,7 @@ def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Pr
     """
     check.one_of("orbit", orbit, ("geo", "leo"))
     delay = 0.27073 if orbit == "geo" else latency.uniform(2 * 600e3 / 299_792_458, 0.012885)
-    return Preset(Link(rate=check.positive("rate", rate), mtu=1500, header_bits=8 * 38, latency=delay))
+    return Preset(Link(rate=check.finite("rate", rate, above=0), mtu=1500, header_bits=8 * 38, latency=delay))
 
 
 def _milliampere(name: str, power: int, table: dict[int, float]) -> float:

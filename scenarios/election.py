@@ -72,7 +72,7 @@ def election(study: Study, *, agents: int = 12, loss: float = 0.05, latency: flo
     """
     graph = topology.ring(agents)
     numbers = np.random.default_rng(seed).permutation(agents).tolist()
-    link = Link(latency=latencies.uniform(check.positive("latency", latency) / 2, latency * 1.5), loss=loss)
+    link = Link(latency=latencies.uniform(check.finite("latency", latency, above=0) / 2, latency * 1.5), loss=loss)
     for name, timeout in (("once", None), ("acknowledged", 4 * latency)):
         team = {node: Candidate(numbers[node], (node + 1) % agents, timeout) for node in graph}
         network = Network(graph, link, seed=seed)

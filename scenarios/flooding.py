@@ -85,7 +85,7 @@ def flooding(
         Seed of everything random.
     """
     graph = topology.random_geometric(agents, radius, seed=seed)
-    delay = latencies.uniform(check.positive("latency", latency) / 2, latency * 1.5)
+    delay = latencies.uniform(check.finite("latency", latency, above=0) / 2, latency * 1.5)
     first = {node: Flood(node == 0) for node in graph}
     Network(graph, Link(latency=delay), seed=seed).run(first)
     children = {node: [each for each in graph if first[each].parent == node] for node in graph}

@@ -32,7 +32,7 @@ def _most(bits: float) -> float:
 
     A frame is a whole number of bits: a budget of 0.29 * 800 carries one of 232.
     """
-    return bits if isinstance(bits, int) else bits * (1 + ROUNDING)
+    return bits if bits.is_integer() else bits * (1 + ROUNDING)
 
 
 def _bucket(budget: Budget) -> Release:

@@ -112,7 +112,7 @@ class Motes:
         """Return what a radio spends in its states, and its bits per second."""
         found = presets.ieee802154(self.power_dbm)
         assert found.energy is not None
-        return found.energy, check.positive("rate", found.link.rate)
+        return found.energy, check.finite("rate", found.link.rate, above=0)
 
     def network(self, measured: Measured, seed: int, *, ideal: bool = False, reliability: str = "none") -> Network:
         """Return the network; with ``ideal`` nothing is lost, and nobody contends."""

@@ -35,7 +35,7 @@ def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
         Columns agent, the seconds in each state (``transmit_s`` and so on), the joules in each (``transmit_j`` and so
         on; what is paid by the bit counts with sending and receiving), and ``used_j``, their sum.
     """
-    table = _scheduled(run, check.positive("rate", rate)) if run.air is None else run.energy
+    table = _scheduled(run, check.finite("rate", rate, above=0)) if run.air is None else run.energy
     powers = energy.transmit, energy.receive, energy.listen, energy.sleep
     joules = {
         f"{state}_j": power * table[seconds].to_numpy()

@@ -631,11 +631,8 @@ def test_every_setting_is_kept_as_a_number_of_pythons_own(kind: Any) -> None:
     found = [link.latency_model.fixed, link.rate, link.loss_model.mean, link.duplicate, link.corrupt]
     found += [link.budget_model.bits, bucket.bits, bucket.burst]
     assert found == [100, 100, 1, 0, 1, 100, 100, 100]
-    assert {type(value) for value in found} <= {int, float}
-    # Whole numbers are exact, as integers: they stay that.
-    assert (
-        type(link.rate) is type(bucket.bits) is type(bucket.burst) is (int if kind(1) == 1 and kind in WHOLE else float)
-    )
+    # Or 10**25 bits/s would be another rate than 1e25, and the run another one.
+    assert {type(value) for value in found} == {float}
     if kind in WHOLE:
         link = Link(rate=1, queue=number, queue_bits=number, mtu=number, header_bits=number)
         sizes = [link.queue, link.queue_bits, link.mtu, link.header_bits]

@@ -5,17 +5,20 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Agent, Frame, Link, Network, topology
+from netsim import Agent, Budget, Energy, Frame, Link, Network, Radio, Reliability, latency, loss, topology
 from netsim.count.records import CAUSES
+from netsim.faults import ClockSkew, Crash, Fault, Jitter, Straggler
+from netsim.radio import DutyCycle
 from tests.fuzzers.laws import Played, check_books
 from tests.fuzzers.messages import check_messages
 from tests.fuzzers.networks import Case, check_one, hashes
@@ -235,6 +238,62 @@ def test_numpy_scalars_mean_what_they_hold(settings: dict[str, Any]) -> None:
     one, other = (Network(topology.path(3), Link(**of)).run({i: Talk() for i in range(3)}) for of in (settings, plain))
     assert one.trace_hash == other.trace_hash
     assert repr(one.ledger.totals()) == repr(other.ledger.totals())
+
+
+def on_a_radio(radio: dict[str, Any], **link: Any) -> Network:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, {i: (3.0 * i, 4.0) for i in graph}, "pos")
+    return Network(graph, Link(**{"rate": 250e3} | link), medium=Radio(**radio))
+
+
+def on_wires(faults: Iterable[Fault] = (), round_period: float = 1.0, **link: Any) -> Network:
+    return Network(topology.path(3), Link(**link), faults=faults, round_period=round_period)
+
+
+# What takes a number that need not be whole, as a network with it; and two whole values for it.
+WHOLE: dict[str, tuple[Callable[[Any], Network], tuple[int, int]]] = {
+    "rate": (lambda x: on_wires(rate=x), (7, 10**25)),
+    "budget": (lambda x: on_wires(budget=x), (50, 10**25)),
+    "budget per second": (lambda x: on_wires(budget=Budget(x, "second", "wait", burst=x)), (50, 10**25)),
+    "latency": (lambda x: on_wires(latency=x), (3, 10**25)),
+    "latencies": (lambda x: on_wires(latency=latency.uniform(x // 2, x)), (3, 10**25)),
+    "loss": (lambda x: on_wires(loss=x), (0, 1)),
+    "burst": (lambda x: on_wires(loss=loss.gilbert_elliott(0.5, x)), (3, 10**25)),
+    "timeout": (lambda x: on_wires(loss=0.3, reliability=Reliability("ack", timeout=x)), (3, 10**7)),
+    "round_period": (lambda x: on_wires(latency=1.5, round_period=x), (3, 10**7)),
+    "radio's rate": (lambda x: on_a_radio({}, rate=x), (7777, 10**25)),
+    "slot": (lambda x: on_a_radio({"access": "slotted_aloha", "slot": x}), (3, 10**7)),
+    "ack_wait": (lambda x: on_a_radio({"acks": True, "ack_wait": x}, loss=0.3), (3, 10**7)),
+    "unit_backoff": (lambda x: on_a_radio({"unit_backoff": x}), (1, 3)),
+    "duty_cycle": (lambda x: on_a_radio({"duty_cycle": DutyCycle(period=x, awake=1)}), (3, 10**7)),
+    "energy": (lambda x: on_a_radio({"energy": Energy(transmit=x, listen=1, battery=7 * x)}), (1, 3)),
+    "crash": (lambda x: on_wires([Crash(1, at=x, until=2 * x)]), (3, 10**7)),
+    "straggler": (lambda x: on_wires([Straggler(1, x, at=x)]), (3, 10**7)),
+    "skew": (lambda x: on_wires([ClockSkew(1, offset=x, drift=x)]), (1, 3)),
+    "jitter": (lambda x: on_wires([Jitter(x)]), (3, 10**25)),
+}
+
+
+class TalkToOne(Talk):
+    """Sends to one neighbour first, of many sizes: at time 0, where times have the most digits."""
+
+    async def run(self) -> None:
+        for size in range(9):
+            await self.send(self.neighbors[0], "y", bytes(size))
+        await super().run()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_number_is_the_same_in_every_form(name: str) -> None:
+    make, values = WHOLE[name]
+    hashes = []
+    for value in values:
+        forms = [value, float(value), np.float64(value), *([np.int64(value)] if value < 2**62 else [])]
+        found = {make(form).run({i: TalkToOne() for i in range(3)}, until=200.0).trace_hash for form in forms}
+        assert len(found) == 1, value
+        hashes += found
+    # It matters what the value is.
+    assert len(set(hashes)) == len(values)
 
 
 def test_a_pause_of_another_precision_leaves_the_clock_alone() -> None:
