@@ -176,6 +176,8 @@ class Runtime:
             self.loop.on_error.remove(self._handle)
 
     def _start(self) -> None:
+        for shared in self.parts.all_shared:
+            shared.begun = True
         self.loop.instants.on_standstill.append(self._standstill)
         if self.sampler:
             self.sampler.start()

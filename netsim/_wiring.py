@@ -10,7 +10,7 @@ import numpy as np
 
 from netsim import check, draws
 from netsim._view import Viewer
-from netsim.agent import Agent, attach
+from netsim.agent import Agent, attach, has_begun
 from netsim.core import Tally
 from netsim.count.ledger import Ledger
 from netsim.count.records import RADIO_CAUSES, SOCKET_CAUSES
@@ -104,7 +104,7 @@ class Parts:
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput unless there is one agent, an object of its own, for each node."""
+    """Raise BadInput unless there is one agent, an object of its own and of this run, for each node."""
     if not isinstance(agents, Mapping):
         raise check.refuse("agents", agents, "a mapping {node: Agent}")
     missing = [node for node in graph if node not in agents]
@@ -121,6 +121,9 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
             raise BadInput(f"agents[{name!r}].answer: must be a plain function, without async; it replies at once")
         if seen.setdefault(id(agent), name) != name:
             raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
+        if has_begun(agent):
+            why = "this one has run and would go on from where it came to; for that, run copy.deepcopy(agents)"
+            raise BadInput(f"agents[{name!r}]: must be made anew for each run; {why}")
 
 
 def build(

@@ -276,3 +276,9 @@ def attach(agent: Agent, context: Context) -> None:
     for name in sorted(_RESERVED & vars(agent).keys() - {"_netsim"}):
         raise _clash(type(agent), name)
     agent._netsim = context
+
+
+def has_begun(agent: Agent) -> bool:
+    """Return whether an agent has been in a run that began."""
+    context: Context | None = vars(agent).get("_netsim")
+    return context is not None and context.shared.begun

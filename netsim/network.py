@@ -248,7 +248,8 @@ class Network:
         Parameters
         ----------
         agents : mapping
-            {node: Agent}, one for each node of the graph.
+            {node: Agent}, one for each node of the graph, made for this run: agents that have run are refused, as they
+            would go on from where they came to. Copies of them (`copy.deepcopy`) do so.
         probes : sequence of callables
             Each is called for each row (at the end of each round, or see ``sample``) with ``agents``, and returns a
             number (its column is the function's name) or a mapping of column names to numbers.

@@ -221,6 +221,8 @@ class _Merger:
                 self._write_row(len(rows) + 1, self._end)
         finally:
             self._loop.close()
+        for shared in self._built.all_shared:
+            shared.begun = True
         self._ledger.in_flight = lambda: iter(self._in_flight)
         self._result.ended_at = self._end
         if self._ledger.keeps_trace:

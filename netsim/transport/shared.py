@@ -15,15 +15,17 @@ class Shared:
     ----------
     encoder : FrameEncoder
         Writes the frames.
+    begun : bool
+        Whether the run has begun: its agents are no more as they were made.
     over : bool
         Whether the run has ended: nothing is sent any more.
     """
 
-    __slots__ = ("encoder", "loop", "over", "rounds", "tally")
+    __slots__ = ("begun", "encoder", "loop", "over", "rounds", "tally")
 
     def __init__(self, loop: Loop, tally: Tally, rounds: RoundClock) -> None:
         self.loop = loop
         self.tally = tally
         self.rounds = rounds
-        self.over = False
+        self.begun = self.over = False
         self.encoder = FrameEncoder()

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -272,4 +273,5 @@ def test_finished_agents_can_be_pickled_and_run_again() -> None:
     second = pickle.loads(pickle.dumps(first))
     for i in ring:
         np.testing.assert_array_equal(second[i].theta, first[i].theta)
-    assert Network(ring, seed=3).run(second).trace_hash == Network(ring, seed=3).run(first).trace_hash
+    third = deepcopy(first)
+    assert Network(ring, seed=3).run(second).trace_hash == Network(ring, seed=3).run(third).trace_hash

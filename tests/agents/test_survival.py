@@ -1,5 +1,6 @@
 """Duals that survive lost frames: equal to the plain ones on ideal links, and to their recursions on lossy ones."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -298,4 +299,4 @@ def test_a_restart_forgets_all_that_was_learned() -> None:
     first = Network(GRAPH, seed=1).run(admm)
     for agent in admm.values():
         agent.restart()
-    assert Network(GRAPH, seed=1).run(admm).trace_hash == first.trace_hash
+    assert Network(GRAPH, seed=1).run(copy.deepcopy(admm)).trace_hash == first.trace_hash

@@ -7,12 +7,13 @@ digests of the tables. It must print the same in every process.
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from netsim import Budget, Link, Network, Run, latency, loss, topology
+from netsim import BadInput, Budget, Link, Network, Run, latency, loss, topology
 from tests.fuzzers.agents import Habits, Noting, agent
 from tests.fuzzers.laws import Played, check_books, check_same, looking_at_each_row
 from tests.fuzzers.messages import check_messages
@@ -266,6 +267,9 @@ def check_seed(seed: int) -> None:
     played = case.play(trace=True)
     check_books(played)
     check_messages(played)
+    with suppress(BadInput):
+        case.network.run(played.agents)
+        raise AssertionError("agents that have run may not run again")
     # The same network may run again; and a new one of the same seed is the same.
     watched = bool(seed % 3)
     if seed % 2:

@@ -1,6 +1,8 @@
 """What an agent can do: send, ask, answer, read its inbox; and what it must not do."""
 
 import asyncio
+import copy
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 import netsim
 from netsim import Agent, AgentError, BadInput, Frame, Link, Network, Run, WireError, latency, loss, testing, topology
+from netsim.faults import Crash
 from netsim.testing import Actor, Replier
 
 play = partial(testing.play, shape=topology.complete)
@@ -502,16 +505,60 @@ def test_every_way_to_run_gives_the_same_run() -> None:
     assert {asyncio.run(from_a_notebook()), asyncio.run(awaited()), on_our_loop} == {hash_of()}
 
 
-def test_a_network_and_its_agents_may_run_again() -> None:
+def test_a_network_may_run_again_and_its_agents_may_not() -> None:
+    """They would go on from where they came to: what a notebook gives would depend on how often a cell ran."""
     network, agents = averaging()
     first = network.run(agents)
-    hashes = {first.trace_hash, network.run({i: Average(float(i)) for i in agents}).trace_hash}
-    assert len(hashes) == 1
-    # The same objects go on with the state they have.
-    again = network.run(agents)
+    at_the_end = [agent.value for agent in agents.values()]
+    for other in (network, averaging()[0]):
+        with pytest.raises(BadInput) as caught:
+            other.run(agents)
+        assert str(caught.value) == (
+            "agents[0]: must be made anew for each run; this one has run and would go on from where it came to; "
+            "for that, run copy.deepcopy(agents)"
+        )
+    assert [agent.value for agent in agents.values()] == at_the_end
+    assert network.run({i: Average(float(i)) for i in agents}).trace_hash == first.trace_hash
+    # Copies go on with the state they have.
+    again = network.run(copy.deepcopy(agents))
     assert again.rounds["round"].tolist() == list(range(1, 51))
-    assert again.trace_hash not in hashes
-    assert np.ptp([agent.value for agent in agents.values()]) < 1e-2
+    assert again.trace_hash != first.trace_hash
+    assert [agent.value for agent in agents.values()] == at_the_end
+
+
+def test_agents_of_a_run_that_failed_have_run_and_those_of_one_that_never_began_have_not() -> None:
+    class Fails(Agent):
+        async def run(self) -> None:
+            raise ValueError("no")
+
+    graph = topology.path(2)
+    agents: dict[int, Agent] = {0: Average(1.0), 1: Fails()}
+    with pytest.raises(AgentError, match="no"):
+        Network(graph).run(agents)
+    with pytest.raises(BadInput, match=r"^agents\[0\]: must be made anew for each run"):
+        Network(graph).run(agents)
+
+    agents = {0: Average(1.0), 1: Average(2.0)}
+    agents[0].held = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="cannot be copied"):
+        Network(graph, faults=[Crash(0, at=1.0, until=2.0)]).run(agents)
+    assert Network(graph, faults=[Crash(0, at=1.0, until=2.0, keeps_state=True)]).run(agents).ended_at == 50.0
+
+
+def test_a_run_whose_agents_run_already_is_refused() -> None:
+    network, agents = averaging()
+    other = averaging()[0]
+    refused: list[str] = []
+
+    def once_more() -> None:
+        try:
+            other.run(agents)
+        except BadInput as error:
+            refused.append(str(error))
+
+    network.at(1.0, once_more)
+    network.run(agents)
+    assert [message.partition(";")[0] for message in refused] == ["agents[0]: must be made anew for each run"]
 
 
 def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:

@@ -113,12 +113,15 @@ def test_what_arrives_at_the_very_time_has_arrived(reads: bool) -> None:
             await asyncio.sleep(3.0)
 
     graph = topology.path(2)
-    agents: dict[int, Agent] = {0: Beacon(1, 3.0), 1: Reader() if reads else Sleeper()}
-    run = Network(graph, Link(latency=1.0)).run(agents, [heard], sample=1.0)
+
+    def agents() -> dict[int, Agent]:
+        return {0: Beacon(1, 3.0), 1: Reader() if reads else Sleeper()}
+
+    run = Network(graph, Link(latency=1.0)).run(agents(), [heard], sample=1.0)
     assert rows(run, "time_s", "delivered", "heard")[0] == [1.0, 1, float(reads)]
     # A rounding error later is no later, and anything else is.
     for delay, count in ((math.nextafter(1.0, 2.0), 1), (1.0 + 1e-6, 0)):
-        run = Network(graph, Link(latency=delay)).run(agents, sample=1.0)
+        run = Network(graph, Link(latency=delay)).run(agents(), sample=1.0)
         assert rows(run, "time_s", "delivered")[:2] == [[1.0, count], [2.0, 1]]
 
 
