@@ -70,6 +70,7 @@ class Run:
                 raise BadInput(f"probe column {min(clash)!r}: must not be a column that is there already")
             measured |= columns
         self._rows.append((number, time, *totals))
+        self.ledger.mark(len(self._rows), number)
         self._measured.append(measured)
         if self._watch is not None:
             self._watch.add_row(number, time, self.agents)

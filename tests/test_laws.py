@@ -164,7 +164,7 @@ def test_a_probe_changes_no_link_and_no_agent() -> None:
 
 @pytest.mark.parametrize(
     "override",
-    [Link(latency=latency.exponential(0.02), loss=loss.gilbert_elliott(0.3, burst=3)), HARD, Link()],
+    [Link(latency=latency.exponential(0.02), loss=loss.gilbert_elliott(0.6, burst=3)), HARD, Link()],
     ids=["another loss model", "everything", "ideal"],
 )
 def test_other_settings_of_one_link_change_that_link_only(override: Link) -> None:

@@ -20,6 +20,9 @@ __all__ = ["Ledger"]
 
 Counts = NDArray[np.int64]
 
+_NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
+"""Ways to end of frames that never left their sender: that nobody heard them says nothing of the link."""
+
 
 class Ledger:
     """Counts of one run, by sender, link, kind of message and cause.
@@ -41,6 +44,9 @@ class Ledger:
     ----------
     causes : tuple of str
         How a link message can end here, in the order of ``exits``.
+    marks : list of (int, array, array)
+        What `heard` told at two rows of the run, with their numbers: one in its second quarter or at its half, and one
+        later. None of a run of less than 32 rows.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class Ledger:
         self.receivers = receivers
         self.tally = tally
         self.causes = (*CAUSES, *more)
+        self.marks: list[tuple[int, Counts, Counts]] = []
         self._agent_keys = agent_keys
         self.scene: Scene | None = None
         """Where and when the run took place: its runtime puts it here."""
@@ -133,6 +140,20 @@ class Ledger:
         kinds = list(self.tally.kinds)
         records["in_flight"] = np.array(list(self.in_flight()), dtype=IN_FLIGHT)
         return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
+
+    def heard(self) -> tuple[Counts, Counts]:
+        """Return how many frames each link has delivered, and how many that were sent did not arrive: (links,) each."""
+        ended = dict(zip(self.causes, self.exits, strict=True))
+        none = np.zeros(len(self.senders), dtype=np.int64)
+        # Tables of what never happened are not made for this.
+        counts = {name: self.tally.by_link(name).sum(axis=0) for name, count in ended.items() if count}
+        delivered = counts.pop("delivered", none)
+        return delivered, sum((each for name, each in counts.items() if name not in _NOT_SENT), none)
+
+    def mark(self, row: int, number: int) -> None:
+        """Remember what was `heard` by now, if this is the row to do so: row 32, 64, 128, …, of a round's number."""
+        if row >= 32 and row.bit_count() == 1:
+            self.marks = [*self.marks[-1:], (number, *self.heard())]
 
     def table(self, by: str | Sequence[str] = ("sender", "receiver", "kind")) -> "pd.DataFrame":
         """Return the counts of link messages, one row for each combination of ``by``.

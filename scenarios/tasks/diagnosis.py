@@ -1,17 +1,26 @@
 """What may be said of a run that went wrong: the true cause where it can be told, nothing more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim import AgentError, BadInput, Run
-from netsim.agents import Accumulated
+from netsim.agents import Accumulated, EdgeDuals
 from netsim.count.records import CAUSES, DELIVERED, REFUSED
+
+Ends = tuple[Any, Any]
+"""A directed link: sender and receiver."""
 
 _FEW = 1e-3  # share of the frames
 _ROUNDING = 1e-9  # of a sum of duals
+_ENOUGH = 20  # frames sent over a link, none of which arrived: by then it is told
+_SELDOM = 50  # of so many frames one that arrives is next to nothing
+_NAMED = 3  # links of a kind that are named
 
 _ON_RADIO = {
     "access_failed": "Access failed: their senders found the channel busy each time that they listened, and gave up.",
@@ -68,19 +77,122 @@ def _exits(run: Run) -> dict[str, int]:
     return dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
 
 
+@dataclass(frozen=True)
+class DeadLinks:
+    """Directed links, by their ends, over which next to nothing was heard although frames were sent.
+
+    Attributes
+    ----------
+    never : list of pairs
+        Nothing in the whole run.
+    since : dict
+        Nothing after a round, in the last quarter of the run at least.
+    seldom : list of pairs
+        At most one frame in `_SELDOM`.
+    rounds : int
+        How many rounds the run had.
+    """
+
+    never: list[Ends]
+    since: dict[int, list[Ends]]
+    seldom: list[Ends]
+    rounds: int
+
+    @property
+    def dead(self) -> list[Ends]:
+        """Those over which nothing is heard any more."""
+        return [*self.never, *(ends for each in self.since.values() for ends in each)]
+
+    def __bool__(self) -> bool:
+        return bool(self.never or self.since or self.seldom)
+
+    def __str__(self) -> str:
+        parts = [f"nothing was heard over {_listed(self.never)} in {self.rounds:,} rounds"] if self.never else []
+        parts += [f"nothing since round {number:,} over {_listed(each)}" for number, each in self.since.items()]
+        if self.seldom:
+            parts.append(f"next to nothing (at most one frame in {_SELDOM}) over {_listed(self.seldom)}")
+        said = "; ".join(parts)
+        return said[:1].upper() + said[1:]
+
+
+def _listed(links: Sequence[Ends]) -> str:
+    """Return some links by name, and how many more there are: "3 → 7, 5 → 2 and 4 links more"."""
+    named = ", ".join(f"{sender} → {receiver}" for sender, receiver in links[:_NAMED])
+    more = len(links) - _NAMED
+    return f"{named} and {more:,} link{'s' * (more > 1)} more" if more > 0 else named
+
+
+def dead_links(run: Run) -> DeadLinks:
+    """Return the links over which next to nothing was heard for long, although frames were sent.
+
+    Silence alone is no evidence: a link is told once 20 frames that were sent over it in a row, or since a round, did
+    not arrive, whatever the reason. What a censor, a budget or a full queue kept back was not sent.
+    """
+    ledger, rounds = run.ledger, int(run.rounds["round"].iloc[-1]) if run.rows else 0
+    ends = _ends(run)
+    delivered, lost = ledger.heard()
+
+    def chosen(which: NDArray[np.bool_]) -> list[Ends]:
+        return [ends[number] for number in np.flatnonzero(which)]
+
+    sent = delivered + lost
+    told = (sent >= _ENOUGH) & (_SELDOM * delivered <= sent)
+    found = DeadLinks(chosen(told & (delivered == 0)), {}, chosen(told & (delivered > 0)), rounds)
+    for number, before, lost_before in ledger.marks:
+        if number > 0.75 * rounds:
+            continue
+        fresh = ~told & (delivered == before) & (lost - lost_before >= _ENOUGH)
+        told |= fresh
+        if fresh.any():
+            found.since[number] = chosen(fresh)
+    return found
+
+
+def _ends(run: Run) -> list[Ends]:
+    """Return the ends of each directed link."""
+    ledger = run.ledger
+    return [(ledger.agents[a], ledger.agents[b]) for a, b in zip(ledger.senders, ledger.receivers, strict=True)]
+
+
 def unheard(name: str, run: Run) -> str | None:
-    """Return how many frames a method missed, and what that did to an ADMM method's duals; None if it missed none."""
+    """Return how many frames a method missed, over which links next to nothing came, and what that did to its duals.
+
+    None if it missed none.
+    """
     frames = missed(run)
     if not frames:
         return None
-    said, causes = f"{name} missed frames: {frames}", on_radio(run)
+    links = dead_links(run)
+    said, causes = f"{name} missed frames: {frames}." + (f" {links}." if links else ""), on_radio(run)
     residual = run.rounds["dual_residual"].iloc[-1] if "dual_residual" in run.rounds else 0.0
     if not residual > _ROUNDING:
         # A broadcast that was refused is known to be so, and changes no dual.
-        return f"{said}.{causes}"
-    if _makes_good(run):
-        return f"{said}. Its duals sum to {residual:.3g} for now: what is heard next makes good what was lost.{causes}"
-    return f"{said}. Its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
+        return f"{said}{causes}"
+    if not _makes_good(run):
+        return f"{said} Its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
+    if all(isinstance(getattr(agent, "duals", None), EdgeDuals) for agent in run.agents.values()):
+        effect = _on_edge_duals(run, links)
+    elif links:
+        effect = ": what is lost there is made good late or never"
+    else:
+        effect = " for now: what is heard next makes good what was lost"
+    return f"{said} Its duals sum to {residual:.3g}{effect}.{causes}"
+
+
+def _on_edge_duals(run: Run, links: DeadLinks) -> str:
+    """Return what dead links do to edge duals: nothing, while links that are alive both ways connect all agents."""
+    if not links.dead:
+        return " for now: what is heard next makes good what was lost"
+    dead = set(links.dead)
+    for a, b in links.dead:
+        if (b, a) in dead:
+            return f": edge duals bear a link that is dead one way, but not both ways ({a} – {b})"
+    alive: nx.Graph[Any] = nx.Graph()
+    alive.add_nodes_from(run.agents)
+    alive.add_edges_from((a, b) for a, b in _ends(run) if not {(a, b), (b, a)} & dead)
+    if nx.is_connected(alive):
+        return " for now: edge duals bear links that are dead one way, for those alive both ways connect all agents"
+    return ": edge duals bear links that are dead one way only if those alive both ways connect all agents"
 
 
 def _makes_good(run: Run) -> bool:

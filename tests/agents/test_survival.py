@@ -1,9 +1,10 @@
 """Duals that survive lost frames: equal to the plain ones on ideal links, and to their recursions on lossy ones."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -141,6 +142,54 @@ def test_at_thirty_percent_loss_the_optimum_is_that_of_the_centre(way: Duals) ->
     worse, plain = long_run(Accumulated(), 0.3)
     assert worse > 1e-3
     assert np.ptp(plain.thetas[-1], axis=0).max() < 1e-6
+
+
+# --- links over which nothing is ever heard ---------------------------------------------------------------------------
+
+DEAD = next((a, b) for a, b in GRAPH.edges if nx.is_connected(nx.restricted_view(GRAPH, [], [(a, b)])))
+
+
+def with_dead(way: Duals, dead: Sequence[tuple[int, int]], rounds: int) -> Array:
+    """Return DKLA's models in the end, where all links but some are ideal."""
+    links = {ends: Link(loss=1.0) for ends in dead}
+    agents = {i: DKLA(problem(i), rounds, rho=RHO, duals=way) for i in GRAPH}
+    Network(GRAPH, links=links).run(agents)
+    return np.stack([agent.theta for agent in agents.values()])
+
+
+def arrived_but(dead: Sequence[tuple[int, int]], rounds: int) -> lossy.Arrived:
+    arrived = np.ones((rounds, AGENTS, AGENTS), dtype=bool)
+    for sender, receiver in dead:
+        arrived[:, receiver, sender] = False
+    return arrived
+
+
+@pytest.mark.parametrize("way", [Accumulated(), RunningSums()], ids=["plain", "sums"])
+def test_one_link_dead_one_way_takes_accumulated_duals_and_running_sums_to_the_zero_model(way: Duals) -> None:
+    """At rest Σ_n (θ̂_i − copy of θ̂_n) = 0 at every agent; with one copy at zero only zero models solve that."""
+    best = np.abs(centralised([problem(i) for i in GRAPH], SHARE * AGENTS)).max()
+    assert np.abs(with_dead(way, [DEAD], 2000)).max() < 1e-6 * best
+    rounds = 60
+    if isinstance(way, RunningSums):
+        thetas, _ = survival.running_sums(BATCH, A, SIZE, RHO, arrived_but([DEAD], rounds))
+    else:
+        thetas = lossy.admm(BATCH, A, SIZE, RHO, arrived_but([DEAD], rounds), lossy.Coding()).thetas
+    np.testing.assert_allclose(with_dead(way, [DEAD], rounds), thetas[-1], rtol=0, atol=1e-9)
+
+
+def test_edge_duals_bear_a_link_that_is_dead_one_way_but_not_both_ways() -> None:
+    """Both ways it acts as a regulariser ρ‖θ‖² at each of its ends, one way as none."""
+    best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
+    both = [DEAD, DEAD[::-1]]
+    np.testing.assert_allclose(with_dead(EdgeDuals(), [DEAD], 4000), np.tile(best, (AGENTS, 1)), rtol=0, atol=1e-8)
+    found = with_dead(EdgeDuals(), both, 4000)
+    np.testing.assert_allclose(found, np.tile(found[0], (AGENTS, 1)), rtol=0, atol=1e-8)
+    assert np.abs(found[0] - best).max() > 1e-2 * np.abs(best).max()
+    # The gradients of all costs, and what the two ends take the dead link for, cancel.
+    gradient = sum(problem(i).gradient(found[0]) for i in GRAPH)
+    np.testing.assert_allclose(gradient + 2 * 2 * RHO * found[0], 0.0, rtol=0, atol=1e-8)
+    thetas = survival.edge_duals(BATCH, A, SIZE, RHO, 0.5, arrived_but(both, 200))
+    np.testing.assert_allclose(with_dead(EdgeDuals(), both, 200), thetas[-1], rtol=0, atol=1e-9)
 
 
 def test_running_sums_in_float32_keep_their_balance() -> None:

@@ -86,6 +86,7 @@ def results() -> list[list[str]]:
         tables = [run.rounds, run.ledger.table(), run.ledger.senders_table()]
         tables += [run.trace.table(), pd.DataFrame(frames_of(run.trace).columns)] if number % 2 == 0 else []
         heard = [repr(agent.heard) for agent in agents.values() if isinstance(agent, Talker)]
+        heard += [repr(counts.tolist()) for counts in run.ledger.heard()]
         found.append([run.trace_hash, *(table.to_csv() for table in tables), *heard])
     return found
 

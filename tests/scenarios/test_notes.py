@@ -1,11 +1,25 @@
 """What studies say of a run names the true cause, or nothing."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from netsim import Agent, BadInput, Link, Network, Radio, Run, topology
+from netsim.agents import (
+    COKE,
+    Accumulated,
+    Always,
+    CodedSums,
+    Duals,
+    EdgeDuals,
+    LocalProblem,
+    RunningSums,
+    Squared,
+)
+from netsim.faults import LinkDown
 from netsim.radio import DutyCycle
 from netsim.scenarios.tasks.diagnosis import diverged, missed, on_radio, silent, unheard
 from netsim.scenarios.tasks.online_report import recent_error
@@ -179,6 +193,90 @@ def test_online_studies_name_frames_that_did_not_arrive_and_who_sent_nothing(nam
         note for note in study.notes if note.startswith("DDKL: ") and "frames did not arrive in time (lost " in note
     ]
     assert said(study, "CoDDKL sent nothing")
+
+
+# --- dead links -------------------------------------------------------------------------------------------------------
+
+DEAD, HARDLY = Link(loss=1.0), Link(loss=0.99)
+GRAPH = topology.complete(4)
+
+
+def dkla(links: dict[tuple[int, int], Link], rounds: int = 200, duals: Duals | None = None, **options: Any) -> str:
+    """Return what is said of DKLA on four agents; what is not said else is that all frames arrive."""
+    rng = np.random.default_rng(0)
+    problems = {i: LocalProblem(rng.random((20, 3)), rng.random(20), loss=Squared(), regularizer=1e-3) for i in GRAPH}
+    censor = options.pop("censor", Always())
+    agents = {i: COKE(problems[i], rounds, rho=0.05, duals=duals or Accumulated(), censor=censor) for i in GRAPH}
+
+    def measure(agents: Any) -> dict[str, float]:
+        return {"dual_residual": float(np.abs(sum(agent.dual for agent in agents.values())).max())}
+
+    network = Network(GRAPH, options.pop("link", Link()), links=links, seed=1, **options)
+    said = unheard("it", network.run(agents, [measure]))
+    assert said is not None
+    return said
+
+
+WAYS = [RunningSums(), CodedSums(), Accumulated()]
+
+
+@pytest.mark.parametrize("duals", WAYS, ids=lambda way: type(way).__name__)
+def test_links_over_which_nothing_was_ever_heard_are_named(duals: Duals) -> None:
+    told = dkla({(3, 0): DEAD, (1, 2): DEAD}, duals=duals)
+    assert ". Nothing was heard over 1 → 2, 3 → 0 in 200 rounds. Its duals " in told
+    assert "makes good what was lost" not in told
+    if not isinstance(duals, Accumulated):
+        assert told.endswith(": what is lost there is made good late or never.")
+
+
+def test_of_many_dead_links_some_are_named_and_all_are_counted() -> None:
+    told = dkla({(a, b): DEAD for a in GRAPH for b in GRAPH if a != b and b < 2})
+    assert "Nothing was heard over 0 → 1, 1 → 0, 2 → 0 and 3 links more in 200 rounds." in told
+
+
+def test_links_over_which_next_to_nothing_was_heard_are_named() -> None:
+    told = dkla({(3, 0): HARDLY}, rounds=400, duals=RunningSums())
+    assert "Next to nothing (at most one frame in 50) over 3 → 0." in told
+    assert told.endswith("is made good late or never.")
+
+
+def test_links_that_fell_silent_are_named_with_the_round_and_those_that_healed_are_not() -> None:
+    lossy = {"link": Link(loss=0.3), "duals": RunningSums()}
+    fell = dkla({}, faults=[LinkDown(0, 1, at=50, one_way=True), LinkDown(2, 3, at=50, until=150)], **lossy)
+    # Looked at in rounds 32, 64, 128, …, of which one is in the run's first half.
+    assert "Nothing since round 64 over 0 → 1. " in fell
+    assert fell.endswith("is made good late or never.")
+    healed = dkla({}, faults=[LinkDown(2, 3, at=50, until=150)], **lossy)
+    assert "Nothing" not in healed
+    assert healed.endswith(" for now: what is heard next makes good what was lost.")
+
+
+def test_who_says_nothing_has_no_dead_link() -> None:
+    """A censor that lets nobody speak after the first rounds, in which some frames are lost."""
+
+    class First(Always):
+        def speaks(self, change: Any, state: Any, round_number: int, rng: Any) -> bool:
+            return round_number <= 6
+
+    told = dkla({(3, 0): DEAD}, link=Link(loss=0.2), censor=First(), duals=RunningSums())
+    assert "Nothing" not in told
+    assert "ext to nothing" not in told
+
+
+def test_what_a_budget_refuses_is_no_evidence_of_a_dead_link() -> None:
+    told = dkla({}, link=Link(loss=0.2, budget=8.0))
+    assert "refused" in told
+    assert "Nothing" not in told
+
+
+def test_edge_duals_bear_links_that_are_dead_one_way() -> None:
+    one_way = dkla({(3, 0): DEAD, (1, 2): DEAD}, link=Link(loss=0.3), duals=EdgeDuals())
+    assert "Nothing was heard over 1 → 2, 3 → 0 in 200 rounds." in one_way
+    assert one_way.endswith("bear links that are dead one way, for those alive both ways connect all agents.")
+    both_ways = dkla({(3, 0): DEAD, (0, 3): DEAD}, duals=EdgeDuals())
+    assert both_ways.endswith(": edge duals bear a link that is dead one way, but not both ways (0 – 3).")
+    apart = dkla({(3, i): DEAD for i in range(3)}, duals=EdgeDuals())
+    assert apart.endswith("only if those alive both ways connect all agents.")
 
 
 # --- causes that there are on a Radio only ----------------------------------------------------------------------------
