@@ -143,6 +143,7 @@ def intel_lab(
 ) -> None:
     """DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.
 
+    One seed is one draw of who has which samples, of the features and of the losses: sweep --seed for intervals.
     Reception is that of intel_connectivity in the folder NETSIM_DATA; radios are CC2420 of IEEE 802.15.4.
 
     Parameters
@@ -182,7 +183,7 @@ def intel_lab(
             check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
     study.centralised = task.optimum()
     used = {name: spent(run, energy, rate) for name, run in study.runs.items()}
-    _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes")
+    _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes, seed {seed}")
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def _report(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "
     import pandas as pd
 
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
-    study.table("comparison", "What each makes of the links", comparison(study, used))
+    study.table("comparison", f"What each makes of the links ({title})", comparison(study, used))
     study.tables["energy"] = pd.concat(
         [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
     )
@@ -256,11 +257,16 @@ def _notes(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "p
     yield "Tables and replays number the agents from 0, in the order of the motes; energy.csv has both numbers."
     if motes.medium == "matrix":
         yield "A message is heard or lost as a whole, whatever its length: --medium fragments asks more of long ones."
+    seed = study.settings["seed"]
+    yield (
+        f"All this is seed {seed}: one draw of who has which samples, of the features and of the losses. "
+        f"netsim sweep intel_lab --seed {seed}:{seed + 6} runs six, and netsim compare puts them together."
+    )
     table = comparison(study, used)
     times = dict(zip(table["algorithm"], table["MSE / ideal"], strict=True))
     for name, run in study.runs.items():
         if not name.endswith(" ideal"):
-            yield f"{name}: {times[name]:.3g} times the training MSE of ideal links."
+            yield f"{name}: {times[name]:.3g} times the training MSE of ideal links, with seed {seed}."
         yield from filter(None, [unheard(name, run)])
     for name, each in used.items():
         idle = float(each["listen_j"].sum() / each["used_j"].sum())

@@ -115,6 +115,29 @@ def test_on_one_medium_they_collide_and_listen(lab: Path) -> None:
     assert any("listening to an idle channel" in note for note in study.notes)
 
 
+def test_what_one_seed_shows_is_said_to_be_one_seeds(lab: Path) -> None:
+    study = run(algorithms="DKLA", remedies="edge-duals", rounds=40, seed=3)
+    assert any(note.startswith("All this is seed 3: one draw ") for note in study.notes)
+    shares = [note for note in study.notes if "times the training MSE of ideal links" in note]
+    assert len(shares) == 2
+    assert all(note.endswith(", with seed 3.") for note in shares)
+    assert study.titles["comparison"].endswith("seed 3)")
+
+
+def test_a_link_over_which_nothing_is_heard_is_named(lab: Path) -> None:
+    table = pd.read_csv(lab / "intel_connectivity.csv.gz")
+    # Motes are numbered from 0, in their order.
+    dead = (table["sender"] == 4) & (table["receiver"] == 2)
+    table.loc[dead, "prob"] = 1e-9
+    table.to_csv(lab / "intel_connectivity.csv.gz", index=False)
+    study = run(algorithms="DKLA", remedies="running-sums,edge-duals", least=1e-12)
+    (sums,) = [note for note in study.notes if note.startswith("DKLA running-sums missed")]
+    assert "Nothing was heard over 3 → 1 in 150 rounds." in sums
+    assert "makes good what was lost" not in sums
+    (edges,) = [note for note in study.notes if note.startswith("DKLA edge-duals missed")]
+    assert "for those alive both ways connect all agents" in edges
+
+
 def test_links_may_be_made_reliable(lab: Path) -> None:
     study = run(algorithms="DKLA", remedies="ack", rounds=60)
     assert ends(study).loc["DKLA ack", "MSE / ideal"] == pytest.approx(1.0, abs=0.02)
