@@ -390,7 +390,9 @@ def bands(
             # What reaches to zero and below runs out of the figure.
             panel.set_ylim(bottom=table[of].min() / 2)
     panel.set_xlabel(Axis(x).text)
-    panel.set_ylabel(f"{Axis(y).text}, {of}\n{told_interval(table['count'], of=of)}")
+    panel.set_ylabel(Axis(y).text)
+    if (table["count"] > 1).any():
+        panel.set_title(f"{of}; band: {told_interval(table['count'], of=of)}", fontsize=9)
     if x == "round":
         whole_rounds(panel)
     panel.grid(alpha=0.3)
@@ -418,13 +420,12 @@ def _shown(value: Any) -> str:
 
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Return how each combination is drawn: the last column has a colour, the others a mark; a single one both."""
+    """Return how each combination is drawn: a colour for the last column, a mark for the others, if they last."""
     last, others = ({part(key): None for key in keys} for part in (lambda key: key[-1], lambda key: key[:-1]))
+    both = 1 < len(last) <= 10 and 1 < len(others) <= 8
     styles = []
-    for key in keys:
-        colour, mark = list(last).index(key[-1]), list(others).index(key[:-1])
-        if len(last) == 1 or len(others) == 1:
-            colour = mark = max(colour, mark)
+    for number, key in enumerate(keys):
+        colour, mark = (list(last).index(key[-1]), list(others).index(key[:-1])) if both else (number, number)
         styles.append(
             {"color": f"C{colour % 10}", "marker": "os^DvPX*"[mark % 8], "linestyle": ("-", "--", "-.", ":")[mark % 4]}
         )

@@ -194,12 +194,28 @@ def test_bands_and_maps_are_drawn_from_the_means(swept: Path, tmp_path: Path) ->
     assert [line.get_label() for line in panel.lines] == ["agents 3", "agents 5"]
     mean = frame[(frame["agents"] == 3) & (frame["loss"] == 0.5)]["heard"].mean()
     assert panel.lines[0].get_ydata()[2] == pytest.approx(mean)
-    assert panel.get_ylabel() == "heard, mean\n95 % interval of the mean (Student's t, n = 4)"
+    assert panel.get_ylabel() == "heard"
+    assert panel.get_title() == "mean; band: 95 % interval of the mean (Student's t, n = 4)"
     figure.savefig(tmp_path / "bands.pdf")
     figure.savefig(tmp_path / "bands.svg")
     cells = results.heat_map(frame, "loss", "agents", "heard").axes[0].texts
     assert len(cells) == 6
     assert cells[0].get_text() == "30"
+
+
+@pytest.mark.parametrize(("losses", "methods"), [(1, 4), (4, 1), (4, 3), (12, 3)])
+def test_no_two_lines_look_alike(losses: int, methods: int) -> None:
+    rows = [
+        {"loss": loss, "rate": rate, "algorithm": f"A{number}", "v": 1.0 + loss}
+        for loss in range(losses)
+        for number in range(methods)
+        for rate in (1, 2)
+    ]
+    panel = results.bands(pd.DataFrame(rows), "rate", "v", by=["loss", "algorithm"]).axes[0]
+    assert (
+        len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in panel.lines}) == losses * methods
+    )
+    assert len({line.get_label() for line in panel.lines}) == losses * methods
 
 
 def test_text_for_papers() -> None:
