@@ -62,7 +62,13 @@ def made(agents: int, events: int, random: bool) -> tuple[dict[str, Any], dict[s
         "total": events,
         "shown": events,
         "omitted": "",
-        "states": {"value": {"times": x, "values": draw.normal(size=(rounds, agents))}},
+        "rounds": rounds,
+        "states": {
+            "times": np.repeat(x, agents),
+            "agents": np.tile(np.arange(agents), rounds),
+            "sent": np.repeat(np.arange(rounds), agents),
+            "values": {"value": draw.normal(size=rounds * agents)},
+        },
         "curves": {"x": x, "columns": {"spread": np.exp(-np.array(x) / 5).tolist()}},
         "notes": [],
     }

@@ -1165,12 +1165,21 @@ cdef class Waiter:
 
     def run_callbacks(self):
         """Call whoever waits."""
+        self.go(getattr(self.loop, "on_call", None))
+
+    cdef int go(self, notes) except -1:
+        """Call whoever waits, once those were told that note calls (`netsim.transport.clock.Loop.note_calls`)."""
         callback, context, more = self.callback, self.context, self.more
         self.callback = self.context = self.more = None
+        if notes:
+            for _, each in [(callback, context), *(more or ())]:
+                for note in notes if each is not None else ():
+                    note(each)
         if callback is not None:
             self.call(callback, context)
         for callback, context in more or ():
             self.call(callback, context)
+        return 0
 
     cdef int call(self, callback, context) except -1:
         try:
@@ -1223,10 +1232,11 @@ cdef class Gate:
     def go_on(self, list waiters):
         cdef Waiter waiter
         cdef Py_ssize_t i, size = len(waiters)
+        notes = getattr(self.loop, "on_call", None)
         for i in range(size):
             waiter = waiters[i]
             try:
-                waiter.run_callbacks()
+                waiter.go(notes)
             except BaseException:
                 # Only what ends the whole loop comes this far; the others still go on if that is taken up again.
                 if i + 1 < size:

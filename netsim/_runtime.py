@@ -17,6 +17,7 @@ from netsim._sampler import Sampler
 from netsim._stop import stop
 from netsim._tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles
 from netsim._view import View
+from netsim._watcher import Watcher
 from netsim._wiring import Asked, Parts, Settings, build
 from netsim.agent import Agent
 from netsim.core import Frame
@@ -79,14 +80,19 @@ class Runtime:
         self.contexts = self.parts.contexts
         self.tasks = AgentTasks(loop, self.contexts, self._fail, self._finish)
         self.player = Player(settings.faults, settings.graph, self)
+        self.watcher: Watcher | None = None
+        if result.watch is not None:
+            shared = self.parts.all_shared
+            self.watcher = Watcher(result.watch, loop, self.contexts, self.tasks, shared, self._fail)
         self.scheduled = [*self.player.actions, *scheduled]
         self.samples: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
         self.sampled = 0
         # Actions are not their agents': what they make belongs to whoever runs the network.
         self.outside = copy_context()
+        result.sampled = sample is not None
         self.ledger = result.ledger = self.parts.ledger
         self.ledger.in_flight = self._in_flight
-        self.view = None if asked.viewer is None else View(asked.viewer, result, loop, self._scene)
+        self.view = None if asked.viewer is None else View(asked.viewer, result, loop, self._scene, self._last_round)
         for name, agent in self.agents.items():
             if type(agent).answer is not Agent.answer:
                 self.parts.inboxes[name].answer_with(self._answering(name))
@@ -179,6 +185,8 @@ class Runtime:
         for shared in self.parts.all_shared:
             shared.begun = True
         self.loop.instants.on_standstill.append(self._standstill)
+        if self.watcher:
+            self.watcher.start(self.result.agents)
         if self.sampler:
             self.sampler.start()
         if self.parts.medium:
@@ -243,15 +251,21 @@ class Runtime:
             self.view.stop()
         if self.ledger.keeps_trace:
             self.ledger.scene = self._scene()
+        if self.watcher:
+            self.watcher.stop(whole=self.error is None)
         for shared in self.parts.all_shared:
-            shared.over = True
+            shared.end()
         self.tasks.over = self.closed = True
 
     def _scene(self) -> Scene:
         settings = self.settings
         medium = "shared" if isinstance(settings.medium, Radio) else settings.medium
         places = positions_of(settings.graph, self.agents)
-        return Scene(settings.round_period, self.loop.time(), medium, places)
+        return Scene(settings.round_period, self.loop.time(), medium, places, self._last_round())
+
+    def _last_round(self) -> int:
+        """Return the last round that opened; 0: none did."""
+        return self.parts.rounds.open_round
 
     async def _stop(self) -> None:
         """Leave nothing behind on the loop."""
@@ -345,6 +359,8 @@ class Runtime:
         def answer(frame: Frame) -> None:
             # Whoever looks into the inbox has this called: what is made here is still the agent's own.
             token = OWNER.set(member)
+            if self.watcher:
+                self.watcher.call((name,))
             try:
                 reply = agent.answer(for_receiver(frame))
                 outbox.send(frame.sender, frame.kind, reply, context.round, False, frame.request, is_reply=True)
@@ -360,6 +376,9 @@ class Runtime:
         self.player.down(name, for_good=True)
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
+        if self.watcher:
+            # An action may change any of them.
+            self.watcher.call(self.result.agents)
         try:
             action()
         except (Exception, asyncio.CancelledError) as error:
@@ -386,6 +405,8 @@ class Runtime:
             self.result.add_row(number, time, self.ledger.totals())
         except Exception as error:
             self._fail(failure("progress", error))
+        if self.watcher:
+            self.watcher.row_written()
         if self.view:
             self.view.row_written()
 

@@ -39,9 +39,11 @@ class View:
     As an onlooker of the loop (`netsim.transport.instants.Onlooker`) it makes no time pass, and sets no timer.
     """
 
-    def __init__(self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], Scene]) -> None:
+    def __init__(
+        self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], Scene], rounds: Callable[[], int]
+    ) -> None:
         self._viewer, self._run, self._loop = viewer, run, loop
-        self._make_scene = scene
+        self._make_scene, self._rounds = scene, rounds
         self._scene: Scene | None = None
         self._due = 0.0
         self._patience = 0.0
@@ -90,4 +92,4 @@ class View:
 
     def _now(self) -> Scene:
         assert self._scene is not None
-        return dataclasses.replace(self._scene, ended_at=self._loop.time())
+        return dataclasses.replace(self._scene, ended_at=self._loop.time(), rounds=self._rounds())

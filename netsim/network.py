@@ -209,13 +209,14 @@ class Network:
         runtime.set_receiver(agent, up)
 
     def watch(self, states: Watched | None) -> None:
-        """Keep something of each agent's state at each row of the runs to come, in `Run.states`; None: nothing.
+        """Keep each change of something of the agents' states in the runs to come, in `Run.states`; None: nothing.
 
         Parameters
         ----------
         states : mapping or sequence
             {column: what} or whats alone, where a what is the name of an attribute that is a number, or a function of
-            an agent that returns one (None for none). Agents see nothing of it.
+            an agent that returns one (None for none). An agent is looked at before each message that it sends, at the
+            end of each instant at which its code ran, and with each row of `Run.rounds`; it sees nothing of it.
 
         Raises
         ------
@@ -353,7 +354,7 @@ class Network:
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
-        watched = None if self._watched is None else Watch(self._watched)
+        watched = None if self._watched is None else Watch(self._watched, self.graph)
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 
     def _asked(self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None) -> Asked:

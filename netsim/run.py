@@ -38,6 +38,10 @@ class Run:
         Simulated time at the end, in seconds.
     air : AirBook or None
         On a `netsim.Radio`, what was counted there.
+    sampled : bool
+        Whether the rows of `rounds` are samples, not rounds.
+    watch : Watch or None
+        What keeps `states`.
     """
 
     def __init__(
@@ -51,9 +55,10 @@ class Run:
         self.ledger: Ledger
         self.ended_at = 0.0
         self.air: AirBook | None = None
+        self.sampled = False
+        self.watch = watch
         self._probes = list(probes)
         self._progress = progress
-        self._watch = watch
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
 
@@ -72,8 +77,6 @@ class Run:
         self._rows.append((number, time, *totals))
         self.ledger.mark(len(self._rows), number)
         self._measured.append(measured)
-        if self._watch is not None:
-            self._watch.add_row(number, time, self.agents)
         if self._progress is not None:
             self._progress(number)
 
@@ -136,33 +139,20 @@ class Run:
         return trace
 
     @property
-    def watches(self) -> bool:
-        """Whether it keeps states."""
-        return self._watch is not None
-
-    @property
     def states(self) -> "pd.DataFrame":
-        """What was watched: a row for each row of `rounds` and each agent.
+        """What was watched: each agent's state at the beginning, and a row for each change, at the instant it came.
 
-        Columns: round, time_s, agent, and one for each state, NaN where there was none.
+        Columns: time_s; agent; sent, how many messages the agent had sent before, which tells those that it sent at the
+        same instant before the change from those after it; and one for each state, NaN where there is none.
 
         Raises
         ------
         BadInput
             If nothing was watched.
         """
-        return self.states_of(slice(None))
-
-    def states_of(self, which: slice) -> "pd.DataFrame":
-        """Return the states of some rows, as `states` does; the run may still go on."""
-        if self._watch is None:
+        if self.watch is None:
             raise BadInput("watch = None: must be given to Network.watch for agents' states to be kept")
-        return self._watch.table(list(self.agents), which)
-
-    @property
-    def watched(self) -> list[str]:
-        """The names of the states that it keeps."""
-        return [] if self._watch is None else self._watch.columns
+        return self.watch.table()
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "", most: int = 500_000) -> Path:
         """Write one HTML file that shows the run in any browser, without a server or a network; return its path.
@@ -185,7 +175,7 @@ class Run:
         """
         from netsim.replay.render import render
 
-        states = self.states if self.watches else None
+        states = None if self.watch is None else self.states
         return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states)
 
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
@@ -244,7 +234,7 @@ class Run:
         from netsim.replay.notebook import Replay
         from netsim.replay.render import parts
 
-        states = self.states if self.watches else None
+        states = None if self.watch is None else self.states
         return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states), height)
 
     @property
@@ -301,8 +291,9 @@ class Run:
 
     def __repr__(self) -> str:
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
+        rows = f"{len(self._rows)} {'samples' if self.sampled else 'rounds'}, " if self._rows else ""
         return (
-            f"<Run of {len(self.agents)} agents, {len(self._rows)} rounds, {self.ended_at:g} s: "
+            f"<Run of {len(self.agents)} agents, {rows}{self.ended_at:g} s: "
             f"{totals['transmissions']} transmissions, "
             f"{totals['delivered']} of {totals['link_messages']} link messages delivered>"
         )

@@ -1,9 +1,13 @@
-"""What a run keeps of each agent's state, row by row, as `netsim.Network.watch` is told."""
+"""What a run keeps of each agent's state, as `netsim.Network.watch` is told: each change, at the instant it comes."""
 
+import math
 import operator
 from array import array
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from netsim import check
 from netsim.agent import Agent
@@ -18,7 +22,7 @@ __all__ = ["Watch", "Watched"]
 Watched = Mapping[str, str | Callable[[Any], Any]] | Sequence[str | Callable[[Any], Any]]
 """Names of attributes and functions of an agent, with the names of their columns or without."""
 
-_TAKEN = ("round", "time_s", "agent", "algorithm")
+_TAKEN = ("time_s", "agent", "sent", "algorithm")
 
 
 class Watch:
@@ -29,6 +33,8 @@ class Watch:
     watched : mapping or sequence
         {column: what}, or whats alone: the name of an agent's attribute, or a function of an agent. Without a mapping
         its column is the attribute's or the function's name. Each gives a number; None is NaN.
+    agents : iterable
+        All agents' names.
 
     Raises
     ------
@@ -36,7 +42,7 @@ class Watch:
         If it is neither, a column's name is taken, twice there, or no printable text.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: Watched, agents: Iterable[Hashable] = ()) -> None:
         if isinstance(watched, str) or not isinstance(watched, Mapping | Sequence) or not len(watched):
             raise check.refuse(
                 "watch", watched, "names of attributes or functions of an agent: {column: what}, or a list"
@@ -52,11 +58,15 @@ class Watch:
                 raise check.refuse(f"watch[{column!r}]", what, "the name of an attribute, or a function of an agent")
             self._functions[column] = what if callable(what) else operator.attrgetter(what)
         self._columns = list(self._functions)
-        self._rows: list[tuple[int, float]] = []
-        self._values = array("d")
+        self._numbers = {name: number for number, name in enumerate(agents)}
+        # A row for each change; the values of a row one after the other.
+        self._times, self._agents, self._sent, self._values = array("d"), array("i"), array("q"), array("d")
+        self._last: dict[Hashable, tuple[float, ...]] = {}
 
-    def add_row(self, number: int, time: float, agents: Mapping[Any, Agent]) -> None:
-        """Keep the states of all agents at the row of this number and time (s).
+    def look(self, name: Hashable, agent: Agent, time: float, sent: int, early: bool = False) -> None:
+        """Keep an agent's state at a time (s), before which it sent so many messages, if it is another than before.
+
+        ``early``: it may still lack an attribute, which then counts as none.
 
         Raises
         ------
@@ -65,53 +75,80 @@ class Watch:
         NetsimError
             If a function raises.
         """
-        after = f"after round {number}"
+        found = []
         for column, function in self._functions.items():
-            for name, agent in agents.items():
-                try:
-                    value = function(agent)
-                except AttributeError as error:
-                    raise BadInput(f"watch, {column} of agent {name!r} {after}: {one_line(error)}") from error
-                except Exception as error:
-                    kind = type(error).__name__
-                    raise NetsimError(
-                        f"watch, {column} of agent {name!r} raised {kind} {after}: {one_line(error)}"
-                    ) from error
-                found = float("nan") if value is None else check.measured(value)
-                if found is None:
-                    raise check.refuse(
-                        f"watch, {column} of agent {name!r}", value, f"a number (None for none), {after}"
-                    )
-                self._values.append(found)
-        self._rows.append((number, time))
+            try:
+                value = function(agent)
+            except AttributeError as error:
+                if not early:
+                    raise BadInput(f"watch, {column} of agent {name!r} at {time:g} s: {one_line(error)}") from error
+                value = None
+            except Exception as error:
+                raise NetsimError(
+                    f"watch, {column} of agent {name!r} raised {type(error).__name__} at {time:g} s: {one_line(error)}"
+                ) from error
+            number = math.nan if value is None else check.measured(value)
+            if number is None:
+                raise check.refuse(
+                    f"watch, {column} of agent {name!r}", value, f"a number (None for none), at {time:g} s"
+                )
+            # One object stands for all NaN, as of no other two can be said that they are the same.
+            found.append(float(number) if number == number else math.nan)
+        state = tuple(found)
+        if self._last.get(name) != state:
+            self._last[name] = state
+            self._times.append(time)
+            self._agents.append(self._numbers[name])
+            self._sent.append(sent)
+            self._values.extend(state)
 
     @property
     def columns(self) -> list[str]:
         """The names of the states."""
         return list(self._columns)
 
-    def table(self, agents: Sequence[Hashable], which: slice = slice(None)) -> "pd.DataFrame":
-        """Return a row for each row of the run and each agent: round, time_s, agent, and a column for each state.
+    def __len__(self) -> int:
+        """Return how many changes there are."""
+        return len(self._times)
 
-        ``which`` chooses among the rows of the run.
-        """
-        import numpy as np
+    def changes(self, first: int = 0) -> list[NDArray[Any]]:
+        """Return the changes from a number on: times (s), numbers of agents, messages sent before, rows of values."""
+        many = len(self._columns)
+        parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * many :]
+        return self._arrays([part.tobytes() for part in parts])
+
+    def learn(self, changes: Sequence[bytes], until: float) -> None:
+        """Take in the bytes of changes that a process saw by a time (s); raises NetsimError if they cannot be read."""
+        try:
+            found = self._arrays(changes)
+        except (TypeError, ValueError) as error:
+            raise NetsimError(f"agents' states cannot be read ({one_line(error)})") from None
+        kept = found[0] <= until
+        columns: tuple[array[Any], ...] = self._times, self._agents, self._sent, self._values
+        for column, part in zip(columns, found, strict=True):
+            column.frombytes(part[kept].tobytes())
+
+    def table(self) -> "pd.DataFrame":
+        """Return a row for each change: time_s, agent, sent, and a column for each state."""
         import pandas as pd
 
-        first, stop, step = which.indices(len(self._rows))
-        chosen, many = self._rows[which], len(agents)
-        rows = len(chosen)
-        numbers, times = zip(*chosen, strict=True) if rows else ((), ())
-        # Of a row that failed half-way there may be more.
-        size, stop = len(self._columns) * many, max(first, stop)
-        part = np.array(self._values[first * size : stop * size])
-        values = part.reshape(stop - first, len(self._columns), many)[::step]
+        times, agents, sent, values = self.changes()
+        # What several processes saw comes one process after the other.
+        order = np.argsort(times, kind="stable")
         columns: dict[str, Any] = {
-            "round": np.repeat(np.array(numbers, dtype=np.int64), many),
-            "time_s": np.repeat(np.array(times, dtype=np.float64), many),
-            "agent": np.tile(as_column(agents), rows),
+            "time_s": times[order],
+            "agent": as_column(self._numbers)[agents[order]],
+            "sent": sent[order],
         }
-        return pd.DataFrame(columns | {name: values[:, i].ravel() for i, name in enumerate(self._columns)})
+        return pd.DataFrame(columns | {name: values[order, i] for i, name in enumerate(self._columns)})
+
+    def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
+        """Return the arrays of which these are the bytes; raises ValueError if they are no changes of these agents."""
+        kinds = np.float64, np.int32, np.int64, np.float64
+        times, agents, sent, values = (np.frombuffer(raw, kind) for raw, kind in zip(changes, kinds, strict=True))
+        if len({len(times), len(agents), len(sent)}) > 1 or not np.isin(agents, range(len(self._numbers))).all():
+            raise ValueError("states are not of these agents")
+        return [times, agents, sent, values.reshape(len(times), len(self._columns))]
 
     def __getstate__(self) -> dict[str, Any]:
         # What was seen is kept; what looked may be anything.

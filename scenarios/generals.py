@@ -30,6 +30,7 @@ class General(netsim.Agent):
     async def run(self) -> None:
         """Take part in a war in each round."""
         async for _ in self.rounds(self.wars):
+            self.attacks = False
             awaited = 2 if self.first else 1
             if self.first:
                 await self.say(1)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import netsim
@@ -28,6 +29,21 @@ class Average(netsim.Agent):
             self.value = sum((float(frame.payload) for frame in heard), self.value) / (1 + len(heard))
             if heard and number % 3 == 0:
                 await self.send(heard[0].sender, "thanks", number)
+
+
+def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFrame:
+    """Return the row of `Run.states` by which the page shows each agent at a time, the agents in their order.
+
+    It is the last by then; of an agent that sends just then, the one that it was in when it first did.
+    """
+    sends = np.flatnonzero(columns["start"] == time)
+    first: dict[int, int] = {}
+    for sender, number in zip(columns["sender"][sends].tolist(), columns["number"][sends].tolist(), strict=True):
+        first[sender] = min(number, first.get(sender, number))
+    numbers = {name: i for i, name in enumerate(states["agent"].unique())}
+    said = states["agent"].map(numbers).map(first).fillna(np.inf)
+    known = states[(states["time_s"] < time) | ((states["time_s"] == time) & (states["sent"] <= said))]
+    return known.groupby("agent", sort=False).last()
 
 
 def averaging(agents: int, rounds: int, lost: float = 0.05, degree: float = 6.0) -> tuple[dict[str, Any], Columns]:

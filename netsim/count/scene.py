@@ -23,23 +23,28 @@ class Scene:
         "wires", "radio", or "shared" for a `netsim.Radio`.
     positions : tuple of (x, y), or None
         Of the agents in turn, in the units of the graph's ``pos``; None if it had none.
+    rounds : int
+        The last round that opened; 0 if none did.
     """
 
     round_period: float
     ended_at: float
     medium: str
     positions: Places | None
+    rounds: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         places = None if self.positions is None else [list(place) for place in self.positions]
-        times = {"round_period": self.round_period, "ended_at": self.ended_at}
+        times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         return {**times, "medium": self.medium, "positions": places}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "Scene":
         """Return what `as_dict` gave; raises ValueError for anything else, and other than a position an agent."""
-        period, ended, medium = (content[name] for name in ("round_period", "ended_at", "medium"))
+        period, ended, medium, rounds = (content[name] for name in ("round_period", "ended_at", "medium", "rounds"))
+        if type(rounds) is not int or rounds < 0:
+            raise ValueError("its rounds are none")
         if not (_is_finite(period) and _is_finite(ended) and period > 0 and ended >= 0):
             raise ValueError("its times are none")
         if medium not in ("wires", "radio", "shared"):
@@ -48,7 +53,7 @@ class Scene:
         places = None if listed is None else _pairs(listed)
         if listed is not None and (places is None or len(places) != agents):
             raise ValueError("its positions are none")
-        return cls(float(period), float(ended), medium, places)
+        return cls(float(period), float(ended), medium, places, rounds)
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Places | None:

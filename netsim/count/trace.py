@@ -222,7 +222,8 @@ def check_meta(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None, 
     """Return what a file says of itself, where and when the run took place, and whether that is unchanged."""
     text = str(parts["meta"])
     meta = json.loads(text)
-    scene = Scene.from_dict(meta["scene"], len(meta["agents"])) if "scene" in meta else None
+    # What an earlier version says of a run is not all that there is to know.
+    scene = Scene.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
     return meta, scene, str(parts["check"]) == _check(text)
 
 

@@ -1,13 +1,14 @@
 """What the page of one run is told: written by the run's thread, read by those of the server."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.live.rows import Rows
+from netsim.live.rows import Changes, Rows
 from netsim.replay.frames import Columns
 from netsim.replay.html import COLUMNS
 from netsim.replay.packing import pack
@@ -34,6 +35,8 @@ class Told:
         How many frames have ended so, by cause, and how many are under way.
     notes : list of str
         What a reader should know.
+    rounds : int
+        The last round that opened.
     """
 
     known: float = 0.0
@@ -42,6 +45,7 @@ class Told:
     kinds: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    rounds: int = 0
 
 
 class Reel:
@@ -49,10 +53,10 @@ class Reel:
 
     Parameters
     ----------
-    agents : list of str
-        Their names.
-    states : list of str
-        The names of the states that the run keeps.
+    agents : int
+        How many there are.
+    states : int
+        How many states of each the run keeps.
 
     Attributes
     ----------
@@ -62,9 +66,8 @@ class Reel:
         Whether some page has all of it.
     """
 
-    def __init__(self, agents: list[str], states: list[str]) -> None:
-        self._agents = agents
-        self._rows = Rows(len(agents), states)
+    def __init__(self, agents: int, states: int) -> None:
+        self._rows, self._changes = Rows(), Changes(agents, states)
         self._lock = threading.Lock()
         self._told = Told()
         self._parts: list[tuple[int, Columns]] = []
@@ -74,9 +77,10 @@ class Reel:
         self.fetched = False
 
     def write(self, told: Told, ended: Columns, under_way: Columns, run: Run) -> None:
-        """Add what was seen at a look: the frames that ended since the last one, and the run's new rows."""
+        """Add what was seen at a look: frames that ended since the last one, the run's new rows and agents' states."""
         with self._lock:
-            self._rows.look(run, self._agents)
+            self._rows.look(run)
+            self._changes.look(run.watch)
             self._told, self._under_way = told, under_way
             many = len(ended["start"])
             if many:
@@ -103,37 +107,35 @@ class Reel:
                 self.held -= min(size, many)
                 many -= size
 
-    def news(self, since: tuple[int, int, int], most: int) -> dict[str, Any]:
+    def news(self, since: Sequence[int], most: int) -> dict[str, Any]:
         """Return what is new to a page, as JSON has it.
 
         Parameters
         ----------
-        since : (int, int, int)
+        since : five ints
             What the answer before called ``since``; zeros: the page has nothing.
         most : int
             Frames that a page keeps.
         """
-        serial, stride, count = since
+        serial, stride, count, edition, shown = since
         with self._lock:
-            told, under_way, rows = self._told, self._under_way, self._rows
+            told, under_way, rows, changes = self._told, self._under_way, self._rows, self._changes
             parts = [part for number, part in self._parts if number > serial]
             first = count if stride == rows.stride and count <= rows.count else 0
-            since = self._serial, rows.stride, rows.count
+            change = shown if edition == changes.edition and shown <= changes.count else 0
+            since = self._serial, rows.stride, rows.count, changes.edition, changes.count
             columns: dict[str, NDArray[Any]] = {
                 name: np.concatenate([np.empty(0, dtype), *(part[name] for part in parts)])
                 for name, dtype in COLUMNS.items()
             }
             columns |= {f"open {name}": column for name, column in under_way.items()}
-            columns |= rows.columns(first)
+            columns |= rows.columns(first) | changes.columns(change)
+            notes = [*told.notes, *rows.notes, *changes.notes]
             names = list(rows.curves)
             self.fetched = self.fetched or not told.running
         total = sum(told.counts.values())
         return {
-            "since": ".".join(map(str, since)), "row": first, "known": told.known, "running": told.running,
-            "why": told.why, "kinds": told.kinds, "curves": names, "counts": told.counts, "total": total, "most": most,
-            "notes": [*told.notes, *_thinned(since[1])], "packed": pack(columns, quickly=True),
+            "since": ".".join(map(str, since)), "row": first, "change": change, "known": told.known,
+            "running": told.running, "why": told.why, "kinds": told.kinds, "curves": names, "counts": told.counts,
+            "total": total, "most": most, "rounds": told.rounds, "notes": notes, "packed": pack(columns, quickly=True),
         }  # fmt: skip
-
-
-def _thinned(stride: int) -> list[str]:
-    return [f"Curves and states show one row of {stride:,}."] if stride > 1 else []

@@ -146,18 +146,16 @@ class Session:
             return HTTPStatus.OK, "text/html", show.page()
         since = _numbers(urllib.parse.parse_qs(query).get("since", [""])[-1])
         if since is None:
-            return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be three whole numbers"
+            return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be five whole numbers"
         self._said_over = self._over
         runs = [[each.number, each.about.title] for each in shows]
         return HTTPStatus.OK, "application/json", as_json(show.news(since) | {"runs": runs, "over": self._over})
 
 
-def _numbers(text: str) -> tuple[int, int, int] | None:
+def _numbers(text: str) -> list[int] | None:
     parts = text.split(".")
-    if len(parts) != 3 or not all(each.isascii() and each.isdigit() and len(each) < 16 for each in parts):
-        return None
-    first, second, third = map(int, parts)
-    return first, second, third
+    fits = len(parts) == 5 and all(each.isascii() and each.isdigit() and len(each) < 16 for each in parts)
+    return [int(each) for each in parts] if fits else None
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """One run that is shown: looks at it in its own thread, and has the page that shows it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from netsim.live.pending import Pending, excerpt
 from netsim.live.reel import Reel, Told
 from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS, html
-from netsim.replay.render import About, describe, remarks, texts
+from netsim.replay.render import About, describe, no_changes, remarks, texts
 from netsim.run import Run
 
 __all__ = ["Show"]
@@ -51,8 +52,9 @@ class Show:
     def begin(self, run: Run, scene: Scene) -> None:
         """A run begins."""
         self._run, self._scene = run, scene
+        self._states = [] if run.watch is None else run.watch.columns
         self._pending = Pending(run.ledger, forget=not run.ledger.keeps_trace)
-        self.reel = Reel(texts(run.agents), run.watched)
+        self.reel = Reel(len(run.agents), len(self._states))
 
     def look(self, scene: Scene) -> None:
         """Take up what happened since the last look."""
@@ -80,24 +82,24 @@ class Show:
         ledger = self._run.ledger
         kinds = texts(ledger.tally.kinds)
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
-        return Told(scene.ended_at, not over, why, kinds, counts, remarks(kinds))
+        return Told(scene.ended_at, not over, why, kinds, counts, remarks(kinds), scene.rounds)
 
     # --- in the server's threads --------------------------------------------------------------------------------------
 
     def page(self) -> str:
         """Return the page, without frames: it asks for them."""
         if self._page is None:
-            run, ledger = self._run, self._run.ledger
+            ledger = self._run.ledger
             log = excerpt(ledger, self._scene)
             meta = describe(log, frames_of(log), self.about)
             meta["kinds"] = []
-            meta["states"] = {name: {"times": [], "values": []} for name in run.watched}
+            meta["states"] = no_changes(self._states)
             columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
             live = {"number": self.number, "pace": self._pace, "length": self._length}
             self._page = html(meta | {"live": live, "ended_at": 0.0}, columns, asks=True)
         return self._page
 
-    def news(self, since: tuple[int, int, int]) -> dict[str, Any]:
+    def news(self, since: Sequence[int]) -> dict[str, Any]:
         """Return what is new to its page, as JSON has it."""
         assert self.reel is not None
         return self.reel.news(since, self._most)

@@ -62,9 +62,10 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
         ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
         (False: they are a layout), ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``,
         ``causes`` (the first is "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and
-        ``omitted``, ``states`` ({name: {times (s), values (a row of agents for each time, NaN for none)}}), ``curves``
-        (``x`` in s, ``columns``), ``notes``. Of a run that goes on (`netsim.live`) also ``live``: its ``number``,
-        ``pace`` and ``length``. With ``framed`` (True) it obeys the page that holds it in a frame, and tells it.
+        ``omitted``, ``states`` (changes in order of time: ``times`` in s, ``agents`` by number, ``sent``, and
+        ``values`` by name, NaN for none), ``rounds`` (the last that opened; 0: none did), ``curves`` (``x`` in s,
+        ``columns``), ``notes``. Of a run that goes on (`netsim.live`) also ``live``: its ``number``, ``pace`` and
+        ``length``. With ``framed`` (True) it obeys the page that holds it in a frame, and tells it.
     columns : mapping of arrays, shape (events,)
         Those of `COLUMNS`, sorted by ``start``: ``start``, ``depart`` (the first bit leaves) and ``end`` in seconds;
         ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,
@@ -79,13 +80,14 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     """
     events = _checked(meta, columns)
     states, curves = meta["states"], meta["curves"]
-    for index, state in enumerate(states.values()):
-        events[f"state {index} times"] = np.asarray(state["times"], dtype=np.float64)
-        events[f"state {index} values"] = _shortened(np.asarray(state["values"], dtype=np.float64).ravel())
+    for name, dtype in (("times", np.float64), ("agents", np.int32), ("sent", np.int64)):
+        events[f"state {name}"] = np.asarray(states[name], dtype=dtype)
+    for index, values in enumerate(states["values"].values()):
+        events[f"state {index}"] = _shortened(np.asarray(values, dtype=np.float64))
     events["curves x"] = np.asarray(curves.get("x", ()), dtype=np.float64)
     for index, values in enumerate(curves.get("columns", {}).values()):
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
-    told = {**meta, "states": list(states), "curves": list(curves.get("columns", {}))}
+    told = {**meta, "states": list(states["values"]), "curves": list(curves.get("columns", {}))}
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
         "title": _text(str(meta["title"])),

@@ -1,12 +1,13 @@
 """The page of a run: what is on it besides the frames, and its file, written whole or not at all."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim import core
 from netsim._version import __version__
@@ -22,10 +23,25 @@ from netsim.replay.layout import drawn
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_ROWS", "About", "curves_of", "describe", "parts", "remarks", "render", "states_of", "texts", "write"]
+__all__ = [
+    "MOST_CHANGES",
+    "MOST_ROWS",
+    "About",
+    "curves_of",
+    "describe",
+    "parts",
+    "remarks",
+    "render",
+    "states_of",
+    "texts",
+    "write",
+]
 
 MOST_ROWS = 2000
-"""Rows of the curves and of the states that a page holds at most."""
+"""Rows of the curves that a page holds at most."""
+
+MOST_CHANGES = 200_000
+"""Changes of agents' states that a page holds at most, unless there are more agents."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +113,11 @@ def describe(
     notes = [*about.notes, *remarks(log.kinds)]
     rows = 0 if rounds is None else len(rounds)
     if rows > MOST_ROWS:
-        notes.append(f"Curves and states show {MOST_ROWS:,} of {rows:,} rows, evenly.")
+        notes.append(f"Curves show {MOST_ROWS:,} of {rows:,} rows, evenly.")
     agents = texts(log.agents)
+    changes = no_changes() if states is None else states_of(states, log.agents)
+    if states is not None and len(changes["times"]) < len(states):
+        notes.append(thinned(len(changes["times"]), len(states)))
     senders, receivers = log.links
     pairs = np.unique(np.sort(np.stack([senders, receivers], axis=1), axis=1), axis=0)
     links: list[list[int]] = pairs.tolist()
@@ -111,6 +130,7 @@ def describe(
         "has_positions": scene.positions is not None,
         "links": links,
         "round_period": scene.round_period,
+        "rounds": scene.rounds,
         "ended_at": scene.ended_at,
         "kinds": texts(log.kinds),
         "causes": found.causes,
@@ -118,7 +138,7 @@ def describe(
         "total": sum(found.counts.values()),
         "shown": len(found.columns["start"]),
         "omitted": found.omitted,
-        "states": {} if states is None else states_of(states, agents),
+        "states": changes,
         "curves": {"x": [], "columns": {}} if rounds is None else curves_of(rounds),
         "notes": notes,
     }
@@ -165,16 +185,63 @@ def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
     return {"x": _numbers(table.get("time_s", [])), "columns": columns}
 
 
-def states_of(states: "pd.DataFrame", agents: list[str]) -> dict[str, Any]:
-    """Return each state's times and its values, a row for each time; raises BadInput unless all agents are there."""
-    rows, rest = divmod(len(states), len(agents))
-    if rest or texts(states["agent"]) != agents * rows:
-        raise BadInput("states: must have a row for each agent in turn at each time, as netsim writes them")
-    some = _some(rows)
-    times = _numbers(states["time_s"].to_numpy(dtype=np.float64).reshape(rows, -1)[some, 0])
-    found = {}
-    for name in states.columns:
-        if name not in ("algorithm", "round", "time_s", "agent"):
-            values = states[name].to_numpy(dtype=np.float64).reshape(rows, -1)[some]
-            found[str(name)] = {"times": times, "values": [_numbers(row) for row in values]}
-    return found
+def no_changes(names: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the states of these names, of which nothing is known."""
+    return {"times": [], "agents": [], "sent": [], "values": {name: [] for name in names}}
+
+
+def states_of(states: "pd.DataFrame", names: Sequence[Any]) -> dict[str, Any]:
+    """Return the changes of agents' states as a page has them, few enough: times, numbers of agents, sent, and values.
+
+    Raises
+    ------
+    BadInput
+        If they are not of these agents.
+    """
+    import pandas as pd
+
+    codes, unique = pd.factorize(states["agent"])
+    numbers, found = {name: i for i, name in enumerate(names)}, list(unique)
+    if not numbers.keys() >= set(found):
+        # Names that were in a file are text, or look like numbers.
+        numbers, found = {text: i for i, text in enumerate(texts(names))}, texts(found)
+    if len(numbers) < len(names) or not numbers.keys() >= set(found):
+        raise BadInput("states: must be of the agents of the trace, each with a name of its own, as netsim writes them")
+    agents = np.array([numbers[name] for name in found], dtype=np.int64)[codes]
+    some = few_changes(agents, len(names), MOST_CHANGES)
+    columns = [name for name in states.columns if name not in ("algorithm", "time_s", "agent", "sent")]
+    return {
+        "times": _numbers(states["time_s"].iloc[some]),
+        "agents": agents[some].tolist(),
+        "sent": states["sent"].iloc[some].tolist(),
+        "values": {str(name): _numbers(states[name].iloc[some].astype(np.float64)) for name in columns},
+    }
+
+
+def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:
+    """Return which changes are shown, of these numbers of ``count`` agents: of each who has many some, evenly.
+
+    The first and the last of each agent are among them, and else at most ``room``.
+    """
+    if len(agents) <= room:
+        return np.arange(len(agents))
+    each = np.bincount(agents, minlength=count)
+    # As many of each as there is room for; those who have fewer leave room to the others.
+    most = 2
+    for left, many in zip(range(count, 0, -1), np.sort(each).tolist(), strict=True):
+        if many * left > room:
+            most = max(room // left, most)
+            break
+        room -= many
+    order = np.argsort(agents, kind="stable")
+    place = np.arange(len(agents)) - np.repeat(np.cumsum(each) - each, each)
+    steps = np.maximum(np.repeat(each, each) - 1, 1)
+    kept = np.minimum(np.repeat(each, each), most) - 1
+    # A change is kept where the share of those before it passes a whole number.
+    chosen = (place * kept) // steps > ((place - 1) * kept) // steps
+    return np.sort(order[chosen | (place == 0)])
+
+
+def thinned(shown: int, total: int) -> str:
+    """Return a note that not all changes of states are shown."""
+    return f"States show {shown:,} of {total:,} changes: of agents that changed often some, evenly, and the last."

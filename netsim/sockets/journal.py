@@ -16,10 +16,24 @@ from numpy.typing import NDArray
 from netsim.count.records import DETAIL, EXIT, LEFT, SENT
 from netsim.errors import NetsimError, one_line
 
-__all__ = ["ARRAY", "BEGIN", "END", "KINDS", "RECORDS", "ROW", "STATE", "Journal", "Records", "entries", "records_of"]
+__all__ = [
+    "ARRAY",
+    "BEGIN",
+    "CHANGES",
+    "END",
+    "KINDS",
+    "RECORDS",
+    "ROW",
+    "STATE",
+    "Journal",
+    "Records",
+    "entries",
+    "records_of",
+]
 
-BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END = range(7)
-"""What an entry is of: what runs where; kinds of message; events; a row; an array; an agent's state; the end."""
+BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
+"""What an entry is of: what runs where; kinds of message; events; a row; an array; an agent's state; the end; changes
+of what is watched of agents."""
 
 Records = dict[str, NDArray[np.void]]
 """Events by stream, as `netsim.count.tally.Tally.news` returns them."""

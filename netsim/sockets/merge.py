@@ -18,7 +18,19 @@ from netsim.count.records import CORRUPTED, MISSING, TO_ALL, Transmission
 from netsim.count.scene import Scene, positions_of
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Probe, Run
-from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Records, entries, records_of
+from netsim.sockets.journal import (
+    ARRAY,
+    BEGIN,
+    CHANGES,
+    END,
+    KINDS,
+    RECORDS,
+    ROW,
+    STATE,
+    Records,
+    entries,
+    records_of,
+)
 from netsim.sockets.node import mark_of
 from netsim.sockets.restoring import StateReader
 from netsim.transport.clock import Loop, new_loop
@@ -216,7 +228,8 @@ class _Merger:
                 self._write_row(number, time)
             self._apply_all(math.inf)
             last = max((time for _, time in rows), default=-math.inf)
-            if self._end > last and any(part.begin["sampled"] for part in self._parts):
+            self._result.sampled = any(part.begin["sampled"] for part in self._parts)
+            if self._end > last and self._result.sampled:
                 # The run's end comes between two samples.
                 self._write_row(len(rows) + 1, self._end)
         finally:
@@ -227,7 +240,8 @@ class _Merger:
         self._result.ended_at = self._end
         if self._ledger.keeps_trace:
             places = positions_of(self._settings.graph, self._names)
-            self._ledger.scene = Scene(self._settings.round_period, self._end, str(self._settings.medium), places)
+            medium, last_round = str(self._settings.medium), self._last_round([number for number, _ in rows])
+            self._ledger.scene = Scene(self._settings.round_period, self._end, medium, places, last_round)
         return Gathered(self._result, self._parts)
 
     def _apply_all(self, number: float) -> None:
@@ -256,6 +270,12 @@ class _Merger:
                 for what, content in piece:
                     if what == RECORDS:
                         yield part, records_of(content)
+
+    def _last_round(self, rows: list[int]) -> int:
+        """Return the last round in which agents took part, as far as rows or what they sent tell; 0: none."""
+        sent: list[int] = [records["details"]["round"].max(initial=0).item() for _, records in self._records()]
+        last: int = max([0, *sent, *(rows if not self._result.sampled else ())])
+        return last
 
     def _number_kinds(self) -> None:
         """Number kinds of message in the order of their first use, as a simulation does, whoever used them first."""
@@ -312,6 +332,8 @@ class _Merger:
                     self._count(part, records_of(content))
                 elif what == ARRAY:
                     self._states.learn(*content)
+                elif what == CHANGES and self._result.watch is not None:
+                    self._result.watch.learn(content, self._end)
                 elif what == STATE:
                     which, state, in_round = content
                     name = self._names[which]

@@ -136,6 +136,11 @@ class NodeRuntime(Runtime):
         while True:
             await self.parts.rounds.opening()
 
+    def _last_round(self) -> int:
+        # The network's own rounds are kept open here.
+        contexts = [self.contexts[name] for name in self.here]
+        return max((max(context.round, context.left[0]) for context in contexts), default=0)
+
     # --- its rows -----------------------------------------------------------------------------------------------------
 
     def _write_row(self, number: int, time: float, until: float) -> None:
@@ -145,6 +150,7 @@ class NodeRuntime(Runtime):
                 if self._states:
                     self.scribe.write_states()
                 self._write_events()
+                self._write_changes(self.scribe)
                 self.scribe.write_row(number, time, self.sampler is not None or self._took_part(number))
             except NetsimError as error:
                 self._fail(error)
@@ -162,6 +168,10 @@ class NodeRuntime(Runtime):
     def _write_events(self) -> None:
         if self.scribe is not None:
             self.scribe.write_events(self.parts.shared.tally, self.asked.trace)
+
+    def _write_changes(self, scribe: Scribe) -> None:
+        if self.result.watch is not None:
+            scribe.write_changes(self.result.watch)
 
     def _settle(self, until: float) -> None:
         super()._settle(min(until, math.nextafter(self.ended_at, math.inf)))
@@ -251,6 +261,7 @@ class NodeRuntime(Runtime):
             try:
                 self.scribe.write_states()
                 self._write_events()
+                self._write_changes(self.scribe)
                 self.scribe.end(self.result.ended_at, self.ledger.in_flight(), **self._ending())
             except NetsimError as error:
                 self.error = self.error or error

@@ -7,9 +7,10 @@ from typing import Any
 from netsim._version import __version__
 from netsim.agent import Agent
 from netsim.core import Tally
-from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, ROW, STATE, Journal
+from netsim.sockets.journal import ARRAY, BEGIN, CHANGES, END, KINDS, ROW, STATE, Journal
 from netsim.sockets.session import Session
 from netsim.sockets.states import StateWriter
+from netsim.watch import Watch
 
 __all__ = ["Scribe"]
 
@@ -42,7 +43,7 @@ class Scribe:
         self.path = path
         self._agents = agents
         self._here = {name: number for number, name in enumerate(agents) if places[name] == session.me}
-        self._told_kinds = 0
+        self._told_kinds = self._told_changes = 0
         self._session = session
         self._journal = journal = Journal(path)
         self._writer = StateWriter(agents, lambda digest, array: journal.put(ARRAY, [digest, array.tobytes()]))
@@ -78,6 +79,12 @@ class Scribe:
             self._journal.put(KINDS, list(tally.kinds)[self._told_kinds :])
             self._told_kinds = len(tally.kinds)
         self._journal.put_records(tally.news(forget=not keep))
+
+    def write_changes(self, watch: Watch) -> None:
+        """Write what of the agents' states has changed since the last time."""
+        if len(watch) > self._told_changes:
+            self._journal.put(CHANGES, [part.tobytes() for part in watch.changes(self._told_changes)])
+            self._told_changes = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
         """Write that what is written so far is a row: its number, its time (s), whether an agent here took part."""

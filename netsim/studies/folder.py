@@ -62,7 +62,7 @@ class Outcome(Protocol):
 
     @property
     def states(self) -> "pd.DataFrame | None":
-        """One row for each algorithm, row and agent, if anything was watched."""
+        """What was watched of each algorithm's agents, if anything was."""
 
     def summary(self) -> dict[str, Any]:
         """Return the last value of each column by algorithm, and more."""

@@ -121,5 +121,6 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
     with warnings.catch_warnings():
         # What pandas warns of here, such as a row with too many fields, no run writes.
         warnings.simplefilter("error")
-        # An algorithm may be called NA, or 1.
-        return pd.read_csv(path, index_col=False, converters=dict.fromkeys(text, str), encoding="utf-8")
+        # An algorithm may be called NA, or 1. Times are compared with those of frames: they must be what was written.
+        converters = dict.fromkeys(text, str) | {"time_s": float}
+        return pd.read_csv(path, index_col=False, converters=converters, encoding="utf-8")

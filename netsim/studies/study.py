@@ -225,10 +225,11 @@ class Study:
 
     @property
     def states(self) -> "pd.DataFrame | None":
-        """One row for each algorithm, row and agent: what was watched; None if nothing was."""
+        """What was watched of each algorithm's agents, as `Run.states` has it; None if nothing was."""
         import pandas as pd
 
-        parts = [run.states.assign(algorithm=name) for name, run in self.runs.items() if self._trace and run.watches]
+        watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
+        parts = [run.states.assign(algorithm=name) for name, run in watched.items()]
         if not parts:
             return None
         table = pd.concat(parts, ignore_index=True)

@@ -41,6 +41,8 @@ class Loop(asyncio.SelectorEventLoop):
         Asked in turn to handle what is otherwise the exception handler's: each returns whether it did.
     generators : Generators
         The async generators that were begun here and not ended.
+    on_call : list of callables
+        Those of `note_calls`.
     """
 
     def __init__(self, selector: InstantSelector) -> None:
@@ -50,6 +52,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._factory_makes = False
         self.on_error: list[Callable[[dict[str, Any]], bool]] = []
         self.generators = Generators()
+        self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
         # In place of a set, in whose order they would be closed.
         self._asyncgens = self.generators
@@ -57,6 +60,26 @@ class Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the simulated time in seconds."""
         return self.instants.now()
+
+    def note_calls(self, note: Callable[[Context], None]) -> None:
+        """Call ``note`` with the context of each callback that is to be called soon, until `forget_calls`."""
+        self.on_call.append(note)
+        # In place of the method, which without this costs what it costs in asyncio.
+        self.call_soon = self._noted_call_soon  # type: ignore[method-assign]
+
+    def forget_calls(self, note: Callable[[Context], None]) -> None:
+        """Call ``note`` no more."""
+        self.on_call.remove(note)
+        if not self.on_call:
+            del self.call_soon
+
+    def _noted_call_soon(
+        self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        for note in self.on_call:
+            note(handle._context)  # type: ignore[attr-defined]
+        return handle
 
     # --- timers -------------------------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class Outbox:
         shared = self._shared
         rounds = shared.rounds
         now = shared.loop.time()
-        if now == self._instant or shared.over or type(kind) is not str:
+        if now == self._instant or shared.looks or type(kind) is not str:
             self._check(kind, now)
         else:
             self._instant, self._at_once = now, 1
@@ -210,6 +210,11 @@ class Outbox:
         return taken
 
     @property
+    def sent(self) -> int:
+        """How many messages it has sent: the number of the next one."""
+        return self._transmissions
+
+    @property
     def acknowledges(self) -> bool:
         """Whether the link layer acknowledges what is sent to one neighbour."""
         return self._station is not None and self._station.acknowledges
@@ -246,7 +251,7 @@ class Outbox:
     # --- counting -----------------------------------------------------------------------------------------------------
 
     def _check(self, kind: str, now: float) -> None:
-        """Raise AgentError if the run is over, or if the agent never waits."""
+        """Raise AgentError if the run is over, or if the agent never waits; tell who wants to know that it sends."""
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a text (str)")
         if self._shared.over:
@@ -259,6 +264,8 @@ class Outbox:
                 f"agent {self._name!r} sent {SENDS_AT_ONCE:,} messages at one instant: it must wait for something "
                 "in between"
             )
+        if self._shared.on_send is not None:
+            self._shared.on_send(self._name)
 
     def _kind(self, name: str) -> int:
         """Return the number of a kind of message."""

@@ -1,5 +1,7 @@
 """What all agents of one run share: its time, its rounds and its tally."""
 
+from collections.abc import Callable, Hashable
+
 from netsim.core import Tally
 from netsim.transport.clock import Loop
 from netsim.transport.frame import FrameEncoder
@@ -19,13 +21,26 @@ class Shared:
         Whether the run has begun: its agents are no more as they were made.
     over : bool
         Whether the run has ended: nothing is sent any more.
+    on_send : callable or None
+        Called with an agent's name each time before it sends.
+    looks : bool
+        Whether one of the two is to be looked at before anything is sent.
     """
 
-    __slots__ = ("begun", "encoder", "loop", "over", "rounds", "tally")
+    __slots__ = ("begun", "encoder", "looks", "loop", "on_send", "over", "rounds", "tally")
 
     def __init__(self, loop: Loop, tally: Tally, rounds: RoundClock) -> None:
         self.loop = loop
         self.tally = tally
         self.rounds = rounds
-        self.begun = self.over = False
+        self.begun = self.over = self.looks = False
+        self.on_send: Callable[[Hashable], None] | None = None
         self.encoder = FrameEncoder()
+
+    def end(self) -> None:
+        """The run has ended."""
+        self.over = self.looks = True
+
+    def tell_sends(self, told: Callable[[Hashable], None] | None) -> None:
+        """Call ``told`` with an agent's name each time before it sends; None: nobody any more."""
+        self.on_send, self.looks = told, self.over or told is not None

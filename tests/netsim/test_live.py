@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology, watching
 from netsim import _view as view
 from netsim.live import pending, session
+from netsim.replay import render
 from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS
 from netsim.testing import Rounder
@@ -26,9 +28,9 @@ from tests.netsim.test_replay_page import unpack
 class Page:
     """What a page of a run knows: it asks as page/live.js does."""
 
-    def __init__(self, address: str, number: int = 1, agents: int = 7) -> None:
+    def __init__(self, address: str, number: int = 1) -> None:
         self.address = f"{address}{number}/"
-        self.since, self.agents = "0.0.0", agents
+        self.since = "0.0.0.0.0"
         self.ended: list[np.ndarray[Any, Any]] = []
         self.under_way: Any = None
         self.columns: dict[str, np.ndarray[Any, Any]] = {}
@@ -41,12 +43,20 @@ class Page:
         self.since = self.news["since"]
         self.ended.append(table({name: found.pop(name) for name in COLUMNS}))
         self.under_way = table({name: found.pop(f"open {name}") for name in COLUMNS})
-        row = self.news["row"]
         for name, column in found.items():
-            width = self.agents if name.endswith("values") else 1
-            kept = self.columns.get(name, np.full(len(self.columns.get("curves x", ())), np.nan))
-            self.columns[name] = np.concatenate([kept[: row * width], column])
+            if name.startswith("state "):
+                kept, first = self.columns.get(name, column[:0]), self.news["change"]
+            else:
+                kept = self.columns.get(name, np.full(len(self.columns.get("curves x", ())), np.nan))
+                first = self.news["row"]
+            self.columns[name] = np.concatenate([kept[:first], column])
         return self.news
+
+    def states(self, names: list[str]) -> pd.DataFrame:
+        """Return the states as `Run.states` has them, of agents that are called by their numbers."""
+        columns = ["time_s", "agent", "sent", *names]
+        found = ["times", "agents", "sent", *range(len(names))]
+        return pd.DataFrame({name: self.columns[f"state {each}"] for name, each in zip(columns, found, strict=True)})
 
     @property
     def frames(self) -> np.ndarray[Any, Any]:
@@ -116,8 +126,9 @@ def test_the_run_is_the_same_and_the_page_is_told_all_that_the_trace_has(name: s
     assert pages[0].columns["curves x"].tolist() == plain.rounds["time_s"].tolist()
     for index, column in enumerate(last["curves"]):
         assert np.array_equal(pages[0].columns[f"curve {index}"], plain.rounds[column].to_numpy(float), equal_nan=True)
-    states = plain.states["k"].to_numpy()
-    assert pages[0].columns["state 0 values"].tolist() == states.tolist()
+    assert pages[0].states(["k"]).to_csv() == plain.states.to_csv()
+    assert len(plain.states) > 7 * 12
+    assert last["rounds"] == 12
 
 
 @pytest.mark.usefixtures("always")
@@ -183,7 +194,7 @@ def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) ->
     found.watch({"heard": lambda agent: len(agent.heard)})
     pages: list[Page] = []
     with watching(found, browser=False) as shown:
-        pages.append(Page(shown.address, agents=3))
+        pages.append(Page(shown.address))
         asks = lambda number: pages[0].ask() if number > 1 and number % 7 == 0 else None  # noqa: E731
         run = found.run({node: Rounder(100) for node in graph}, progress=asks)
         news = pages[0].ask()
@@ -191,9 +202,31 @@ def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) ->
     assert times.tolist() == run.rounds["time_s"].tolist()[::8]
     sent = pages[0].columns[f"curve {news['curves'].index('transmissions')}"]
     assert sent.tolist() == run.rounds["transmissions"].tolist()[::8]
-    heard = run.states["heard"].to_numpy().reshape(100, 3)[::8]
-    assert pages[0].columns["state 0 values"].tolist() == heard.ravel().tolist()
-    assert news["notes"] == ["Curves and states show one row of 8."]
+    assert pages[0].states(["heard"]).to_csv() == run.states.to_csv()
+    assert news["notes"] == ["Curves show one row of 8."]
+
+
+def test_of_many_changes_a_page_has_fewer_the_older_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "_PAUSE", 0.0)
+    monkeypatch.setattr(view, "_SHARE", 1)
+    monkeypatch.setattr(render, "MOST_CHANGES", 60)
+    found = Network(topology.path(3), round_period=1.0)
+    found.watch({"heard": lambda agent: len(agent.heard)})
+    pages: list[Page] = []
+    with watching(found, browser=False) as shown:
+        pages.append(Page(shown.address))
+        asks = lambda number: pages[0].ask() if number > 1 and number % 7 == 0 else None  # noqa: E731
+        run = found.run({node: Rounder(100) for node in range(3)}, progress=asks)
+        news = pages[0].ask()
+    kept, whole = pages[0].states(["heard"]), run.states
+    assert 30 <= len(kept) <= 60 < len(whole) == 303
+    assert set(map(tuple, kept.to_numpy())) < set(map(tuple, whole.to_numpy()))
+    for agent in range(3):
+        mine, all_of_mine = (table[table["agent"] == agent].to_numpy().tolist() for table in (kept, whole))
+        assert (mine[0], mine[-1]) == (all_of_mine[0], all_of_mine[-1])
+        assert len(mine) >= 10
+    assert (kept["time_s"] > 90).sum() > 2 * (kept["time_s"] < 10).sum()
+    assert news["notes"] == [render.thinned(len(kept), 303)]
 
 
 class Gossip(Agent):
@@ -332,7 +365,7 @@ def test_it_is_for_this_machine_and_for_those_who_know_the_address(place: urllib
 
 
 def test_no_other_page_can_read_or_frame_it(place: urllib.parse.SplitResult) -> None:
-    for path in ("1/", "1/more?since=0.0.0", "nothing"):
+    for path in ("1/", "1/more?since=0.0.0.0.0", "nothing"):
         answer = asked(place, place.path + path)
         assert answer.getheader("Access-Control-Allow-Origin") is None
         assert answer.getheader("Content-Security-Policy") == "frame-ancestors 'none'"
@@ -345,7 +378,9 @@ def test_no_other_page_can_read_or_frame_it(place: urllib.parse.SplitResult) -> 
     assert "<title>&lt;script></title>" in page
 
 
-@pytest.mark.parametrize("since", ["", "1", "1.2", "1.2.x", "-1.0.0", "1.2.3.4", "9" * 20 + ".0.0", "²..0"])
+@pytest.mark.parametrize(
+    "since", ["", "1", "1.2", "1.2.3.4.x", "-1.0.0.0.0", "1.2.3.4", "9" * 20 + ".0.0.0.0", "²....0"]
+)
 def test_a_question_that_makes_no_sense_is_refused(since: str, place: urllib.parse.SplitResult) -> None:
     assert asked(place, f"{place.path}1/more?since={urllib.parse.quote(since)}").status == 400
 

@@ -12,7 +12,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from netsim import Link, Network, latency, topology, watching
@@ -21,7 +20,7 @@ from netsim.live import session
 from netsim.replay.frames import frames_of
 from tests import chromium
 from tests.netsim.test_cli import call
-from tests.recorded import Average
+from tests.recorded import Average, states_at
 
 AFTER = "new Promise((done) => setTimeout(done, {}))"
 
@@ -105,8 +104,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(
             zip(*(columns[name][here].tolist() for name in ("start", "sender", "receiver", "end")), strict=True)
         )
         assert len(found) > 0
-        row = np.searchsorted(plain.rounds["time_s"], at, side="right") - 1
-        assert state["states"]["value"] == plain.states["value"].to_numpy().reshape(-1, 12)[row].tolist()
+        assert state["states"]["value"] == states_at(plain.states, columns, at)["value"].tolist()
     assert browser.run("document.images.length") == 0
     assert all(url.startswith((address[0], "data:")) for url in browser.requested)
     assert [line for line in browser.said if "ERR_CONNECTION_REFUSED" not in line] == []
@@ -184,7 +182,7 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
     number = 1
     while process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{address[1]}{number}/more?since=0.0.0") as answer:
+            with urllib.request.urlopen(f"{address[1]}{number}/more?since=0.0.0.0.0") as answer:
                 news = json.load(answer)
         except OSError:
             time.sleep(0.05)
@@ -229,7 +227,7 @@ def test_an_interrupt_ends_it_at_once(tmp_path: Path) -> None:
     address = process.stdout.readline().split()[-1]
     while True:
         try:
-            with urllib.request.urlopen(f"{address}1/more?since=0.0.0") as answer:
+            with urllib.request.urlopen(f"{address}1/more?since=0.0.0.0.0") as answer:
                 if json.load(answer)["total"]:
                     break
         except OSError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -282,8 +283,10 @@ def test_a_run_writes_its_page(stand: Stand, tmp_path: Path) -> None:
     assert meta["causes"][0] == "delivered"
     assert meta["curves"]["x"] == run.rounds["time_s"].tolist()
     assert meta["curves"]["columns"]["lost"] == run.rounds["lost"].tolist()
-    assert meta["states"]["k"]["times"] == run.rounds["time_s"].tolist()
-    assert meta["states"]["k"]["values"] == [[2.0] * len(found.graph)] * len(run.rounds)
+    many = len(found.graph)
+    changes = {"times": [0.0] * many, "agents": list(range(many)), "sent": [0] * many, "values": {"k": [2.0] * many}}
+    assert meta["states"] == changes
+    assert meta["rounds"] == 12
 
 
 def test_without_positions_a_layout_is_drawn_the_same_each_time(stand: Stand, tmp_path: Path) -> None:
@@ -300,7 +303,7 @@ def test_without_positions_a_layout_is_drawn_the_same_each_time(stand: Stand, tm
     assert meta["has_positions"] is False
     assert len({tuple(place) for place in meta["positions"]}) == 5
     assert meta["curves"] == {"x": [], "columns": {}}
-    assert meta["states"] == {}
+    assert meta["states"] == render.no_changes()
     assert (tmp_path / "t.html").is_file()
 
 
@@ -401,8 +404,10 @@ def test_a_run_folder_gives_its_page(stand: Stand, folder: Path) -> None:
         errors = rounds[rounds["algorithm"] == name]["train_mse"]
         assert meta["curves"]["columns"]["train_mse"] == errors.tolist()
         assert "dual_residual" in meta["curves"]["columns"]
-        part = states[(states["algorithm"] == name) & (states["agent"] == 2)]
-        assert [row[2] for row in meta["states"]["own_mse"]["values"]] == part["own_mse"].tolist()
+        part = states[states["algorithm"] == name]
+        assert list(part.columns) == ["algorithm", "time_s", "agent", "sent", "own_mse"]
+        assert meta["states"]["agents"] == part["agent"].tolist()
+        assert meta["states"]["values"]["own_mse"] == part["own_mse"].tolist()
         assert set(meta["versions"]) == {"netsim", "core", "python"}
     assert any("the folder also has traces of CTA, DKLA, COKE." in note for note in stand.given[0][0]["notes"])
 
@@ -494,15 +499,25 @@ def test_the_command(
     assert (status, said.count("\n")) == (2, 1)
 
 
-def test_curves_and_states_of_many_rows_are_thinned(
+def test_curves_of_many_rows_and_many_changes_of_states_are_thinned(
     stand: Stand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(render, "MOST_ROWS", 5)
+    monkeypatch.setattr(render, "MOST_CHANGES", 40)
     found, _ = network("lossy")
-    found.watch({"k": lambda agent: agent.now})
+    # Some change in each round, some but once.
+    found.watch({"k": lambda agent: agent.round if agent.name < 3 else min(agent.round, 1)})
     run = found.run({node: Mixed() for node in found.graph}, trace=True)
     run.replay(tmp_path / "page.html")
     [(meta, _)] = stand.given
-    assert len(meta["curves"]["x"]) == len(meta["states"]["k"]["times"]) == 5
+    assert len(meta["curves"]["x"]) == 5
     assert meta["curves"]["x"][-1] == run.rounds["time_s"].iloc[-1]
-    assert meta["notes"] == ["Curves and states show 5 of 12 rows, evenly."]
+    states, agents = run.states, meta["states"]["agents"]
+    said = "States show 39 of 54 changes: of agents that changed often some, evenly, and the last."
+    assert meta["notes"] == ["Curves show 5 of 12 rows, evenly.", said]
+    assert [agents.count(i) for i in range(7)] == [9] * 3 + [3] * 4
+    for i in range(7):
+        mine = states[states["agent"] == i]["time_s"].tolist()
+        shown = [time for agent, time in zip(agents, meta["states"]["times"], strict=True) if agent == i]
+        assert [shown[0], shown[-1]] == [mine[0], mine[-1]]
+        assert max(mine.index(b) - mine.index(a) for a, b in itertools.pairwise(shown)) <= 2

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from netsim import BadInput
+from netsim.replay import render
 from netsim.replay.html import COLUMNS, html
 from netsim.replay.packing import pack
 from tests import chromium
-from tests.recorded import Columns, averaging
+from tests.recorded import Columns, averaging, states_at
 
 PAGE = importlib.resources.files("netsim.replay") / "page"
 UPLOT = {
@@ -123,7 +125,7 @@ def one_frame(**told: Any) -> tuple[dict[str, Any], Columns]:
         "title": "one frame", "command": "", "versions": {}, "agents": ["a", "b"], "positions": [[0, 0], [1, 0]],
         "has_positions": True, "links": [[0, 1]], "round_period": 1.0, "ended_at": 1.0, "kinds": ["hello"],
         "causes": ["delivered", "lost"], "counts": {"delivered": 0, "lost": 1}, "total": 1, "shown": 1, "omitted": "",
-        "states": {}, "curves": {"x": [], "columns": {}}, "notes": [],
+        "states": render.no_changes(), "rounds": 1, "curves": {"x": [], "columns": {}}, "notes": [],
     }  # fmt: skip
     values = {"start": 0.25, "depart": 0.25, "end": 0.375, "receiver": 1, "cause": 1, "round": 1, "bits": 8}
     columns = {name: np.array([values.get(name, 0)], dtype=dtype) for name, dtype in COLUMNS.items()}
@@ -175,6 +177,9 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
         0.0,
         meta["ended_at"],
     ]
+    changes = meta["states"]
+    told = pd.DataFrame({"time_s": changes["times"], "agent": changes["agents"], "sent": changes["sent"]})
+    told["value"] = changes["values"]["value"]
     for view in ("map", "sequence"):
         at = ", ".join(repr(float(time)) for time in times)
         states = page.run(f"replay.show('{view}'), [{at}].map((time) => (replay.seek(time), replay.state()))")
@@ -184,8 +189,7 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
             assert state["waiting"] == np.flatnonzero((start <= time) & (depart > time)).tolist()
             ended = np.bincount(cause[end <= time], minlength=len(meta["causes"]))
             assert state["ended"] == dict(zip(meta["causes"], ended.tolist(), strict=True))
-            rows = np.searchsorted(meta["states"]["value"]["times"], time, side="right") - 1
-            expected = meta["states"]["value"]["values"][rows] if rows >= 0 else []
+            expected = states_at(told, columns, time)["value"].tolist()
             assert state["states"]["value"] == pytest.approx(expected, rel=1e-7)
     quiet(page)
 
@@ -286,7 +290,7 @@ def test_names_are_text(browser: chromium.Page, tmp_path: Path) -> None:
     data = one_frame(
         agents=HOSTILE[:2], title=HOSTILE[0], command=HOSTILE[1], kinds=[HOSTILE[0]], notes=HOSTILE,
         versions={HOSTILE[0]: HOSTILE[1]}, causes=["delivered", HOSTILE[1]], counts={HOSTILE[1]: 1},
-        states={HOSTILE[0]: {"times": [0.0], "values": [[1.0, float("nan")]]}},
+        states={"times": [0.0, 0.0], "agents": [0, 1], "sent": [0, 0], "values": {HOSTILE[0]: [1.0, float("nan")]}},
         curves={"x": [0.0, 1.0], "columns": {HOSTILE[1]: [1.0, 2.0], "\u2028\ud800": [float("nan"), float("inf")]}},
     )  # fmt: skip
     page = shown(browser, tmp_path, data)
@@ -324,9 +328,9 @@ def test_runs_at_the_edge(name: str, browser: chromium.Page, tmp_path: Path) -> 
             "curves": {"x": [0.0], "columns": {"e": [0.0]}},
         }
     elif name == "one kind of state":
-        values = [[1.0, 1.0], [1.0, 1.0]]
+        times, agents = [0.0, 0.0, 0.5, 0.5], [0, 1, 0, 1]
         meta |= {
-            "states": {"s": {"times": [0.0, 0.5], "values": values}},
+            "states": {"times": times, "agents": agents, "sent": [0] * 4, "values": {"s": [1.0] * 4}},
             "curves": {"x": [0, 1], "columns": {"e": [3, 3]}},
         }
     page = shown(browser, tmp_path, (meta, columns))

@@ -1,5 +1,5 @@
 // The link messages of a run, and what can be asked of them at a time. A row is waiting while start <= t < depart, flying
-// while depart <= t < end, and has ended once end <= t.
+// while depart <= t < end, and has ended once end <= t. What took no time, in a round, is drawn until the round's end.
 
 const BLOCK = 1024;
 
@@ -24,12 +24,12 @@ function orderOf(values) {
   return order;
 }
 
-// How many of the sorted values are <= limit (or < limit).
-function countUpTo(values, limit, without = false) {
-  let low = 0, high = values.length;
+// How many of the sorted values (or of those of some rows) are <= limit (or < limit).
+function countUpTo(values, limit, without = false, rows = null) {
+  let low = 0, high = rows ? rows.length : values.length;
   while (low < high) {
-    const middle = (low + high) >> 1;
-    if (without ? values[middle] < limit : values[middle] <= limit) low = middle + 1;
+    const middle = (low + high) >> 1, value = values[rows ? rows[middle] : middle];
+    if (without ? value < limit : value <= limit) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -54,6 +54,7 @@ class Events {
     this.keptCauses = new Uint8Array(this.causes).fill(1);
     this.order = orderOf(this.end);
     this.ends = Float64Array.from(this.order, (row) => this.end[row]);
+    this.until = this.spread(meta);
     const blocks = Math.ceil(this.count / BLOCK);
     this.latest = new Float64Array(blocks);
     // How many had ended by each cause before a block of the order of ends.
@@ -62,7 +63,7 @@ class Events {
     for (let i = 0; i < this.count; i++) {
       const block = Math.floor(i / BLOCK);
       if (i % BLOCK === 0) this.before.set(sums, block * this.causes);
-      if (this.end[i] > this.latest[block]) this.latest[block] = this.end[i];
+      if (this.until[i] > this.latest[block]) this.latest[block] = this.until[i];
       sums[this.cause[this.order[i]]]++;
     }
     this.before.set(sums, blocks * this.causes);
@@ -71,13 +72,34 @@ class Events {
     this.sentTo = grouped(this.receiver, meta.agents.length);
   }
 
+  // Until when rows are drawn on the map. A frame that takes no time would never be seen: it is drawn over the rest of
+  // its round, at whose end rounds' agents use what they heard. Not what is answered: the answer would leave before the
+  // question comes.
+  spread({ round_period: period, kinds, rounds }) {
+    const { start, end, kind, cause, reply, round } = this, answered = new Uint8Array(kinds.length);
+    this.none = this.spreads = 0;
+    for (let row = 0; row < this.count; row++) if (reply[row]) answered[kind[row]] = 1;
+    let until = end;
+    for (let row = 0; row < this.count; row++) {
+      if (cause[row] !== 0 || end[row] > start[row]) continue;
+      if (!round[row] || !(rounds > 0 && period > 0) || answered[kind[row]]) {
+        this.none++;
+        continue;
+      }
+      if (until === end) until = end.slice();
+      until[row] = Math.max((Math.floor(start[row] / period + 1e-9) + 1) * period, start[row]);
+      this.spreads++;
+    }
+    return until;
+  }
+
   keeps(row) {
     return this.keptKinds[this.kind[row]] && this.keptCauses[this.cause[row]];
   }
 
-  // The kept rows that began by `to` and end after `from`; the list is valid until the next call.
-  overlapping(from, to) {
-    const { start, end, kind, cause, keptKinds, keptCauses, found } = this;
+  // The kept rows that began by `to` and end (or are drawn until) after `from`; the list is valid until the next call.
+  overlapping(from, to, end = this.end) {
+    const { start, kind, cause, keptKinds, keptCauses, found } = this;
     const last = countUpTo(start, to);
     let size = 0;
     for (let first = 0; first < last; first += BLOCK) {

@@ -59,7 +59,7 @@ class Inspector {
   agent(agent, t) {
     const { events, meta, states } = this.page;
     const sent = this.count(events.sentBy(agent), t), got = this.count(events.sentTo(agent), t);
-    const facts = states.names.map((name) => [name, short(states.of(name, agent, t), 7)]);
+    const facts = states.names.map((name, i) => [name, short(states.of(i, agent, t), 7)]);
     facts.push(["transmissions", String(sent.transmissions)], ["bits sent on links", sent.bits.toLocaleString("en")]);
     return [
       this.facts(facts),
@@ -124,7 +124,7 @@ class Inspector {
     const list = element("ol", "", { class: "latest", "data-part": "latest" });
     for (const { time, row, what } of found) {
       const names = `${meta.agents[events.sender[row]]} → ${meta.agents[events.receiver[row]]}`;
-      const item = element("li", "", { "data-row": row, title: `transmission ${events.number[row]} of its sender, round ${events.round[row]}, ${events.bits[row]} bits` });
+      const item = element("li", "", { "data-row": row, title: `transmission ${events.number[row]} of its sender, ${events.round[row] ? `round ${events.round[row]}` : "outside rounds"}, ${events.bits[row]} bits` });
       const text = `${clipped(names, 40)}, ${meta.kinds[events.kind[row]]}${events.reply[row] ? " (reply)" : ""}`;
       const end = element("b", what);
       if (what !== "sent") end.style.color = this.page.look.colours[events.cause[row]];

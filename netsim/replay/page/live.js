@@ -14,7 +14,7 @@ const inOrder = (column, order) => Float64Array.from(order, (row) => column[row]
 class Live {
   constructor(page) {
     const { pace, length, number } = page.meta.live, period = page.meta.round_period;
-    Object.assign(this, { page, number, known: 0, running: true, since: "0.0.0", oldest: 0, flight: period || 1, runs: [], over: false, failures: 0 });
+    Object.assign(this, { page, number, known: 0, running: true, since: "0.0.0.0.0", oldest: 0, flight: period || 1, runs: [], over: false, failures: 0 });
     this.length = length || 0;
     this.pace = pace || (length ? 0 : 2 * period);
     // What has ended, in the order in which that was told.
@@ -80,20 +80,19 @@ class Live {
       this.oldest = start.length ? start.reduce((least, time) => Math.min(least, time), Infinity) : news.known;
       notes.unshift(`The newest ${there} of ${total} frames are shown, from ${short(this.oldest)} s on; counts are of all.`);
     }
-    const meta = { ...page.meta, kinds: news.kinds, curves: news.curves, counts: news.counts, total, shown: there, notes };
+    const { kinds, curves, counts, rounds } = news, meta = { ...page.meta, kinds, curves, counts, rounds, total, shown: there, notes };
     return { meta, shown };
   }
 
-  // Curves and states: from a row on they are new.
+  // Curves and states: from a row or a change on they are new.
   rows(news, found) {
-    const { columns, meta } = this.page, agents = meta.agents.length, kept = {};
-    const extended = (name, width = 1) => {
+    const { columns, meta } = this.page, kept = {};
+    const extended = (name, from) => {
       const before = columns[name] || new Float64Array(columns["curves x"].length).fill(NaN);
-      kept[name] = joined(before.slice(0, width * news.row), found[name]);
+      kept[name] = found[name] ? joined(before.slice(0, from), found[name]) : before;
     };
-    extended("curves x");
-    news.curves.forEach((_, i) => extended(`curve ${i}`));
-    meta.states.forEach((_, i) => (extended(`state ${i} times`), extended(`state ${i} values`, agents)));
+    for (const name of ["curves x", ...news.curves.map((_, i) => `curve ${i}`)]) extended(name, news.row);
+    for (const name of ["times", "agents", "sent", ...meta.states.keys()]) extended(`state ${name}`, news.change);
     return kept;
   }
 

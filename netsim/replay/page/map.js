@@ -55,23 +55,23 @@ class MapView {
   draw(t) {
     const { context, width, height } = this.surface;
     context.clearRect(0, 0, width, height);
-    const rows = this.page.events.overlapping(t, t);
-    const drawn = this.drawFrames(context, t, rows);
+    const { events } = this.page, rows = events.overlapping(t, t, events.until);
+    const drawn = this.drawFrames(context, t, rows), spread = rows.reduce((sum, row) => sum + (events.end[row] <= t), 0);
     const { marks, shown } = this.drawMarks(context, t);
     this.drawAgents(context, t);
     this.drawNames(context);
-    return { underway: rows.length, drawn, marks, shownMarks: shown };
+    return { shown: rows.length, underway: rows.length - spread, spread, drawn, marks, shownMarks: shown };
   }
 
   // Where a row's frame is, or was when it ended; lanes keep the two directions of a link apart.
   place(row, t) {
-    const { start, depart, end, sender, receiver, cause } = this.page.events;
+    const { start, depart, until: ends, sender, receiver, cause } = this.page.events;
     const i = sender[row], j = receiver[row];
     const dx = this.x[j] - this.x[i], dy = this.y[j] - this.y[i], length = Math.hypot(dx, dy) || 1;
     // When one under way will end is not known yet: it flies as long as others did.
-    const until = end[row] < Infinity ? end[row] : depart[row] + this.page.live.flight;
-    const share = t < depart[row] || start[row] === end[row] ? 0 : Math.min((t - depart[row]) / (until - depart[row] || 1), 1);
-    const way = t >= end[row] ? this.page.look.reach[cause[row]] : share * this.page.look.reach[cause[row]];
+    const until = ends[row] < Infinity ? ends[row] : depart[row] + this.page.live.flight;
+    const share = t < depart[row] || start[row] === until ? 0 : Math.min((t - depart[row]) / (until - depart[row] || 1), 1);
+    const way = t >= until ? this.page.look.reach[cause[row]] : share * this.page.look.reach[cause[row]];
     const rim = Math.min(this.radius, length / 3), along = rim + (length - 2 * rim) * way, lane = Math.min(5, this.radius * 0.5);
     this.atX = this.x[i] + (dx * along - dy * lane) / length;
     this.atY = this.y[i] + (dy * along + dx * lane) / length;

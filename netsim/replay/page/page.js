@@ -29,6 +29,12 @@ class Page {
     this.span = Math.max(this.meta.ended_at || 0, known ? ends[known - 1] : 0, x.length ? x[x.length - 1] : 0, least) || 1;
   }
 
+  // The round that is open at a time; 0: none is. At the end of the last one it is that which closes.
+  round(time) {
+    const { rounds, round_period: period } = this.meta, place = time / period;
+    return rounds > 0 && place <= rounds * (1 + 1e-9) ? Math.min(Math.floor(place + 1e-9) + 1, rounds) : 0;
+  }
+
   // How far the player can go.
   get limit() {
     return this.live && this.live.running ? this.live.known : this.span;
@@ -70,13 +76,16 @@ class Page {
 
   drawClock(time) {
     const digits = Math.max(5, Math.ceil(Math.log10(this.span / this.player.speed)) + 4);
-    const period = this.meta.round_period, parts = [`${short(time, digits)} s`];
-    if (period > 0 && this.events.count) parts.push(`round ${Math.floor(time / period + 1e-9) + 1}`);
-    const { underway, drawn, marks, shownMarks } = this.drawn;
-    parts.push(this.view === "map" ? `${underway} under way` : `${underway} frames in view`);
+    const parts = [`${short(time, digits)} s`], round = this.round(time);
+    // How many rounds there will be, only the run's end tells.
+    if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
+    const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
+    if (this.view !== "map") parts.push(`${underway} frames in view`);
+    else if (underway || !spread) parts.push(`${underway} under way`);
+    if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
     this.part("clock").textContent = parts.join(" · ");
     const thinned = [];
-    if (drawn < underway) thinned.push(`${drawn} of ${underway} frames drawn`);
+    if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
     this.part("thinned").textContent = thinned.length ? `Thinned: ${thinned.join(", ")}.` : "";
   }
@@ -88,7 +97,7 @@ class Page {
     this.part("speed").textContent = `${short(player.speed, 3)} s per s`;
     root.dataset.view = this.view;
     for (const name of ["map", "sequence"]) this.part(`to-${name}`).setAttribute("aria-pressed", String(this.view === name));
-    for (const name of ["round-back", "round-on"]) this.part(name).hidden = !(this.meta.round_period > 0);
+    for (const name of ["round-back", "round-on"]) this.part(name).hidden = !(this.meta.rounds > 0);
     this.part("strip").setAttribute("aria-valuemax", String(this.span));
   }
 
@@ -206,7 +215,7 @@ function stateOf(page) {
   const flying = Array.from(rows.filter((row) => events.depart[row] <= time));
   return {
     time, speed, playing, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
-    waiting: Array.from(rows.filter((row) => events.depart[row] > time)),
+    waiting: Array.from(rows.filter((row) => events.depart[row] > time)), round: page.round(time),
     ended: Object.fromEntries(meta.causes.map((cause, i) => [cause, ended[i]])),
     states: Object.fromEntries(page.states.names.map((name, i) => [name, Array.from(page.states.at(time, i) || [])])),
     drawn: page.drawn, known: page.limit, running: Boolean(page.live && page.live.running),

@@ -7,7 +7,7 @@ function rangeOf(values) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  return { low, high, log: low > 0 && high / low > 1000 };
+  return { low, high, log: low > 0 && high / low > 100 };
 }
 
 class States {
@@ -22,10 +22,10 @@ class States {
 
   read() {
     const { columns } = this.page;
-    this.list = this.names.map((_, i) => {
-      const values = columns[`state ${i} values`];
-      return { times: columns[`state ${i} times`], values, ...rangeOf(values) };
-    });
+    this.changes = grouped(columns["state agents"], this.agents);
+    this.times = columns["state times"];
+    this.sent = columns["state sent"];
+    this.list = this.names.map((_, i) => ({ values: columns[`state ${i}`], ...rangeOf(columns[`state ${i}`]) }));
   }
 
   // What the colours span: the values of the whole run, or those of this moment.
@@ -35,14 +35,22 @@ class States {
 
   // The values of all agents at t, of the state that colours the map.
   at(t, index = this.shown) {
-    if (index < 0) return null;
-    const { times, values } = this.list[index], row = countUpTo(times, t) - 1;
-    return row < 0 ? null : values.subarray(row * this.agents, (row + 1) * this.agents);
+    return index < 0 ? null : Float64Array.from({ length: this.agents }, (_, agent) => this.of(index, agent, t));
   }
 
-  of(name, agent, t) {
-    const values = this.at(t, this.names.indexOf(name));
-    return values ? values[agent] : NaN;
+  // An agent that sends at t is shown as it was when it sent, and what it became then at that instant from there on.
+  of(index, agent, t) {
+    const rows = this.changes(agent);
+    let place = countUpTo(this.times, t, false, rows) - 1;
+    while (place > 0 && this.times[rows[place]] === t && this.speaksBefore(agent, rows[place], t)) place--;
+    return place < 0 ? NaN : this.list[index].values[rows[place]];
+  }
+
+  // Whether an agent sent at t, and only then came to a change at t.
+  speaksBefore(agent, change, t) {
+    const { events } = this.page, rows = events.sentBy(agent);
+    const place = countUpTo(events.start, t, true, rows);
+    return place < rows.length && events.start[rows[place]] === t && events.number[rows[place]] < this.sent[change];
   }
 
   // Where a value stands in the range of colours.
@@ -180,7 +188,9 @@ function tell(page) {
   const { root, meta } = page, part = (name) => root.querySelector(`[data-part=${name}]`);
   part("title").textContent = meta.title;
   part("command").textContent = meta.command;
-  const notes = [...meta.notes];
+  const notes = [...meta.notes], { spreads, none } = page.events;
+  if (spreads) notes.push(`${spreads} frames took no time (latency is 0): the map draws them over the rest of their round.`);
+  if (none) notes.push(`${none} frames took no time and are of a kind that is answered, or outside rounds: they are not seen under way.`);
   if (meta.shown < meta.total && meta.omitted) notes.unshift(`Shown are ${meta.shown} of ${meta.total} link messages. ${meta.omitted}`);
   if (!meta.has_positions && meta.agents.length > 1) notes.push("The network has no positions: the map is a layout.");
   part("notes").replaceChildren(...notes.map((note) => element("li", note)));

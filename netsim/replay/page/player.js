@@ -5,8 +5,10 @@ class Player {
     this.page = page;
     this.time = 0;
     this.playing = false;
-    // The whole run in half a minute, in a round number of simulated seconds a second.
-    this.speed = (page.live && page.live.pace) || Number((page.span / 30).toPrecision(1)) || page.span / 30;
+    // The whole run in half a minute, but at most five rounds in a second, or nobody could follow a frame; in a round
+    // number of simulated seconds a second.
+    const { rounds, round_period: period } = page.meta, speed = Math.min(page.span / 30, 5 * (rounds > 0 && period) || Infinity);
+    this.speed = (page.live && page.live.pace) || Number(speed.toPrecision(1)) || speed;
   }
 
   seek(time) {
@@ -65,12 +67,12 @@ class Player {
   }
 
   round(forward) {
-    const period = this.page.meta.round_period;
-    if (!(period > 0)) return;
+    const { round_period: period, rounds } = this.page.meta;
+    if (!(rounds > 0)) return;
     if (this.playing) this.pause();
     // A time that is a round's opening but for rounding is that opening.
     const place = this.time / period, slack = 1e-9 * Math.max(1, place);
     const number = forward ? Math.floor(place + slack) + 1 : Math.ceil(place - slack) - 1;
-    this.seek(number * period);
+    this.seek(Math.min(number, Math.max(rounds, place)) * period);
   }
 }

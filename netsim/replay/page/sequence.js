@@ -12,7 +12,7 @@ class SequenceView {
     if (this.zoomed) return;
     const { span, meta, events } = this.page;
     // So much time that some 300 frames are seen, but no less than a round has where there are few.
-    const few = span * Math.min(1, 300 / Math.max(events.count, 1)), round = meta.round_period || 0;
+    const few = span * Math.min(1, 300 / Math.max(events.count, 1)), round = meta.rounds ? meta.round_period : 0;
     this.window = Math.min(span, Math.max(few, Math.min(1.25 * round, 4 * few))) || 1;
   }
 
@@ -55,7 +55,7 @@ class SequenceView {
     context.restore();
     context.fillStyle = look.accent;
     context.fillRect(this.across(t) - 1, 0, 2, height - 24);
-    return { underway: rows.length, drawn, marks: 0, shownMarks: 0 };
+    return { shown: rows.length, underway: rows.length, spread: 0, drawn, marks: 0, shownMarks: 0 };
   }
 
   drawGrid(context, width, height) {
@@ -74,8 +74,8 @@ class SequenceView {
     });
     context.textAlign = "center";
     const round = meta.round_period;
-    if (round > 0 && round * this.scale > 14) {
-      const to = Math.min(this.from + this.window, span);
+    if (meta.rounds > 0 && round * this.scale > 14) {
+      const to = Math.min(this.from + this.window, span, meta.rounds * round);
       for (let k = Math.max(0, Math.ceil(this.from / round)); k * round <= to; k++) {
         context.fillStyle = look.line;
         context.fillRect(this.across(k * round), 0, 2, bottom);

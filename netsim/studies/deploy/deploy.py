@@ -89,7 +89,8 @@ def play_share(folder: Path, name: str, told: Callable[[int, int], None]) -> Non
     # Sent to a process alone, as a scheduler does: its part is then whole, and says why it ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     share = Share(plan, host, folder / PARTS, told)
-    study = scenario.prepare(**parameters)
+    # With a trace, agents' states are kept, too.
+    study = scenario.prepare(trace=plan.trace, **parameters)
     with on(share):
         try:
             scenario.play(study)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ class Share:
         apart(play, agents)
         if self._count == self._plan.runs:
             raise Ended
-        return _simulated(network, agents, wanted)
+        return _simulated(network, agents, replace(wanted, asked=replace(asked, trace=False)))
 
 
 class Playback:
