@@ -1,8 +1,11 @@
 """The command line: netsim list, run, sweep, show, verify, replay, export, compare, deploy, node, gather."""
 
 import io
+import itertools
+import os
 import shlex
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from netsim import check
-from netsim.errors import NetsimError, chain
+from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
@@ -49,7 +52,56 @@ def _command(scenario: Scenario) -> click.Command:
 
     # The short help would be cut at the first full stop, that of an initial, say.
     title = scenario.function.__doc__ and scenario.title
-    return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
+    return _Run(scenario, callback=call, params=options, help=title, short_help=title)
+
+
+class _Run(click.Command):
+    """A scenario's command; where a flag lists several values, it names the sweep that runs them."""
+
+    def __init__(self, scenario: Scenario, **more: Any) -> None:
+        super().__init__(scenario.name, **more)
+        self._scenario = scenario
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = dict(self._given(list(args)))
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            name = None if error.param is None else error.param.name
+            value = given.get(f"--{name}".replace("_", "-")) or ""
+            if {*value} & {*",:"} and (command := self._sweep(str(name), given)):
+                raise check.refuse(str(name), value, f"one value; several are a sweep: {command}") from None
+            raise
+
+    def _given(self, words: list[str]) -> Iterator[tuple[str, str | None]]:
+        """Yield the flags that are given and their values; a switch has none."""
+        switches = {name for each in self.params if getattr(each, "is_flag", False) for name in _names(each)}
+        rest = iter(words)
+        for word in rest:
+            flag, joined, value = word.partition("=")
+            yield flag, value if joined else None if flag in switches else next(rest, "")
+
+    def _sweep(self, over: str, given: Mapping[str, str | None]) -> str:
+        """Return the command of a sweep over a parameter with these flags; nothing if it could not be run either."""
+        from netsim.studies.sweep.grid import grid
+
+        known = {each.name for each in self._scenario.parameters}
+        if over not in known:
+            return ""
+        kept = {name for each in self.params if each.name in known for name in _names(each)}
+        words = [word for flag, value in given.items() if flag in kept for word in (flag, value) if word is not None]
+        try:
+            grid(self._scenario, _listed(self._scenario, tuple(words)))
+        except BadInput:
+            return ""
+        place = f"sweeps/{Path(self._scenario.name).stem}"
+        places = itertools.chain([place], (f"{place}-{number}" for number in itertools.count(2)))
+        out = given.get("--out") or next(each for each in places if not os.path.lexists(each))
+        return shlex.join(["netsim", "sweep", self._scenario.name, *words, "--out", out])
+
+
+def _names(parameter: click.Parameter) -> list[str]:
+    return [*parameter.opts, *parameter.secondary_opts]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -152,7 +204,10 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
 @app.command()
 @click.argument("folder")
 def show(folder: str) -> None:
-    """Show what a run folder holds."""
+    """Show what a run folder or a sweep holds."""
+    if (Path(folder) / "sweep.json").is_file():
+        _show_sweep(Path(folder))
+        return
     found = load(folder, partial=True)
     settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
     reporter = Reporter()
@@ -172,6 +227,30 @@ def show(folder: str) -> None:
     reporter.line(f"trace hash: {summary['trace_hash']}")
     # Folders of earlier versions do not tell the core.
     reporter.line(f"netsim {settings.get('netsim', 'of unknown version')}, core: {settings.get('core', 'python')}")
+
+
+def _show_sweep(folder: Path) -> None:
+    """Show how far a sweep came, the command that goes on with it, and what its points came to."""
+    from netsim.studies import compare
+    from netsim.studies.sweep.grid import flags_of
+    from netsim.studies.sweep.sweep import read_sweep, runs_of
+
+    found, done, reporter = read_sweep(folder), runs_of(folder), Reporter()
+    scenario, count, where = found.grid.scenario, len(found.grid.points()), shlex.quote(str(folder))
+    reporter.line(f"a sweep of {scenario}: {len(done)} of {count} points done, {len(found.failed)} failed")
+    command = f"netsim sweep {shlex.quote(scenario)} {flags_of(found.grid.values)}".rstrip()
+    reporter.line(f"{command} --out {where}")
+    if done:
+        table = compare.table([str(folder)], [])
+        reporter.table(*compare.titled(table, [], "mean", False))
+        for note in compare.diverged([str(folder)]):
+            reporter.line(note)
+        measure = table.columns[list(table.columns).index("payload_bits") + 1 :]
+        if len(measure):
+            reporter.line(f"with intervals: netsim compare {where} --metric {measure[0]}")
+        reporter.line(f"one point: netsim show {shlex.quote(str(done[0]))}")
+    for name, why in list(found.failed.items())[:1]:
+        reporter.line(f"{name} failed{' first' if len(found.failed) > 1 else ''}: {why}")
 
 
 @app.command("verify")

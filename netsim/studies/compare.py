@@ -1,6 +1,7 @@
 """Several run folders or sweeps side by side: in which settings they differ, what each came to, and its curves."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUND = "round"
-_USUAL = ("transmissions", "payload_bits", "train_mse", "test_mse", "consensus_error", "test_accuracy")
+_COSTS = ("transmissions", "payload_bits")
+_USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
+_LAST_TOTAL = "saturated"
 
 
 def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
@@ -25,7 +28,7 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     places : sequence of str
         Run folders and sweeps.
     metrics : sequence of str
-        Columns; none: the usual ones that are there.
+        Columns; none: the usual ones that are there, or else what the study itself measures.
 
     Raises
     ------
@@ -35,7 +38,10 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     last = results.compare(*places)
     names = [str(name) for name in last.columns]
     settings, measures = names[: names.index("algorithm")], names[names.index("algorithm") + 1 :]
-    chosen = list(dict.fromkeys(metrics)) or [name for name in _USUAL if name in last and last[name].notna().any()]
+    there = [name for name in measures if last[name].notna().any()]
+    after = there.index(_LAST_TOTAL) + 1 if _LAST_TOTAL in there else len(there)
+    own = [name for name in _USUAL if name in there] or there[after:]
+    chosen = list(dict.fromkeys(metrics)) or [*_COSTS, *own]
     for name in chosen:
         check.one_of("metric", name, measures)
     return last[[*(name for name in settings if name != "point"), "algorithm", *chosen]]
@@ -86,16 +92,22 @@ def titled(found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool) -
 
 
 def diverged(places: Sequence[str]) -> list[str]:
-    """Return what the runs of folders and of a sweep's points noted of runs that diverged, each with where it was."""
-    where: dict[str, list[str]] = {}
-    total = 0
-    for place in dict.fromkeys(places):
-        for run in runs_of(Path(place)):
-            total += 1
-            for note in json.loads((run / "summary.json").read_text(encoding="utf-8"))["notes"]:
-                if " diverged" in note:
-                    where.setdefault(note, []).append(run.name)
-    return [f"{note} ({len(found)} of {total} runs, {found[0]} first)" for note, found in where.items()]
+    """Return a line for each algorithm that diverged: in how many of the runs of folders and sweeps, and why."""
+    runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
+    found: dict[str, list[tuple[Path, str]]] = {}
+    for run in runs:
+        for note in json.loads((run / "summary.json").read_text(encoding="utf-8"))["notes"]:
+            name, said, why = note.partition(" diverged")
+            if said:
+                found.setdefault(name, []).append((run, why))
+    lines = []
+    for name, noted in found.items():
+        (first, why), *others = noted
+        # What they say has numbers of each run in it, unless all say the same.
+        alike = all(each == why for _, each in others)
+        told = f": {why.removeprefix(':').strip()}" if alike else f"; why: netsim show {shlex.quote(str(first))}"
+        lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs, {first.name} first{told}")
+    return lines
 
 
 def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of: str = "mean") -> None:

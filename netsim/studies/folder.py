@@ -249,6 +249,11 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
         If it is no run folder, is partial, or a file is missing, cut short, unreadable, or holds what no run writes.
     """
     path = Path(folder)
+    if (path / "sweep.json").is_file():
+        raise BadInput(
+            f"run folder = {str(folder)!r}: must be what `netsim run` wrote; it is a sweep, whose run folders are in "
+            f"{str(path / 'points')!r} (`netsim show` tells of all)"
+        )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
         found = _read(path)

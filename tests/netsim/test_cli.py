@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -392,3 +393,29 @@ def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     with pytest.raises(BadInput, match="must be whole; it is partial"):
         folders.load(tmp_path / "out")
+
+
+# --- several values ---------------------------------------------------------------------------------------------------
+
+
+def test_several_values_of_a_flag_name_the_sweep_that_runs_them(tmp_path: Path) -> None:
+    """The command is ready: it runs as it stands, with the other flags, and without those that a sweep has not."""
+    flags = ["--agents=5", "--radius", "0.9", "--seed", "0:3", "--trace", "--figures", "svg"]
+    done = call("run", "averaging", *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    start = "netsim: seed = '0:3': must be one value; several are a sweep: "
+    assert done.stderr.startswith(start)
+    command = done.stderr.removeprefix(start).rstrip("\n")
+    assert command == "netsim sweep averaging --agents 5 --radius 0.9 --seed 0:3 --out sweeps/averaging"
+    swept = call(*shlex.split(command)[1:], cwd=tmp_path)
+    assert swept.stdout == "sweeps/averaging: 3 of 3 points, 0 failed; points.csv\n", swept.stderr
+    again = call("run", "averaging", "--loss", "0,0.1", cwd=tmp_path)
+    assert again.stderr.endswith("netsim sweep averaging --loss 0,0.1 --out sweeps/averaging-2\n"), "the place is taken"
+
+
+@pytest.mark.parametrize("flags", [["--loss", "0,x"], ["--seed", "0:3:"], ["--seed", "5:5"], ["--pace", "1:2"]])
+def test_what_no_sweep_could_run_either_is_refused_as_before(flags: list[str], tmp_path: Path) -> None:
+    done = call("run", "averaging", *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "sweep" not in done.stderr
+    assert f"'{flags[0]}'" in done.stderr

@@ -1,5 +1,6 @@
 """``netsim compare``: settings that differ, last values, and a figure."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,24 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
     small = {"agents": 5, "features": 10, "rounds": 60, "algorithms": "CTA"}
     netsim.sweep("coke", out=tmp_path / "sweep", eta=[0.5, 60.0], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")])
-    assert note.startswith("CTA diverged: ")
-    assert note.endswith("(3 of 6 runs, eta=60.0,seed=1 first)")
+    assert note == "CTA diverged in 3 of 6 runs, eta=60.0,seed=1 first: try a smaller step size (--eta)."
     found = netsim.results.load(tmp_path / "sweep")
     found.loc[found["eta"] == 60.0, "seed"] += 3
     mixed = netsim.results.interval(found[found["seed"] < 5].assign(eta=0), "train_mse", ["eta"], of="median")
     calm = found[found["eta"] == 0.5]["train_mse"]
     assert calm.min() <= mixed["median"].iloc[0] <= calm.max() < mixed["mean"].iloc[0]
+
+
+def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
+    """Where frames are lost each run's note has counts of its own."""
+    small = {"agents": 5, "features": 10, "rounds": 30, "algorithms": "CTA,DKLA", "eta": 60.0}
+    netsim.sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.2], seed=[1, 2, 3], **small)
+    (note,) = compare.diverged([str(tmp_path / "sweep")] * 2)
+    first = tmp_path / "sweep" / "points" / "loss=0.1,seed=1"
+    assert note == f"CTA diverged in 6 of 6 runs, loss=0.1,seed=1 first; why: netsim show {shlex.quote(str(first))}"
+    shown = call("show", str(first), cwd=tmp_path).stdout
+    assert "CTA diverged: " in shown
+    assert "did not arrive in time (lost" in shown
 
 
 # --- what is put together ---------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from netsim.studies import cli
 from netsim.studies.folder import load
 from netsim.studies.study import Study
 from netsim.studies.terminal import Reporter, text
+from tests.netsim.test_cli import call
 from tests.netsim.test_files_save import returns, studied
 
 
@@ -297,3 +299,42 @@ def test_brackets_are_no_markup_on_a_terminal(
     assert "[/red]" in out
     assert "title [/]" in out
     assert "DKLA [/]" in err
+
+
+# --- a sweep ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_sweep_is_shown_what_it_is_and_what_it_came_to(tmp_path: Path) -> None:
+    netsim.sweep("averaging", out=tmp_path / "swept", loss=[0.0, 0.3], seed=[1, 2, 3], agents=5, radius=0.9)
+    done = call("show", "swept", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == [
+        "a sweep of averaging: 6 of 6 points done, 0 failed",
+        "netsim sweep averaging --loss 0.0,0.3 --seed 1:4 --agents 5 --radius 0.9 --out swept",
+    ]
+    again = call(*shlex.split(lines[1])[1:], cwd=tmp_path)
+    assert again.stdout == "swept: 6 of 6 points, 0 failed; points.csv\n", "the command is that of this sweep"
+    assert any(line.split()[:4] == ["swept", "0.3", "averaging", "3"] for line in lines), "a row for each loss"
+    for begun in ("with intervals: ", "one point: "):
+        (command,) = [line.removeprefix(begun) for line in lines if line.startswith(begun)]
+        assert call(*shlex.split(command)[1:], cwd=tmp_path).returncode == 0
+    # Killed half-way, and with a point that failed.
+    shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=2")
+    shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=3")
+    (tmp_path / "swept" / "failed").mkdir(exist_ok=True)
+    (tmp_path / "swept" / "failed" / "x.json").write_text('{"point": "loss=0.3,seed=3", "error": "it stood still"}')
+    less = call("show", "swept", cwd=tmp_path).stdout.splitlines()
+    assert less[0] == "a sweep of averaging: 4 of 6 points done, 1 failed"
+    assert less[-1] == "loss=0.3,seed=3 failed: it stood still"
+    shutil.rmtree(tmp_path / "swept" / "points")
+    assert call("show", "swept", cwd=tmp_path).stdout.startswith("a sweep of averaging: 0 of 6 points done, 1 failed\n")
+
+
+@pytest.mark.parametrize("words", [["replay"], ["export", "--format", "json"]])
+def test_where_one_run_is_needed_a_sweep_is_refused_as_one(words: list[str], tmp_path: Path) -> None:
+    netsim.sweep("averaging", out=tmp_path / "swept", seed=[1, 2], agents=5, radius=0.9)
+    done = call(words[0], "swept", *words[1:], cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("netsim: run folder = 'swept': must be what `netsim run` wrote; it is a sweep, ")
+    assert done.stderr.count("\n") == 1

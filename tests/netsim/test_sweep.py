@@ -1,5 +1,6 @@
 """Sweeps: every point once, the same table however it was made, what fails and what is killed."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 
 from netsim import BadInput, results
 from netsim.studies.catalogue import Parameter, find
+from netsim.studies.cli import _listed
 from netsim.studies.sweep import sweep
-from netsim.studies.sweep.grid import grid, values_of
+from netsim.studies.sweep.grid import flags_of, grid, values_of
 from tests.netsim.test_cli import call
 
 STUDY = """
@@ -56,6 +58,25 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 # --- grids ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "flags"),
+    [
+        ({"seed": range(5), "loss": [0.0, 0.25]}, "--seed 0:5 --loss 0.0,0.25"),
+        ({"seed": [3, 4, 5, 9, 1, 2]}, "--seed 3:6,9,1,2"),
+        ({"deaf": [True, False], "medium": ["a b", "c,d"]}, "--deaf --no-deaf --medium 'a b' --medium c,d"),
+    ],
+)
+def test_values_are_told_as_the_flags_that_list_them(values: dict[str, Any], flags: str, study: str) -> None:
+    chosen = grid(find(study), values)
+    assert flags_of(chosen.values) == flags
+    assert grid(find(study), _listed(find(study), tuple(shlex.split(flags)))) == chosen
+
+
+def test_what_is_left_open_is_told_as_none() -> None:
+    chosen = grid(find("coke"), {"bits": [None, 3], "sigma": None})
+    assert flags_of(chosen.values) == "--bits none,3"
 
 
 @pytest.mark.parametrize(

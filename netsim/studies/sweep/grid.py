@@ -9,7 +9,7 @@ from typing import Any
 
 from netsim import check
 from netsim.errors import BadInput
-from netsim.studies.catalogue import Parameter, Scenario
+from netsim.studies.catalogue import Parameter, Scenario, flag
 
 _LONGEST = 100  # characters of a folder's name
 
@@ -93,6 +93,34 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
     if parameter.kind is str:
         return list(texts)
     return [value for text in texts for part in text.split(",") for value in _parsed(parameter, part.strip())]
+
+
+def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
+    """Return the flags that list the values of parameters on a command line; what is only left open has none."""
+    flags: list[str] = []
+    for name, several in values.items():
+        if list(several) == [None]:
+            continue
+        if any(isinstance(value, str | bool) for value in several):
+            flags += [flag(name, value) for value in several]
+        else:
+            flags.append(flag(name, ",".join(_ranges(several))))
+    return " ".join(flags)
+
+
+def _ranges(values: Sequence[Any]) -> list[str]:
+    """Return numbers as `values_of` reads them: of whole ones three or more in a row are a range."""
+    runs: list[list[Any]] = []
+    for value in values:
+        if runs and type(value) is int is type(runs[-1][-1]) and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    found = []
+    for run in runs:
+        shown = ["none" if value is None else _text(value) for value in run]
+        found += shown if len(run) < 3 else [f"{run[0]}:{run[-1] + 1}"]
+    return found
 
 
 def _parsed(parameter: Parameter, text: str) -> Iterable[Any]:

@@ -133,8 +133,7 @@ def sweep(
             show,
             lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
         )
-        names = {point.name for point in chosen.points()}
-        found = Sweep(folder, chosen, {name: why for name, why in _failures(folder).items() if name in names})
+        found = read_sweep(folder)
         try:
             with write_whole(folder / "points.csv") as csv:
                 csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
@@ -180,16 +179,21 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
     BadInput
         If there is no sweep, or its sweep.json is damaged.
     """
-    try:
-        about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-        chosen = Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
-        points = chosen.points()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"folder = {str(folder)!r}: must be a sweep's; its sweep.json is missing or damaged") from None
-    for point in points:
+    for point in read_sweep(folder).grid.points():
         place = folder / "points" / point.name
         if (place / "summary.json").is_file():
             yield point.name, dict(point.settings), place
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return a sweep by its folder, however far it came; raises BadInput as `read_points` does."""
+    try:
+        about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+        chosen = Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
+        names = {point.name for point in chosen.points()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"folder = {str(folder)!r}: must be a sweep's; its sweep.json is missing or damaged") from None
+    return Sweep(folder, chosen, {name: why for name, why in _failures(folder).items() if name in names})
 
 
 def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
