@@ -1,15 +1,21 @@
-"""Finding data files: by their name in the folder that the environment variable NETSIM_DATA names."""
+"""Data files: found by their name in the folder that the environment variable NETSIM_DATA names; which were read."""
 
 import difflib
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 
 from netsim.errors import BadInput
 
-__all__ = ["find", "folders", "missing", "nearest"]
+__all__ = ["digest_of", "find", "folders", "missing", "nearest", "path_of", "recording", "used"]
 
 _FOLDER = "NETSIM_DATA"
+_IN_FOLDER = f"${_FOLDER}/"
+_read: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
 
 
 def find(name: str, suffix: str, source: str = "") -> Path:
@@ -19,7 +25,7 @@ def find(name: str, suffix: str, source: str = "") -> Path:
     """
     for folder in folders(False):
         if (folder / f"{name}{suffix}").exists():
-            return folder / f"{name}{suffix}"
+            return used(folder / f"{name}{suffix}", by_name=True)
     raise missing(name, (suffix,), source)
 
 
@@ -54,3 +60,53 @@ def nearest(name: str, names: Sequence[str]) -> str:
     """Return a hint at the name that was probably meant; empty if none is near."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+# --- which were read --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def recording() -> Iterator[dict[str, str]]:
+    """Yield what gets the SHA-256 of each file that is read meanwhile (`used`), by its name.
+
+    That is its path; of those found in the folder NETSIM_DATA, which may be elsewhere another time, ``$NETSIM_DATA/…``.
+    """
+    found: dict[str, str] = {}
+    token = _read.set(found)
+    try:
+        yield found
+    finally:
+        _read.reset(token)
+
+
+def used(path: Path, *, by_name: bool = False) -> Path:
+    """Note that a file is read, if anybody records that, and return its path; ``by_name`` if it was found by that."""
+    found = _read.get()
+    if found is not None and (digest := digest_of(path)):
+        value = os.environ.get(_FOLDER)
+        inside = by_name and value and path.parent == Path(value)
+        found[f"{_IN_FOLDER}{path.name}" if inside else str(path)] = digest
+    return path
+
+
+def path_of(name: str) -> Path:
+    """Return where a file is now that was recorded under a name."""
+    value = os.environ.get(_FOLDER, "")
+    return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
+
+
+def digest_of(path: str | Path) -> str:
+    """Return the SHA-256 of a file, which is read anew only if its dates or its size have changed; empty if none is."""
+    try:
+        if not os.path.isfile(path):
+            return ""
+        found = os.stat(path)
+        return _digest(os.path.abspath(path), found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: str, *_: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,7 +14,7 @@ import numpy as np
 
 from netsim import check, rate
 from netsim import loss as losses
-from netsim.datafiles import find
+from netsim.datafiles import find, used
 from netsim.errors import BadInput, one_line
 from netsim.link import Link
 from netsim.loss import Loss
@@ -150,7 +150,7 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
     frame = table
     if isinstance(frame, str | Path):
         try:
-            frame = pd.read_csv(frame)
+            frame = pd.read_csv(used(Path(frame)))
         except FileNotFoundError:
             raise BadInput(f"table = {str(table)!r}: must be an existing file") from None
         except Exception as error:
@@ -315,4 +315,4 @@ def _place(given: str | Path | None, name: str, suffix: str, source: str) -> Pat
     if given is None:
         return find(name, suffix, source)
     path = Path(given)
-    return path / f"{name}{suffix}" if path.is_dir() else path
+    return used(path / f"{name}{suffix}" if path.is_dir() else path)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from netsim import check
 from netsim.count.scene import place_of
+from netsim.datafiles import used
 from netsim.errors import BadInput, one_line
 
 _TRIES = 1_000
@@ -116,7 +117,7 @@ def from_file(file: str | Path) -> "nx.Graph[Any]":
     readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml, ".json": _read_json}
     read = readers.get(Path(file).suffix.lower(), partial(nx.read_edgelist, data=False))
     try:
-        graph: nx.Graph[Any] = nx.Graph(read(file))
+        graph: nx.Graph[Any] = nx.Graph(read(used(Path(file))))
     except FileNotFoundError:
         raise BadInput(f"topology = {str(file)!r}: must be an existing file") from None
     except Exception as error:

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 
 from netsim import check, draws
+from netsim.datafiles import used
 from netsim.errors import BadInput
 from netsim.faults import events
 from netsim.faults.events import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
@@ -104,7 +105,7 @@ class Faults(Sequence[Fault]):
     def load(cls, path: str | Path) -> "Faults":
         """Read a list that `save` wrote; raises BadInput if the file is not there or holds something else."""
         try:
-            listed = json.loads(Path(path).read_text(encoding="utf-8"))
+            listed = json.loads(used(Path(path)).read_text(encoding="utf-8"))
         except OSError as error:
             raise BadInput(f"file = {str(path)!r}: must be a file that can be read ({error.strerror})") from None
         except (ValueError, RecursionError) as error:

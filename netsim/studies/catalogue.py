@@ -16,8 +16,10 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from netsim import check
+from netsim.datafiles import digest_of, recording
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
+from netsim.studies.sources import source_of
 from netsim.studies.terminal import Reporter
 
 GROUP = "netsim.studies"
@@ -92,13 +94,30 @@ class Scenario:
             check.one_of("parameter", name, known)
         columns = tuple(column for shelf in _shelves() for column in shelf.columns)
         study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
-        if self.sha256:
-            study.origin["file_sha256"] = self.sha256
+        study.origin |= self.made_of()
         return study
 
+    def made_of(self) -> dict[str, Any]:
+        """Return the SHA-256 of its file, if it has one, and of its package's source and netsim's (`origin`)."""
+        packages = ["netsim"] if self.module else ["netsim", self.function.__module__.partition(".")[0]]
+        source = {name: digest for each in dict.fromkeys(packages) for name, digest in source_of(each).items()}
+        return ({"file_sha256": self.sha256} if self.sha256 else {}) | {"source_sha256": source}
+
     def play(self, study: Study) -> None:
-        """Run it into a study that `prepare` made; if it raises, the study is marked partial."""
+        """Run it into a study that `prepare` made; if it raises, the study is marked partial.
+
+        Its origin gets the SHA-256 of what it read: also of a file that a parameter names, unless that was written.
+        """
         arguments = dict(study.settings)
+        named = {each: digest_of(each) for each in arguments.values() if isinstance(each, str)}
+        with recording() as read:
+            try:
+                self._play(study, arguments)
+            finally:
+                same = {name: digest for name, digest in named.items() if digest and digest_of(name) == digest}
+                study.origin["files_sha256"] = dict(sorted((same | read).items()))
+
+    def _play(self, study: Study, arguments: dict[str, Any]) -> None:
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round otherwise on another machine.

@@ -137,6 +137,7 @@ def run() -> None:
 @click.option("--timeout", type=float, help="Seconds that a point may take.")
 @click.option("--memory", type=int, help="Megabytes that a point may take.")
 @click.option("--retry", is_flag=True, help="Run points that failed before once more.")
+@click.option("--redo", is_flag=True, help="Run points once more whose code or data have changed since.")
 @click.option(
     "--tables", type=str, default="csv", show_default=True, help="The format of the points' tables: csv or parquet."
 )
@@ -150,12 +151,14 @@ def sweep_them(
     timeout: float | None,
     memory: int | None,
     retry: bool,
+    redo: bool,
     tables: str,
 ) -> None:
     """Run a scenario at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
 
     Numbers may be lists and ranges (without their end); a flag of text is given once for each value. What is done
-    already is not done again: the same command goes on where a sweep was interrupted.
+    already is not done again: the same command goes on where a sweep was interrupted. Where code or data have changed
+    since, it is refused, or with --redo done again.
     """
     from netsim.studies.sweep import sweep
 
@@ -171,6 +174,7 @@ def sweep_them(
             timeout=timeout,
             memory=memory,
             retry=retry,
+            redo=redo,
             tables=tables,
             reporter=reporter,
             **given,
@@ -261,13 +265,13 @@ def verify_it(ctx: click.Context, folder: str) -> None:
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
-    from netsim.studies.sweep.sweep import runs_of
+    from netsim.studies.sweep.sweep import runs_of, unfinished
     from netsim.studies.verify import verify
 
     reporter = Reporter()
-    places = runs_of(Path(folder))
+    places, missing = runs_of(Path(folder)), unfinished(Path(folder))
     if not places:
-        raise check.refuse("folder", folder, "a sweep with a point that is done")
+        raise BadInput(f"folder = {folder!r}: must be a sweep with a point that is done; {missing}")
     same = True
     for place in places:
         verdict = verify(place)
@@ -278,6 +282,8 @@ def verify_it(ctx: click.Context, folder: str) -> None:
             reporter.line(f"  also in {', '.join(verdict.others)}")
         for each in verdict.elsewhere:
             reporter.line(f"  {each}")
+    if missing:
+        reporter.line(missing)
     ctx.exit(0 if same else 1)
 
 
@@ -300,8 +306,11 @@ def compare_them(
 ) -> None:
     """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
     from netsim.studies import compare
+    from netsim.studies.sweep.sweep import unfinished
 
     reporter = Reporter()
+    for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
+        reporter.line(line)
     found = compare.table(folders, metrics)
     reporter.table(*compare.titled(found, metrics, statistic, each))
     for note in compare.diverged(folders):

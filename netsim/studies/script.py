@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from netsim import check
+from netsim import check, datafiles
 from netsim.errors import BadInput, one_line
 
 
@@ -32,6 +32,7 @@ def load(parameter: str, file: str) -> dict[str, Any]:
     module = new_module(file)
     with known(module):
         execute(parameter, file, module)
+    datafiles.used(Path(file))
     return defined(module)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import check
+from netsim.datafiles import used
 from netsim.errors import chain
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
@@ -65,7 +66,8 @@ class Study:
     runs : dict
         Each `Run` by the name of its algorithm.
     origin : dict
-        What else settings.json says of how it came about: ``command``, the command line; ``file_sha256`` of its file.
+        What else settings.json says of how it came about: ``command``, the command line; ``file_sha256`` of its file,
+        ``source_sha256`` of netsim's source, ``files_sha256`` of the files that it read; ``methods``.
     session : netsim.live.session.Session or None
         Who shows its runs while they go on.
     partial : dict or None
@@ -162,6 +164,10 @@ class Study:
         for each in chosen:
             self.settings |= {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
         self.settings |= more
+
+    def reads(self, path: str | Path) -> Path:
+        """Note that a file is read, so that a sweep and `netsim.verify` see when it has changed; return its path."""
+        return used(Path(path))
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Show a table, and keep it as ``<name>.csv`` (or ``.parquet``)."""

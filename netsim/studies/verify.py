@@ -10,13 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from netsim import check
+from netsim.count.records import key_shift
+from netsim.count.trace import STREAMS, Trace
 from netsim.errors import BadInput
 from netsim.studies import catalogue
 from netsim.studies._about import about, environment
 from netsim.studies.catalogue import Parameter, Scenario
 from netsim.studies.folder import load, write
 from netsim.studies.formats import Formats, read_table
+from netsim.studies.sources import changed_files, changed_source, is_recorded
 from netsim.studies.terminal import Reporter
 
 TOLERANCE = 1e-9
@@ -26,8 +32,8 @@ TOLERANCE = 1e-9
 _MEASURED_TIME = {"seconds"}
 # What of a summary is not a result, or is compared elsewhere.
 _NOT_COMPARED = {"bytes", "failed", "partial"}
-# In a trace hash each frame's bytes count: it is another as soon as a last digit that is sent is.
-_HASH = "trace_hash"
+# In a trace hash, and a frame's checksum, its bytes count: it is another as soon as a last digit that is sent is.
+_HASHES = ("trace_hash", "checksum")
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,8 @@ class _Difference:
 
     @property
     def is_hash(self) -> bool:
-        """Whether it is one of trace hashes."""
-        return self.place.partition(":")[0].endswith(_HASH)
+        """Whether it is one of hashes."""
+        return self.place.partition(":")[0].endswith(_HASHES)
 
     @property
     def counts(self) -> bool:
@@ -77,7 +83,7 @@ class _Difference:
 
 
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
-    """Repeat a run folder from its settings and compare the trace hash, the tables and the summary.
+    """Repeat a run folder from its settings and compare the trace hash, the tables, the summary and the traces.
 
     Columns called ``seconds``, of time measured on the machine, are left out; whole numbers and text must be the same.
 
@@ -91,7 +97,8 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     Raises
     ------
     BadInput
-        If it is no whole run folder, or its study, the study's parameters or the study's file are not those recorded.
+        If it is no whole run folder, a trace is damaged, or its study, the study's parameters, its file or the files
+        that it read are not those recorded.
     """
     path = Path(folder)
     found = load(path)
@@ -101,14 +108,25 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
             f"run folder = {str(path)!r}: must be of a simulation; what happened over sockets is not repeated"
         )
     names = sorted(name for name in found["summary"]["bytes"] if Path(name).suffix in (".csv", ".parquet"))
-    # States are kept with a trace only.
-    study = _repeated(path, settings, reporter, trace="states" in {Path(name).stem for name in names})
+    traces = sorted(name for name in found["summary"]["bytes"] if re.fullmatch(r"trace-.*\.npz", name))
+    what = f"run folder = {str(path)!r}: must be of a study as it is now"
+    scenario = _as_it_was(what, settings)
+    # A damaged one is told before all is repeated.
+    recorded = {name: Trace.load(path / name) for name in traces}
+    study = scenario.prepare(
+        # States are kept with a trace only.
+        trace=bool(traces) or "states" in {Path(name).stem for name in names},
+        reporter=reporter,
+        **parameters_of(what, scenario, settings["parameters"]),
+    )
+    scenario.play(study)
     kind = "parquet" if any(name.endswith(".parquet") for name in names) else "csv"
     study.formats, study.figures = Formats(tables=kind), {}
     with tempfile.TemporaryDirectory(prefix="netsim-verify-") as again:
         failed = write(study, Path(again))
         differences = _compared(path, Path(again), sorted(names, key=_order), failed)
-    return _verdict(path, differences, tuple(_elsewhere(settings)))
+        differences |= _of_traces(recorded, Path(again), failed)
+    return _verdict(path, differences, (*_elsewhere(settings), *_source(settings, scenario)))
 
 
 def _order(name: str) -> tuple[bool, bool, str]:
@@ -116,17 +134,25 @@ def _order(name: str) -> tuple[bool, bool, str]:
     return stem != "rounds", stem != "ledger", name
 
 
-def _repeated(path: Path, settings: Mapping[str, Any], reporter: Reporter | None, trace: bool) -> Any:
-    what = f"run folder = {str(path)!r}: must be of a study as it is now"
+def _as_it_was(what: str, settings: Mapping[str, Any]) -> Scenario:
+    """Return a folder's scenario; raises BadInput, which begins with ``what``, if a file that it read has changed."""
     try:
         scenario = catalogue.find(settings["scenario"])
     except BadInput as error:
         raise BadInput(f"{what}; {error}") from None
-    if settings.get("file_sha256", scenario.sha256) != scenario.sha256:
-        raise BadInput(f"{what}; {settings['scenario']} has changed since it ran")
-    study = scenario.prepare(trace=trace, reporter=reporter, **parameters_of(what, scenario, settings["parameters"]))
-    scenario.play(study)
-    return study
+    changed = changed_files(settings, scenario.made_of(), scenario.name)
+    if changed:
+        have = "has" if len(changed) == 1 else "have"
+        raise BadInput(f"{what}; {', '.join(changed)} {have} changed since it ran")
+    return scenario
+
+
+def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
+    """Yield what is to be said of the code that ran."""
+    if not is_recorded(settings):
+        yield "recorded without the SHA-256 of netsim's source and of the files read: whether they changed is not known"
+    for each in changed_source(settings, scenario.made_of()):
+        yield f"{each} has changed"
 
 
 def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,6 +197,81 @@ def _compared(path: Path, again: Path, names: list[str], failed: Mapping[str, st
     summaries = [json.loads((each / "summary.json").read_text(encoding="utf-8")) for each in (path, again)]
     found["summary.json"] = list(_of_values("", *summaries))
     return {name: differences for name, differences in found.items() if differences}
+
+
+def _of_traces(recorded: Mapping[str, Trace], again: Path, failed: Mapping[str, str]) -> dict[str, list[_Difference]]:
+    """Return the differences of recorded traces from those of the run that was repeated, by file."""
+    found = {}
+    for name, old in recorded.items():
+        if (again / name).is_file():
+            found[name] = list(_of_trace(old, Trace.load(again / name)))
+        else:
+            found[name] = [_Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)]
+    return {name: differences for name, differences in found.items() if differences}
+
+
+def _of_trace(old: Trace, new: Trace) -> Iterator[_Difference]:
+    yield from _of_values("trace_hash", old.hash, new.hash)
+    yield from _of_values("agents", old.agents, new.agents)
+    yield from _of_values("kinds", old.kinds, new.kinds)
+    if any(not np.array_equal(a, b) for a, b in zip(old.links, new.links, strict=True)):
+        yield _Difference("its links are others", math.inf)
+    if old.scene is not None and new.scene is not None:
+        yield from _of_values("scene", old.scene.as_dict(), new.scene.as_dict())
+    # Those of earlier versions have no scene, and fewer records.
+    streams = STREAMS if old.scene is not None else ("sent", "exits")
+    before, now = _ordered(old), _ordered(new)
+    for stream in streams:
+        yield from _of_records(stream, before[stream], now[stream], old, before["sent"])
+
+
+def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
+    """Return a trace's records in an order that does not depend on which core, or whose turn, wrote them down."""
+    found = {name: np.concatenate([np.empty(0, dtype), *trace.chunks(name)]) for name, dtype in STREAMS.items()}
+    sent = found["sent"]
+    by_sender = np.lexsort((sent["link"], sent["number"], sent["sender"]))
+    for name, records in found.items():
+        names = list(records.dtype.names or ())
+        if "key" in names:
+            found[name] = records[np.lexsort([records[each] for each in ("time", "cause", "key") if each in names])]
+        elif len(records) == len(sent):
+            # The transmissions themselves, and what is kept of each in their order.
+            found[name] = records[by_sender]
+    return found
+
+
+def _of_records(
+    stream: str, old: NDArray[np.void], new: NDArray[np.void], trace: Trace, sent: NDArray[np.void]
+) -> Iterator[_Difference]:
+    """Yield of each column the first difference that counts, or else the largest."""
+    if len(old) != len(new):
+        yield _Difference(f"{stream}: {len(old):,} records recorded, {len(new):,} now", math.inf)
+        return
+    for column in old.dtype.names or ():
+        a, b = old[column], new[column]
+        places = np.flatnonzero(a != b)
+        if not len(places):
+            continue
+        sizes = np.full(len(places), math.inf)
+        if a.dtype.kind == "f":
+            sizes = np.abs(a - b)[places] / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))[places]
+        beyond = np.flatnonzero(~(sizes <= TOLERANCE))
+        first = int(beyond[0]) if len(beyond) else int(sizes.argmax())
+        place, size = int(places[first]), float(sizes[first])
+        where = _told(old[place] if "key" in (old.dtype.names or ()) else sent[place], trace)
+        said = f"{stream}, {where}, column {column}: {a[place]} recorded, {b[place]} now"
+        yield _Difference(said, size if math.isfinite(size) else math.inf)
+
+
+def _told(record: np.void, trace: Trace) -> str:
+    """Return which message a record is of."""
+    if "key" not in (record.dtype.names or ()):
+        return f"sender {trace.agents[int(record['sender'])]}, message {record['number']}"
+    shift, (senders, receivers) = key_shift(len(trace.links[0])), trace.links
+    link, number = int(record["key"]) >> shift, int(record["key"]) & ((1 << shift) - 1)
+    if not 0 <= link < len(senders):
+        return f"key {record['key']}"
+    return f"sender {trace.agents[senders[link]]}, receiver {trace.agents[receivers[link]]}, message {number}"
 
 
 def _rows(path: Path) -> list[list[Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netsim import datafiles
-from netsim.datafiles import folders, missing, nearest
+from netsim.datafiles import folders, missing, nearest, used
 from netsim.errors import BadInput
 
 SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
@@ -55,7 +55,7 @@ def find_table(data: str) -> Path:
             raise BadInput(f"data = {data!r}: must be a file that ends in {', '.join(SUFFIXES)}, or a name without /")
         if not Path(data).is_file():
             raise BadInput(f"data = {data!r}: must be a file; there is none")
-        return Path(data)
+        return used(Path(data))
     wanted = (suffix,) if suffix else SUFFIXES
     name = data.removesuffix(suffix)
     found = [each / f"{name}{end}" for each in folders(bool(suffix)) for end in wanted]
@@ -64,7 +64,7 @@ def find_table(data: str) -> Path:
         how = "its path" if suffix else "the name with its suffix"
         raise BadInput(f"data = {data!r}: must be one file, there are {', '.join(map(str, found))}; give {how}")
     if found:
-        return found[0]
+        return used(found[0], by_name=True)
     raise _missing(name, wanted, "; data may also be the path of a file")
 
 

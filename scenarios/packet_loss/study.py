@@ -101,11 +101,14 @@ class Repeated:
         Number of processes.
     folder : str
         Folder of the sweeps, new or of this study with the same settings.
+    redo : bool
+        Do once more what was done there with other code or data; without it that is refused.
     """
 
     repeats: int = 6
     jobs: int = 2
     folder: str = "runs/packet-loss-sweeps"
+    redo: bool = False
 
     def must_be_usable(self) -> None:
         """Raise BadInput if a value cannot be used."""
@@ -168,7 +171,7 @@ def packet_loss(
     settings = {"data": data, **{name: value for name, value in chosen.items() if value is not None}}
     plan = list(works(ordered, shares, frames.burst, bits, settings))
     seeds = range(seed, seed + repeated.repeats)
-    measured = do(plan, Path(repeated.folder), seeds, repeated.jobs, study.reporter)
+    measured = do(plan, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)
     report.tell(study, measured, report.About(data, size.agents, size.rounds or 0, frames.burst, repeated.repeats))
 
 

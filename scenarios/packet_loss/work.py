@@ -124,13 +124,15 @@ COLUMNS = ("train_mse", "test_mse", "consensus_error", "dual_residual", "copy_er
 """Measures that are kept of a run's last round."""
 
 
-def do(found: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter) -> Measured:
-    """Do what is missing of some sweeps, and return what all came to.
+def do(
+    found: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
+) -> Measured:
+    """Do what is missing of some sweeps, with ``redo`` also what came of other code or data; return what all came to.
 
     Raises
     ------
     BadInput
-        If a folder holds something else, or nothing came to its end.
+        If a folder holds something else, or runs of other code or data, or nothing came to its end.
     """
     import pandas as pd
 
@@ -138,7 +140,8 @@ def do(found: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: R
     for number, work in enumerate(found, 1):
         reporter.line(f"{number} of {len(found)}: {work.name}")
         place = folder / work.name
-        done = sweep("coke", out=place, jobs=jobs, reporter=reporter, loss=work.losses, seed=seeds, **work.settings)
+        how: dict[str, Any] = {"jobs": jobs, "redo": redo, "reporter": reporter}
+        done = sweep("coke", out=place, **how, loss=work.losses, seed=seeds, **work.settings)
         failed += [(work.remedy, work.burst, point, why) for point, why in done.failed.items()]
         if len(done.failed) < len(done.grid.points()):
             parts.append(_read(work, place))

@@ -23,6 +23,7 @@ def papers(
     repeats: int = 6,
     jobs: int = 2,
     folder: str = "runs/papers-sweeps",
+    redo: bool = False,
     seed: int = 0,
 ) -> None:
     """What the papers report, ours beside theirs: every table and figure that the data at hand allow.
@@ -41,6 +42,8 @@ def papers(
         Number of processes.
     folder : str
         Folder of the sweeps, new or of this study.
+    redo : bool
+        Do once more what was done there with other code or data; without it that is refused.
     seed : int
         The first seed.
     """
@@ -53,7 +56,8 @@ def papers(
     if not folder:
         raise BadInput("folder = '': must be the name of a folder")
     seeds = range(seed, seed + repeats)
-    runs = do([work for paper in wanted for work in paper.works], Path(folder), seeds, jobs, study.reporter)
+    works = [work for paper in wanted for work in paper.works]
+    runs = do(works, Path(folder), seeds, jobs, study.reporter, redo=redo)
     found = {paper: [judged(claim, runs) for claim in paper.claims] for paper in wanted}
     _keep(study, found, runs, repeats)
     study.table("verdicts", "Claims by what became of them", pd.DataFrame(report.overview(found)))

@@ -134,16 +134,18 @@ class Runs:
         return frame[list(names)]
 
 
-def do(works: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter) -> dict[str, Runs]:
+def do(
+    works: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
+) -> dict[str, Runs]:
     """Do what is missing of some works; return their runs by name.
 
-    Runs that failed before are tried again. A work whose data are not there, and one none of whose runs ends well, has
-    no runs, and says why.
+    Runs that failed before are tried again; with ``redo`` those, too, whose code or data have changed since. A work
+    whose data are not there, and one none of whose runs ends well, has no runs, and says why.
 
     Raises
     ------
     BadInput
-        If a folder holds something else.
+        If a folder holds something else, or runs of other code or data.
     """
     found = {}
     for number, work in enumerate(works, 1):
@@ -157,9 +159,8 @@ def do(works: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: R
             why = f"the table {work.settings['data']!r} is not in the folder NETSIM_DATA"
             reporter.line(str(error))
         else:
-            done = sweep(
-                work.scenario, out=place, jobs=jobs, retry=True, reporter=reporter, seed=seeds, **work.settings
-            )
+            how: dict[str, Any] = {"jobs": jobs, "retry": True, "redo": redo, "reporter": reporter}
+            done = sweep(work.scenario, out=place, **how, seed=seeds, **work.settings)
             failed = done.failed
             if len(failed) == len(seeds):
                 why = f"all runs failed: {next(iter(failed.values()))}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
@@ -210,3 +211,134 @@ def test_each_point_of_a_sweep(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.splitlines()[0] == "sweep/points/seed=0: identical"
     assert done.stdout.splitlines()[1].startswith("sweep/points/seed=1: differs; it begins in rounds.csv")
+
+
+# --- what it came of --------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_method_or_table_is_named_as_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, table = tmp_path / "own.py", tmp_path / "rows.csv"
+    method.write_text("from netsim.agents import DKLA\n\nclass Mine(DKLA):\n    '''As it is.'''\n")
+    table.write_text("x,y\n" + "".join(f"{i},{i}\n" for i in range(60)))
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
+    small: dict[str, Any] = {"agents": 5, "features": 6, "rounds": 4, "algorithms": "DKLA"}
+    place = find("coke").execute(**small, data="rows", method=str(method)).save(tmp_path / "out")
+    assert netsim.verify(place).state == "identical"
+    texts = {path: path.read_text() for path in (method, table)}
+    for path, name in ((method, str(method)), (table, "$NETSIM_DATA/rows.csv")):
+        path.write_text(texts[path].replace("As", "Was").replace("7", "8"))
+        with pytest.raises(BadInput, match=r"must be of a study as it is now; [^;]* changed since it ran$") as caught:
+            netsim.verify(place)
+        assert f"; {name} has changed since it ran" in str(caught.value)
+        path.write_text(texts[path])
+    assert netsim.verify(place).state == "identical"
+
+
+def test_another_source_of_netsim_is_a_fact_and_none_that_was_recorded_is_said(folder: Path) -> None:
+    def other(text: str) -> str:
+        settings = json.loads(text)
+        settings["source_sha256"]["netsim"] = "0" * 64
+        return json.dumps(settings)
+
+    edit(folder, "settings.json", other)
+    assert netsim.verify(folder).elsewhere == ("the source of netsim has changed",)
+    edit(folder, "settings.json", lambda text: text.replace("source_sha256", "unknown"))
+    (said,) = netsim.verify(folder).elsewhere
+    assert said.startswith("recorded without the SHA-256 of netsim's source and of the files read")
+
+
+# --- traces -----------------------------------------------------------------------------------------------------------
+
+NAME = "trace-mine.npz"
+SLOWER = STUDY.replace("Link(loss=loss)", "Link(loss=loss, latency=0.01, rate=1e4)")
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(SLOWER)
+    return find(str(tmp_path / "mine.py")).execute(trace=True, seed=3).save(tmp_path / "traced")
+
+
+def change_trace(folder: Path, **changes: Callable[[Any], None]) -> None:
+    """Change parts of the trace, and write it as if it were whole."""
+    with np.load(folder / NAME) as file:
+        parts = {name: file[name].copy() for name in file.files}
+    for name, change in changes.items():
+        change(parts[name])
+    np.savez_compressed(folder / NAME, **parts)
+    seal(folder)
+
+
+def test_a_trace_is_repeated_and_compared(traced: Path) -> None:
+    assert netsim.verify(traced).state == "identical"
+
+
+def test_a_trace_of_another_run_is_told(traced: Path, tmp_path: Path) -> None:
+    other = find(str(tmp_path / "mine.py")).execute(trace=True, seed=4).save(tmp_path / "other")
+    shutil.copy(other / NAME, traced / NAME)
+    seal(traced)
+    found = netsim.verify(traced)
+    assert found.state == "differs"
+    assert found.where.startswith(f"{NAME}, ")
+
+
+@pytest.mark.parametrize(
+    ("stream", "column", "by", "says"),
+    [
+        ("details", "round", 1, ", column round: 2 recorded, 1 now"),
+        ("left", "bits", 8, ", column bits: "),
+        ("left", "time", 1e-3, ", column time: "),
+    ],
+)
+def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, says: str, traced: Path) -> None:
+    """Of what is kept for a replay only."""
+
+    def change(records: Any) -> None:
+        records[column][0] += by
+
+    change_trace(traced, **{stream: change})
+    found = netsim.verify(traced)
+    assert found.state == "differs"
+    assert found.where.startswith(f"{NAME}, {stream}, sender ")
+    assert says in found.where
+
+
+def test_last_digits_of_a_trace(traced: Path) -> None:
+    def change(records: Any) -> None:
+        records["time"] *= 1 + 1e-13
+
+    change_trace(traced, left=change)
+    found = netsim.verify(traced)
+    assert found.state == "equal to 1e-9"
+    assert found.where.startswith(f"{NAME}, left, ")
+
+
+def test_a_damaged_trace_is_told(traced: Path, tmp_path: Path) -> None:
+    data = bytearray((traced / NAME).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = bytes(200)
+    (traced / NAME).write_bytes(data)
+    done = call("verify", "traced", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"netsim: trace = 'traced/{NAME}': must be ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_changed_trace_is_told(traced: Path) -> None:
+    def change(records: Any) -> None:
+        records["wire_bits"][0] += 8
+
+    change_trace(traced, sent=change)
+    with pytest.raises(
+        BadInput, match=r"^trace = .*: must be unchanged; its events do not have the hash that it record"
+    ):
+        netsim.verify(traced)
+
+
+def test_a_trace_is_the_same_on_either_core(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SLOWER)
+    for core, name in (("", "compiled"), ("python", "python")):
+        done = call("run", "mine.py", "--trace", "--out", name, cwd=tmp_path, NETSIM_CORE=core)
+        assert done.returncode == 0, done.stderr
+    for core, name in (("python", "compiled"), ("", "python")):
+        assert call("verify", name, cwd=tmp_path, NETSIM_CORE=core).stdout.startswith(f"{name}: identical\n")

@@ -13,6 +13,7 @@ from netsim import check
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies._about import about
+from netsim.studies.sources import source_of
 from netsim.studies.sweep.grid import Point
 from netsim.studies.sweep.point import KILLED, Limits, Work, keep_failure
 from netsim.studies.sweep.workers import Ended, run_named, run_parallel
@@ -118,7 +119,7 @@ def _equipment(work: Work) -> dict[str, str]:
 
     data = os.environ.get("NETSIM_DATA")
     return {
-        "dask: netsim": f"{about()['netsim']} ({about()['core']})",
+        "dask: netsim": f"{about()['netsim']} ({about()['core']}, source {source_of('netsim')['netsim'][:12]})",
         "dask: numpy": np.__version__,
         f"scenario = {work.scenario!r}": _study(work.file),
         "NETSIM_DATA": "no folder of data" if not data or not Path(data).is_dir() else "a folder of data",
@@ -170,7 +171,7 @@ def run_there(work: Work, points: Iterable[Point], client: "Client") -> Iterator
                     lost[name] += 1
                     if lost[name] < _ROUNDS:
                         continue
-                    why = keep_failure(work.folder, name, KILLED)
+                    why = keep_failure(work, name, KILLED)
                 del left[name]
                 yield name, why
 

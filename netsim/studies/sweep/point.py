@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from netsim import check
 from netsim.errors import NetsimError, one_line
@@ -66,6 +67,8 @@ class Work:
     limits : Limits
     formats : Formats
         Of the points' tables.
+    made_of : mapping
+        What `netsim.studies.catalogue.Scenario.made_of` said as the sweep began.
     """
 
     scenario: str
@@ -74,6 +77,7 @@ class Work:
     running: Path
     limits: Limits
     formats: Formats
+    made_of: Mapping[str, Any] = field(default_factory=dict)
 
     def begun(self) -> set[str]:
         """Return the names of the points that have begun and not ended."""
@@ -104,16 +108,17 @@ def run_point(work: Work, point: Point) -> str | None:
     except OSError as error:
         raise unwritten(work.folder, error) from None
     if place is None:
-        return keep_failure(work.folder, point.name, KILLED)
+        return keep_failure(work, point.name, KILLED)
+    origin: dict[str, Any] = {}
     try:
         with work.limits.kept():
-            _run(work, point, place)
+            _run(work, point, place, origin)
     except Unsaved:
         raise
     except (Exception, SystemExit, _TooLong) as error:
         why = _reason(error, work.limits)
         # This process may have outlived its sweep, which is done again: then nobody asked.
-        return keep_failure(work.folder, point.name, why) if work.running.is_dir() else why
+        return keep_failure(work, point.name, why, origin) if work.running.is_dir() else why
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return None
@@ -136,8 +141,8 @@ def _begin(work: Work, name: str) -> Path | None:
     return None
 
 
-def _run(work: Work, point: Point, place: Path) -> None:
-    """Run a point, and give it its name once it is whole."""
+def _run(work: Work, point: Point, place: Path, origin: dict[str, Any]) -> None:
+    """Run a point, and give it its name once it is whole; ``origin`` gets what it came of, even if it fails."""
     found = dataclasses.replace(catalogue.find(work.file), name=work.scenario)
     study = found.prepare(**point.settings)
     study.formats = work.formats
@@ -147,6 +152,8 @@ def _run(work: Work, point: Point, place: Path) -> None:
         raise
     except (Exception, SystemExit) as error:
         raise NetsimError(catalogue.raised(found, error)) from error
+    finally:
+        origin |= study.origin
     _save(study, place, work.folder / "points" / point.name)
 
 
@@ -190,12 +197,15 @@ def _reason(error: BaseException, limits: Limits) -> str:
     return " ".join(text.split())
 
 
-def keep_failure(folder: Path, name: str, why: str) -> str:
-    """Keep why a point failed, and return it."""
+def keep_failure(work: Work, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
+    """Keep why a point failed, and of what that came, and return why."""
+    folder = work.folder
+    made_of = {"files_sha256": {}, **work.made_of, **(origin or {})}
+    kept = {"point": name, "error": why} | {key: each for key, each in made_of.items() if key.endswith("_sha256")}
     try:
         (folder / "failed").mkdir(exist_ok=True)
         with write_whole(folder / "failed" / f"{name}.json") as file:
-            file.write(json.dumps({"point": name, "error": why}).encode())
+            file.write(json.dumps(kept).encode())
     except OSError as error:
         raise unwritten(folder, error) from None
     return why

@@ -1,6 +1,7 @@
 """Running a sweep: what is missing, on so many processes; what failed; one table of all."""
 
 import dataclasses
+import itertools
 import json
 import shutil
 import tempfile
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import check
-from netsim.errors import BadInput
+from netsim.errors import BadInput, NetsimError
 from netsim.files import write_whole
 from netsim.studies import catalogue
 from netsim.studies.claim import LOCK, locked
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
+from netsim.studies.sources import changed_files, changed_source, is_recorded, versions
 from netsim.studies.sweep.cluster import connected, must_be_able, run_there
 from netsim.studies.sweep.grid import Grid, Point, grid
 from netsim.studies.sweep.point import Limits, Work, unwritten
@@ -69,6 +71,7 @@ def sweep(
     timeout: float | None = None,
     memory: int | None = None,
     retry: bool = False,
+    redo: bool = False,
     tables: str | None = None,
     reporter: Reporter | None = None,
     **parameters: Any,
@@ -76,7 +79,8 @@ def sweep(
     """Run a study at every combination of its parameters' values.
 
     What is done already in ``out`` is not done again: a sweep that was interrupted, or killed, goes on. Points share no
-    state; settings that name the same seed draw the same numbers.
+    state; settings that name the same seed draw the same numbers. All come of the same code and data: of the study's
+    file, the files that it read and netsim's source each point keeps the SHA-256.
 
     Parameters
     ----------
@@ -95,6 +99,8 @@ def sweep(
         Megabytes that a point may take beyond what its process has.
     retry : bool
         Run points that failed before once more.
+    redo : bool
+        Run points once more whose code or data have changed since.
     tables : str, optional
         The format of the points' tables: "csv" (the default) or "parquet"; `netsim.results.load` reads both.
     **parameters
@@ -103,8 +109,10 @@ def sweep(
     Raises
     ------
     BadInput
-        For an unknown parameter or format, or a value that it cannot take, a folder that holds something else or that
-        another sweep writes, or a cluster that cannot be reached or lacks something.
+        For an unknown parameter or format, or a value that it cannot take, a folder that holds something else, points
+        of other code or data, or that another sweep writes, or a cluster that cannot be reached or lacks something.
+    NetsimError
+        If code or data changed meanwhile, so that points are of several versions.
     Unsaved
         If the folder cannot be written, as on a full disk; what is done is whole.
     """
@@ -117,14 +125,22 @@ def sweep(
     )
     # To draw the figures of a point takes longer than many a point, and nobody looks at those of a thousand.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
-    chosen = grid(catalogue.find(scenario), parameters)
+    study = catalogue.find(scenario)
+    chosen, made_of = grid(study, parameters), study.made_of()
     show = reporter or Reporter(quiet=True)
-    with nullcontext() if dask is None else connected(dask, limits) as client, _opened(Path(out), chosen) as running:
-        folder = running.parent
+
+    def heed(folder: Path) -> None:
         if retry:
             shutil.rmtree(folder / "failed", ignore_errors=True)
+        _must_be_of(made_of, folder, chosen, redo)
+
+    with (
+        nullcontext() if dask is None else connected(dask, limits) as client,
+        _opened(Path(out), chosen, heed) as running,
+    ):
+        folder = running.parent
         file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
-        work = Work(scenario, file, folder.absolute(), running.absolute(), limits, formats)
+        work = Work(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
         if client is not None:
             must_be_able(client, work)
         _run_missing(
@@ -133,6 +149,7 @@ def sweep(
             show,
             lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
         )
+        _must_be_of_one_version(folder, chosen)
         found = read_sweep(folder)
         try:
             with write_whole(folder / "points.csv") as csv:
@@ -162,12 +179,17 @@ def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[P
 
 def _failures(folder: Path) -> dict[str, str]:
     """Return why points failed, by name."""
+    return {name: str(kept["error"]) for name, kept in _kept_failures(folder).items()}
+
+
+def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return what is kept of points that failed, by name."""
     found = {}
     for path in sorted((folder / "failed").glob("*.json")):
         with suppress(ValueError, KeyError, TypeError):
             # One that somebody has changed is none: its point is run again.
             kept = json.loads(path.read_text(encoding="utf-8"))
-            found[str(kept["point"])] = str(kept["error"])
+            found[str(kept["point"])] = kept | {"error": str(kept["error"])}
     return found
 
 
@@ -201,6 +223,26 @@ def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any
     return {f"given_{name}" if name in columns else name: value for name, value in settings.items()}
 
 
+def unfinished(folder: Path) -> str:
+    """Return in one line how many points a sweep misses; empty if none, or if the folder is no sweep's.
+
+    Raises
+    ------
+    BadInput
+        If it is a sweep whose sweep.json is damaged.
+    """
+    if not (folder / "sweep.json").is_file():
+        return ""
+    whole, done = read_sweep(folder), {name for name, _, _ in read_points(folder)}
+    points = whole.grid.points()
+    missing = {point.name for point in points} - done
+    failed = len(missing & whole.failed.keys())
+    if not missing:
+        return ""
+    why = f" ({failed:,} of them failed)" if failed else ""
+    return f"{folder} is unfinished: {len(missing):,} of {len(points):,} points are missing{why}"
+
+
 def runs_of(folder: Path) -> list[Path]:
     """Return the run folders of a sweep's points that are done, or of what is no sweep the folder itself.
 
@@ -212,9 +254,65 @@ def runs_of(folder: Path) -> list[Path]:
     return [place for _, _, place in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
 
 
+# --- of the same code and data ----------------------------------------------------------------------------------------
+
+
+def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield of each point that is done, or has failed, its name and what it recorded of its code and data."""
+    failures = _kept_failures(folder)
+    for point in chosen.points():
+        place = folder / "points" / point.name
+        if is_whole(place):
+            settings = None
+            with suppress(OSError, ValueError):
+                settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
+            yield point.name, settings if isinstance(settings, dict) else {}
+        elif point.name in failures:
+            yield point.name, failures[point.name]
+
+
+def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
+    """Raise BadInput if a point came of other code or data than there are now, or forget such points, to redo them."""
+    recorded, changed = dict(_recorded(folder, chosen)), {}
+    for name, each in recorded.items():
+        what = changed_files(each, made_of, chosen.scenario) + changed_source(each, made_of)
+        if what or not is_recorded(each):
+            changed[name] = what
+    if not changed:
+        return
+    if not redo:
+        what = list(dict.fromkeys(itertools.chain(*changed.values())))
+        why = f"{', '.join(what)} changed since" if what else "a netsim that recorded nothing of these ran"
+        raise BadInput(
+            f"out = {str(folder)!r}: must hold points of the code and data that are there now; {why} {len(changed)} of "
+            f"its {len(recorded)} points{' ran' if what else ''} (--redo runs those anew; a new folder keeps them)"
+        )
+    (folder / "points.csv").unlink(missing_ok=True)
+    for name in changed:
+        shutil.rmtree(folder / "points" / name, ignore_errors=True)
+        (folder / "failed" / f"{name}.json").unlink(missing_ok=True)
+
+
+def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
+    """Raise NetsimError, and leave no table, if points are of several versions, as code or data changed meanwhile."""
+    found: dict[str, set[str]] = {}
+    for _, recorded in _recorded(folder, chosen):
+        for what, digest in versions(recorded, chosen.scenario).items():
+            found.setdefault(what, set()).add(digest)
+    mixed = [what for what, several in found.items() if len(several) > 1]
+    if mixed:
+        (folder / "points.csv").unlink(missing_ok=True)
+        raise NetsimError(
+            f"out = {str(folder)!r}: must hold points of one version; {', '.join(mixed)} changed while the sweep ran "
+            "(--redo runs anew those that are not of the present one)"
+        )
+
+
 @contextmanager
-def _opened(folder: Path, chosen: Grid) -> Iterator[Path]:
+def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterator[Path]:
     """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
+
+    Before anything is written, ``heed`` may refuse what a sweep's folder holds.
 
     Raises
     ------
@@ -245,6 +343,7 @@ def _opened(folder: Path, chosen: Grid) -> Iterator[Path]:
         settings = json.loads(json.dumps({"scenario": chosen.scenario, "values": chosen.values}))
         if about.is_file():
             _must_be_same(folder, about, settings, chosen)
+            heed(folder)
         with _refusals(folder):
             with write_whole(about) as file:
                 file.write(json.dumps(settings, indent=2).encode())

@@ -96,7 +96,7 @@ def _run_alone(work: Work, point: Point) -> str | None:
         except _killed():
             continue
         return why
-    return keep_failure(work.folder, point.name, KILLED)
+    return keep_failure(work, point.name, KILLED)
 
 
 def _killed() -> type[BaseException]:
