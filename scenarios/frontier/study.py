@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim import BadInput, check
+from netsim import BadInput, Run, check
 from netsim.agents import OnlineCost, Squared
 from netsim.agents.schedule import Step
 from netsim.results import pareto
@@ -144,7 +144,7 @@ def frontier(
     """Error against bits: every method with every coder and every censor, and the Pareto front.
 
     DKLA in float64, never censored, is the reference and always runs. A run is "there" once its training MSE stays
-    within 1 % of the reference's last one.
+    within 1 % of the reference's last one; nothing is called a winner unless the reference has come to rest.
 
     Parameters
     ----------
@@ -246,17 +246,19 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
     shown = ["method", "coder", "censor", "train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]
     study.table("front", f"Pareto front of {len(table)} combinations (all: combinations.csv)", front[shown])
     study.table("cheapest", "Each method's cheapest within 1 % of the reference", _cheapest_by_method(table))
-    for line in _winners(table):
-        study.note(line)
     best = study.centralised["train_mse"]
+    if best <= task.variance:
+        unfinished = _unfinished(study.runs[REFERENCE], best)
+        for line in (*filter(None, [unfinished]), *_winners(table, bool(unfinished))):
+            study.note(line)
     study.note(f"Centralised: training MSE {best:.4g}; the reference ended at {table['train_mse'].iloc[0]:.4g}.")
     frames = missed(study.runs[REFERENCE])
     if frames:
         study.note(f"The reference is not the optimum that it is without loss: {frames}.")
     if best > task.variance:
         study.note(
-            f"Does not learn: the centralised training MSE exceeds the target's variance, {task.variance:.4g}. "
-            "Another --sigma may help (Air quality learns with 0.5)."
+            f"Does not learn, so that nothing wins: the centralised training MSE exceeds the target's variance, "
+            f"{task.variance:.4g}. Another --sigma may help (Air quality learns with 0.5)."
         )
     poor = table.index[~(table["train_mse"] <= task.variance)]
     if len(poor):
@@ -279,9 +281,25 @@ def _cheapest_by_method(table: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(columns)
 
 
-def _winners(table: "pd.DataFrame") -> Iterator[str]:
+def _unfinished(reference: Run, best: float) -> str:
+    """Return why nothing can be said of winners yet: the reference had not come to rest; nothing if it had.
+
+    Where all frames arrive it comes to rest at the centralised optimum, ``best``; else somewhere.
+    """
+    errors = reference.rounds["train_mse"].to_numpy()
+    fell, above = 1 - errors[-1] / errors[len(errors) // 2], errors[-1] / best - 1
+    if fell <= WITHIN and (missed(reference) or above <= WITHIN):
+        return ""
+    return (
+        f"Unfinished: over the second half of its {len(errors):,} rounds the reference's training MSE fell by "
+        f"{100 * fell:,.1f} %, and it ended {100 * above:,.1f} % above the centralised optimum. "
+        "Nothing has won yet: more --rounds tell."
+    )
+
+
+def _winners(table: "pd.DataFrame", unfinished: bool) -> Iterator[str]:
     """Yield what to say of the cheapest combinations."""
-    base = table.iloc[0]
+    base, called = table.iloc[0], "Cheapest so far" if unfinished else "Winner"
     for bits, what in (("payload_bits", "in all"), ("payload_bits_there", "until there for good")):
         name = cheapest(table, bits)
         if name is None or not (spent := float(table.loc[name].to_dict()[bits])) > 0:
@@ -289,6 +307,6 @@ def _winners(table: "pd.DataFrame") -> Iterator[str]:
             return
         above = float(table.loc[name].to_dict()["above_%"])
         yield (
-            f"Winner by bits {what}: {name}, {spent:,.0f} of payload, 1/{base[bits] / spent:.1f} of {REFERENCE}'s "
+            f"{called} by bits {what}: {name}, {spent:,.0f} of payload, 1/{base[bits] / spent:.1f} of {REFERENCE}'s "
             f"{base[bits]:,.0f}; its training MSE ended at {above:+.2f} % of the reference's."
         )

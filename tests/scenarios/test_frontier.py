@@ -214,8 +214,30 @@ def test_the_front_and_the_winner_by_brute_force(small: Study) -> None:
     )
     within = table[table["train_mse"] <= 1.01 * table["train_mse"].iloc[0]]
     fewest = within["payload_bits"].min()
-    (line,) = [note for note in small.notes if note.startswith("Winner by bits in all")]
+    (line,) = [note for note in small.notes if note.startswith("Cheapest so far by bits in all")]
     assert f"{fewest:,.0f} of payload, 1/{table['payload_bits'].iloc[0] / fewest:.1f} of DKLA float64's" in line
+
+
+def test_nothing_wins_before_the_reference_has_come_to_rest(small: Study) -> None:
+    """After 60 rounds it is far from the optimum, and still falls: who has sent least has not won."""
+    errors = small.runs["DKLA float64"].rounds["train_mse"]
+    best = small.centralised["train_mse"]
+    assert errors.iloc[-1] > 1.1 * best
+    (said,) = [note for note in small.notes if note.startswith("Unfinished: ")]
+    fell, above = (100 * (1 - errors.iloc[-1] / errors.iloc[30]), 100 * (errors.iloc[-1] / best - 1))
+    assert f"fell by {fell:,.1f} %, and it ended {above:,.1f} % above the centralised optimum" in said
+    assert not any(note.startswith("Winner") for note in small.notes)
+
+
+@pytest.mark.parametrize(("features", "loss"), [(4, 0.0), (12, 0.3)])
+def test_it_wins_once_the_reference_rests_where_frames_are_lost_too(features: int, loss: float) -> None:
+    rounds = 150
+    study = run(agents=5, features=features, rounds=rounds, loss=loss, methods="DKLA", coders="4", censors="none")
+    errors = study.runs["DKLA float64"].rounds["train_mse"]
+    assert errors.iloc[rounds // 2] == pytest.approx(errors.iloc[-1], rel=0.01)
+    assert (errors.iloc[-1] > 1.01 * study.centralised["train_mse"]) == bool(loss)
+    assert any(note.startswith("Winner by bits in all") for note in study.notes)
+    assert not any(note.startswith(("Unfinished", "Cheapest so far")) for note in study.notes)
 
 
 def test_the_reference_is_the_dkla_of_the_coke_scenario(small: Study) -> None:
