@@ -111,7 +111,7 @@ def gather(
     Parameters
     ----------
     network : Network
-        As it was in every process.
+        As it was in every process; what it is to watch was watched there.
     agents : mapping
         {node: Agent}, made as they were made there. They are given the states that they came to.
     folder : str or Path
@@ -136,7 +136,7 @@ def gather(
         If a journal cannot be read.
     """
     number = check.integer("run", run, low=0)
-    result = Run({node: agents[node] for node in network.graph}, probes, None, None)
+    result = network.result_of(agents, probes, None)
     return gathered(network.settings, result, Path(folder), number, trace).run
 
 

@@ -16,7 +16,10 @@ KINDS = ["all", "one", "θ"]
 
 @dataclass
 class Call:
-    """A message that an agent sends; ``took`` links took it (None: not known, or still under way)."""
+    """A message that an agent sends; ``took`` links took it (None: not known, or still under way).
+
+    ``mood`` is the one in which it sends it.
+    """
 
     sender: Hashable
     to: Hashable | None
@@ -28,6 +31,7 @@ class Call:
     took: int | None = None
     finished: bool = False
     is_special: bool = False
+    mood: int = 0
 
 
 @dataclass
@@ -71,12 +75,31 @@ class Notes:
     unread: int = field(default=0, repr=False)
 
 
+class Log(list[tuple[float, int]]):
+    """A list that stays the same, whatever becomes of the agent that writes it."""
+
+    def __deepcopy__(self, memo: object) -> "Log":
+        return self
+
+
 class Noting(netsim.Agent):
-    """Sends, receives, and notes both; its habits say when."""
+    """Sends, receives, and notes both; its habits say when.
+
+    Its mood is another before and after each message that it sends, and after each that it receives; ``moods`` are all
+    that it was ever in, each with the time (s) from which on.
+    """
 
     def __init__(self, habits: Habits) -> None:
         self.habits = habits
         self.notes = Notes()
+        self.mood = 0
+        self.moods = Log([(0.0, 0)])
+
+    def feel(self) -> int:
+        """Get into another mood; return it."""
+        self.mood += 1
+        self.moods.append((self.now, self.mood))
+        return self.mood
 
     async def run(self) -> None:
         """Follow the habits."""
@@ -185,6 +208,7 @@ class Noting(netsim.Agent):
         payload = payloads.make(self.rng)
         raw = bool(self.rng.random() < 0.2) and not is_special
         call = Call(self.name, to, kind, self.round, self.now, copy.deepcopy(payload), raw, is_special=is_special)
+        call.mood = self.feel()
         self.notes.calls.append(call)
         return call, payload
 
@@ -199,6 +223,7 @@ class Noting(netsim.Agent):
         else:
             took = await self.send(to, call.kind, payload, raw_data=call.raw)
         call.took, call.finished = int(took), True
+        self.feel()
         payloads.spoil(payload)
 
     async def ask(self) -> None:
@@ -222,6 +247,7 @@ class Noting(netsim.Agent):
         content = copy.deepcopy(frame.payload)
         got = Got(frame.sender, frame.kind, frame.round, frame.sent_at, content, self.now, len(frame.data))
         self.notes.got.append(got)
+        self.feel()
         payloads.spoil(frame.payload)
 
 

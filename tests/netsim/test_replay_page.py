@@ -1,5 +1,6 @@
 """The page of a replay: what is packed comes back, and a real browser shows what the columns say, and only that."""
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -15,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim import BadInput
+from netsim import Agent, BadInput, Link, Network, find, topology
 from netsim.replay import render
+from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS, html
 from netsim.replay.packing import pack
 from tests import chromium
@@ -300,6 +302,147 @@ def test_names_are_text(browser: chromium.Page, tmp_path: Path) -> None:
     assert page.run("document.querySelector('[data-part=chosen]').textContent") == f"Agent {HOSTILE[0]}"
     assert page.run("[...document.querySelectorAll('[data-part=notes] li')].map((li) => li.textContent)") == HOSTILE
     quiet(page)
+
+
+# --- rounds, and what takes no time -----------------------------------------------------------------------------------
+
+
+class Speaker(Agent):
+    """Speaks in each of three rounds, or three times outside rounds; or asks, and is answered at once."""
+
+    def __init__(self, how: str) -> None:
+        self.how, self.heard = how, 0
+
+    def answer(self, frame: Any) -> int:
+        return 1
+
+    async def run(self) -> None:
+        if self.how == "outside rounds":
+            for _ in range(3):
+                await self.broadcast("word", None)
+                await asyncio.sleep(0.6)
+            return
+        async for _ in self.rounds(3):
+            if self.how == "asks":
+                await self.request(self.neighbors[0], "ask", None)
+            else:
+                await self.broadcast("word", None)
+            self.heard += len(await self.collect())
+
+
+def spoken(how: str, latency: float, path: Path, **settings: Any) -> Path:
+    network = Network(topology.path(3), Link(latency=latency), round_period=0.5, seed=1)
+    network.watch(["heard"])
+    run = network.run({i: Speaker(how) for i in range(3)}, trace=True, **settings)
+    return run.replay(path / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("how", "settings", "rounds"),
+    [("in rounds", {}, 3), ("in rounds", {"sample": 0.1}, 3), ("outside rounds", {"sample": 0.5}, 0)],
+)
+def test_a_round_is_told_while_one_is_open(
+    how: str, settings: dict[str, Any], rounds: int, browser: chromium.Page, tmp_path: Path
+) -> None:
+    browser.open(spoken(how, 0.1, tmp_path, **settings))
+    told = [browser.run(f"replay.seek({time}), {CLOCK}") for time in (0, 0.5, 1.2, 99)]
+    numbers = [1, 2, 3, 3]
+    for clock, number in zip(told, numbers, strict=True):
+        assert re.findall(r"round .*? ·", clock) == ([f"round {number} of {rounds} ·"] if rounds else [])
+    buttons = "['round-back', 'round-on'].map((name) => document.querySelector(`[data-part=${name}]`).hidden)"
+    assert browser.run(buttons) == [not rounds] * 2
+    browser.run("replay.seek(0); for (let i = 0; i < 9; i++) replay.round()")
+    assert browser.run("replay.state().time") == 0.5 * rounds
+    quiet(browser)
+
+
+CLOCK = "document.querySelector('[data-part=clock]').textContent"
+NOTES = "[...document.querySelectorAll('[data-part=notes] li')].map((li) => li.textContent)"
+
+
+def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_says_so(
+    browser: chromium.Page, tmp_path: Path
+) -> None:
+    browser.open(spoken("in rounds", 0.0, tmp_path))
+    for time in (0, 0.2, 0.4999, 0.5, 1.3, 1.4999):
+        browser.run(f"replay.seek({time})")
+        drawn = browser.run("replay.state().drawn")
+        assert (drawn["shown"], drawn["drawn"], drawn["spread"], drawn["underway"]) == (4, 4, 4, 0), time
+        assert browser.run(CLOCK).endswith(" of 3 · 4 drawn over the round: latency is 0")
+        # What is counted, and the sequence, keep to the time.
+        assert browser.run("replay.state().flying") == []
+        assert browser.run("replay.state().ended.delivered") == 4 * (int(time / 0.5) + 1)
+    browser.run("replay.seek(1.5)")
+    assert browser.run("replay.state().drawn")["shown"] == 0
+    browser.run("replay.show('sequence'); replay.seek(0.7)")
+    assert "drawn over the round" not in browser.run(CLOCK)
+    said = "12 frames took no time (latency is 0): the map draws them over the rest of their round."
+    assert said in browser.run(NOTES)
+    quiet(browser)
+
+
+@pytest.mark.parametrize(("how", "count"), [("asks", 18), ("outside rounds", 12)])
+def test_what_is_answered_at_once_or_outside_rounds_is_not_drawn_as_if_it_took_time(
+    how: str, count: int, browser: chromium.Page, tmp_path: Path
+) -> None:
+    browser.open(spoken(how, 0.0, tmp_path))
+    for time in (0, 0.2, 0.7):
+        browser.run(f"replay.seek({time})")
+        assert browser.run("replay.state().drawn")["shown"] == 0
+        assert "drawn over" not in browser.run(CLOCK)
+    what = "are of a kind that is answered, or outside rounds: they are not seen under way."
+    assert f"{count} frames took no time and {what}" in browser.run(NOTES)
+    quiet(browser)
+
+
+def test_with_latency_every_frame_flies_for_its_time(browser: chromium.Page, tmp_path: Path) -> None:
+    browser.open(spoken("in rounds", 0.1, tmp_path))
+    for time, flying in ((0.05, 4), (0.1001, 0), (0.55, 4)):
+        browser.run(f"replay.seek({time})")
+        assert browser.run("[replay.state().flying.length, replay.state().drawn.spread]") == [flying, 0]
+    assert not any("took no time" in note for note in browser.run(NOTES))
+
+
+def test_a_frame_leaves_from_an_agent_that_is_shown_as_it_was(browser: chromium.Page, tmp_path: Path) -> None:
+    """Of one that changes, sends, changes and sends again at one instant, as it was when it first sent."""
+
+    class Moody(Agent):
+        x = 0
+
+        async def run(self) -> None:
+            if self.name == 0:
+                await asyncio.sleep(1)
+                self.x = 5
+                await self.broadcast("m", None)
+                self.x = 6
+                await self.broadcast("m", None)
+                self.x = 7
+                await asyncio.sleep(1)
+                self.x = 8
+
+    network = Network(topology.path(2), Link(latency=0.25))
+    network.watch(["x"])
+    run = network.run({i: Moody() for i in range(2)}, trace=True)
+    browser.open(run.replay(tmp_path / "page.html"))
+    times = [0, 0.999, 1, 1.0001, 1.9, 2]
+    found = browser.run(f"{times}.map((time) => (replay.seek(time), replay.state().states.x[0]))")
+    assert found == [0, 0, 5, 7, 7, 8]
+    browser.run("replay.choose({agent: 0}); replay.seek(1.5)")
+    assert browser.run("document.querySelector('[data-part=inspected] dd').textContent") == "7"
+
+
+def test_flooding_is_seen_to_spread_from_those_who_know(browser: chromium.Page, tmp_path: Path) -> None:
+    run = find("flooding").execute(trace=True).runs["flooding"]
+    browser.open(run.replay(tmp_path / "page.html"))
+    columns = frames_of(run.trace).columns
+    assert len(columns["start"]) > 100
+    script = (
+        f"{json.dumps(columns['start'].tolist())}.map((time, row) => (replay.seek(time), "
+        f"replay.state().states.hops[{json.dumps(columns['sender'].tolist())}[row]]))"
+    )
+    hops = json.loads(browser.run(f"JSON.stringify({script})"))
+    assert None not in hops
+    assert browser.run("(replay.seek(0.001), replay.state().states.hops.filter((x) => x >= 0).length)") == 1
 
 
 EMPTY = {name: np.array([], dtype=dtype) for name, dtype in COLUMNS.items()}

@@ -49,6 +49,19 @@ class Reader(Agent):
             self.heard += 1
 
 
+def test_a_run_tells_rounds_only_where_its_rows_are_rounds() -> None:
+    class Rounder(Agent):
+        async def run(self) -> None:
+            async for _ in self.rounds(3):
+                await self.collect()
+
+    assert repr(beacons(sample=0.1)).startswith("<Run of 4 agents, 28 samples, 2.8 s: ")
+    assert repr(beacons()).startswith("<Run of 4 agents, 2.8 s: ")
+    assert repr(Network(topology.ring(4)).run({i: Rounder() for i in range(4)})).startswith(
+        "<Run of 4 agents, 3 rounds, 3 s: "
+    )
+
+
 def heard(agents: Mapping[Any, Any]) -> float:
     return sum(agent.heard for agent in agents.values())
 

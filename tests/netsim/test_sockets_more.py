@@ -53,6 +53,22 @@ def held_against(make: Any, folder: Path, **settings: Any) -> None:
     must_be_the_same(simulated, run)
 
 
+def test_watched_states_are_those_of_the_simulation(tmp_path: Path) -> None:
+    def make() -> Made:
+        made = Network(nx.cycle_graph(6), Link(latency=0.02), round_period=PERIOD, seed=3)
+        made.watch({"first": lambda agent: agent.value[0]})
+        return made, {i: Average(float(i), 5) for i in range(6)}
+
+    made, agents = make()
+    simulated = made.run(agents, trace=True)
+    run, _ = deployed(make, tmp_path, parts=3, pace=PACE)
+    order = ["time_s", "agent", "sent"]
+    ours, theirs = (each.states.sort_values(order).to_numpy().tolist() for each in (run, simulated))
+    assert ours == theirs
+    assert len(ours) > 24
+    assert run.trace.scene == simulated.trace.scene
+
+
 def test_what_arrives_damaged_after_the_end_is_corrupted(tmp_path: Path) -> None:
     def make() -> Made:
         link = Link(corrupt=0.3, crc=False, latency=latency.uniform(1e-3, 0.2))

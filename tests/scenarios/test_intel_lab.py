@@ -60,7 +60,8 @@ def test_a_trace_has_the_places_of_the_motes(lab: Path) -> None:
         assert scene is not None
         assert scene.positions is not None
         assert np.allclose(scene.positions, places)
-        assert (run.states.groupby("agent").size() == 2).all()
+        # At the beginning, and after each of the two rounds.
+        assert (run.states.groupby("agent").size() == 3).all()
 
 
 def test_real_links_bias_and_remedies_bring_it_back(lab: Path) -> None:
