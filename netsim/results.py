@@ -94,14 +94,13 @@ class _Run:
 def _runs(folder: str | Path, rounds: bool) -> list[_Run]:
     """Return the runs of a sweep that are done, or a run folder's own, with all their rows or each algorithm's last."""
     path = Path(folder)
+    places: list[tuple[str | None, Mapping[str, Any], Path]] = [(None, {}, path)]
     if (path / "sweep.json").is_file():
-        places = [(place, name, given) for name, given, place in read_points(path)]
-    else:
-        places = [(path, None, {})]
+        places = [*read_points(path)]
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
     found = []
-    for place, name, given in places:
+    for name, given, place in places:
         rows = folders.load(place)["rounds"]
         if not rounds:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
@@ -324,12 +323,12 @@ def _must_differ_in_seed_only(frame: "pd.DataFrame", by: list[str]) -> None:
     groups = frame.groupby(by, sort=False, dropna=False)
     for name in settings:
         if name not in {*by, "point", "seed"} and (groups[name].nunique(dropna=False) > 1).any():
-            raise _pooled(by, name, frame[name].unique())
+            raise _pooled(by, name, frame[name].unique().tolist())
     seed = [name for name in ("seed",) if name in names and name not in by]
     if "round" in names and "round" not in by:
         several = frame.groupby([*by, *seed], sort=False, dropna=False)["round"].nunique() > 1
         if several.any():
-            raise _pooled(by, "round", frame["round"].unique())
+            raise _pooled(by, "round", frame["round"].unique().tolist())
     twice = frame[frame.duplicated([*by, *seed])] if seed else frame[:0]
     if len(twice):
         where = ", ".join(f"{name} = {twice[name].iloc[0]}" for name in by)
@@ -421,7 +420,7 @@ def _shown(value: Any) -> str:
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Return how each combination is drawn: a colour for the last column, a mark for the others, if they last."""
-    last, others = ({part(key): None for key in keys} for part in (lambda key: key[-1], lambda key: key[:-1]))
+    last, others = dict.fromkeys(key[-1] for key in keys), dict.fromkeys(key[:-1] for key in keys)
     both = 1 < len(last) <= 10 and 1 < len(others) <= 8
     styles = []
     for number, key in enumerate(keys):

@@ -125,7 +125,8 @@ def aloha(
                 progress(len(points))
     drawn = study.tables["throughput"] = pd.DataFrame(points)
     title = f"{agents - 1} stations, rooms: {rooms}, {duration:g} s at each load"
-    study.figure("throughput", _draw(drawn, title))
+    caption = "What the channel carries, by offered load and for each way to share it, beside the closed forms."
+    study.figure("throughput", _draw(drawn, title), caption)
 
 
 def _spoke(agent: netsim.Agent) -> bool:

@@ -132,11 +132,20 @@ def _report(study: Study, title: str, data: str, task: BatchTask, methods: Seque
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     levels = {"centralised": best}
     error = measure("train_mse", log=True)
-    study.figure("mse", curves(finite, error, axes, f"Training error, {title}", levels))
+    study.figure(
+        "mse",
+        curves(finite, error, axes, f"Training error, {title}", levels),
+        "The training error of each algorithm by rounds, transmissions and bits on the wire; the grey line is what a "
+        "centre with all samples reaches.",
+    )
     # Where the curves lie upon one another, the saving is in how far they are apart sideways.
     saving = draw_savings(finite, "train_mse", best, "DKLA", label=error.text, title=f"What is saved, {title}")
     if saving is not None:
-        study.figure("saving", saving)
+        study.figure(
+            "saving",
+            saving,
+            "What share of DKLA's transmissions, and of its bits, each algorithm saves on the way to a training error.",
+        )
 
 
 def _notes(

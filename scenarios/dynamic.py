@@ -252,6 +252,17 @@ def _compared(compare_bits: str, method: Method) -> list[Method]:
     return found
 
 
+_CAPTIONS = {
+    "mse": "The mean squared error of the last rounds, by rounds, transmissions and payload.",
+    "bits": "The same of QC-DDKL, for each number of bits an element.",
+    "apart": "How far the error of the last rounds is above that of the method that codes and censors nothing.",
+    "bits_apart": "The same of QC-DDKL, for each number of bits an element.",
+    "regret": "What each method has lost so far, less what each round's own best model would have lost.",
+    "tracking": "The mean squared error against the true function, which moves.",
+}
+"""What the figures show, by name."""
+
+
 def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[str]) -> None:
     rounds = study.rounds
     last = rounds.groupby("algorithm", sort=False).last()
@@ -264,7 +275,7 @@ def _report(study: Study, data: str, wanted: Sequence[str], compared: Sequence[s
         study.note(line)
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     for name, figure in _figures(rounds, data, wanted, compared).items():
-        study.figure(name, figure)
+        study.figure(name, figure, _CAPTIONS[name])
 
 
 def _figures(rounds: "pd.DataFrame", data: str, wanted: Sequence[str], compared: Sequence[str]) -> "dict[str, Figure]":

@@ -82,4 +82,5 @@ def election(study: Study, *, agents: int = 12, loss: float = 0.05, latency: flo
     study.table("at_the_end", f"Of {agents} agents on a ring", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     know = Axis("informed", label="agents that know a leader", counts=True)
-    study.figure("informed", curves(study.rounds, know, axes, f"Election, {agents} agents, loss {loss:g}"))
+    figure = curves(study.rounds, know, axes, f"Election, {agents} agents, loss {loss:g}")
+    study.figure("informed", figure, "How many agents know a leader, by simulated time and by messages sent.")

@@ -102,4 +102,5 @@ def flooding(
     study.table("at_the_end", f"Of {agents} agents", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     know = Axis("informed", label="agents that know", counts=True)
-    study.figure("informed", curves(study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}"))
+    figure = curves(study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}")
+    study.figure("informed", figure, "How many agents know the news, by simulated time and by messages sent.")

@@ -92,6 +92,7 @@ def generals(
     study.figure(
         "shares",
         _draw(table, wars, f"Two generals, a message lost with probability {lost:.3g}\nbars: two standard errors"),
+        "In which share of the wars both generals attack, and in which one alone, beside what theory expects.",
     )
 
 

@@ -136,10 +136,19 @@ def _report(study: Study, data: str, channel: Channel, streaming: Streaming, var
     shown = converged(rounds[rounds["round"] >= 20])
     of = f"{data} data, {len(streaming.graph)} agents{channel.title}"
     title = f"Running error from round 20 on, {of}"
-    study.figure("mse", curves(shown, measure("running_mse", log=True), axes, title))
+    study.figure(
+        "mse",
+        curves(shown, measure("running_mse", log=True), axes, title),
+        "The mean squared error of all predictions so far, each made before its sample was learned from, by rounds, "
+        "transmissions and payload.",
+    )
     regret = rounds.dropna(subset=["static_regret"])
     title = f"Static regret, {of}"
-    study.figure("regret", curves(regret, measure("static_regret"), [Axis("round")], title))
+    study.figure(
+        "regret",
+        curves(regret, measure("static_regret"), [Axis("round")], title),
+        "What each method has lost so far, less what the best fixed model for the same samples would have lost.",
+    )
 
 
 def _notes(study: Study, variance: float) -> Iterator[str]:

@@ -109,4 +109,8 @@ def pushsum(
     study.table("at_the_end", f"After {rounds} rounds, the mean being {mean:g}", last[["algorithm", "error", "spread"]])
     error = Axis("error", log=True, label="largest distance from the mean")
     title = f"Averaging over lossy links, {agents} agents, loss {loss:g}"
-    study.figure("error", curves(study.rounds, error, [Axis("round"), Axis("wire_bits")], title))
+    study.figure(
+        "error",
+        curves(study.rounds, error, [Axis("round"), Axis("wire_bits")], title),
+        "How far the agent that is furthest off is from the mean, by rounds and by bits on the wire.",
+    )

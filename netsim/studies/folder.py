@@ -43,6 +43,7 @@ class Outcome(Protocol):
     tables: "dict[str, pd.DataFrame]"
     titles: dict[str, str]
     figures: "dict[str, Figure]"
+    captions: dict[str, str]
     texts: dict[str, str]
     origin: dict[str, Any]
     partial: dict[str, Any] | None
@@ -166,7 +167,8 @@ def _page(study: Outcome, folder: Path, failed: Mapping[str, str]) -> str:
     tables = {f"{name}.{kind}": (study.titles.get(name, name), table) for name, table in study.tables.items()}
     tables[f"rounds.{kind}"] = "Last round of each algorithm (all rounds are in the file)", last
     texts = {f"{name}.md": content for name, content in study.texts.items()}
-    return page(folder, plain(_settings(study)), plain(study.summary() | {"failed": failed}), tables, texts)
+    summary = plain(study.summary() | {"failed": failed})
+    return page(folder, plain(_settings(study)), summary, tables, texts, study.captions)
 
 
 def plain(value: Any) -> Any:

@@ -59,6 +59,7 @@ def page(
     summary: Mapping[str, Any],
     tables: "Mapping[str, tuple[str, pd.DataFrame]]",
     texts: Mapping[str, str],
+    captions: Mapping[str, str],
 ) -> str:
     """Return the page of a run folder; the same folder gives the same page.
 
@@ -72,6 +73,8 @@ def page(
         By the name of the file that holds all of it: a title, and the table.
     texts : mapping
         Texts by the names of their files.
+    captions : mapping
+        What the figures show, by their names.
     """
     title = f"netsim run {settings['scenario']}"
     parts = [_HEAD.format(title=_safe(title)), f"<h1>{_safe(title)}</h1>"]
@@ -81,7 +84,7 @@ def page(
         parts.append(f"<pre>{_safe(settings['command'])}</pre>")
     if summary["notes"]:
         parts += ["<h2>Notes</h2>", "<ul>", *(f"<li>{_safe(note)}</li>" for note in summary["notes"]), "</ul>"]
-    parts += _figures(folder)
+    parts += _figures(folder, captions)
     for name, why in summary.get("failed", {}).items():
         parts.append(f'<p class="warning">{_safe(name)} could not be made: {_safe(why)}</p>')
     for file, (heading, table) in tables.items():
@@ -99,20 +102,20 @@ def _safe(value: Any) -> str:
     return html.escape(str(value).encode(errors="backslashreplace").decode())
 
 
-def _figures(folder: Path) -> Iterator[str]:
+def _figures(folder: Path, captions: Mapping[str, str]) -> Iterator[str]:
     files = sorted(folder.glob("*.png")) + sorted(folder.glob("*.svg")) + sorted(folder.glob("*.pdf"))
     seen = set()
     for file in files:
         if file.stem in seen:
             continue
         seen.add(file.stem)
-        name = _safe(file.stem)
+        caption = _safe(captions.get(file.stem, file.stem))
         if file.suffix not in _TYPES:
-            yield f'<p class="quiet">A figure that a page cannot show is in {_safe(file.name)}.</p>'
+            yield f'<p class="quiet">{caption} The figure is in {_safe(file.name)}, which a page cannot show.</p>'
             continue
         data = base64.b64encode(file.read_bytes()).decode("ascii")
         source = f"data:{_TYPES[file.suffix]};base64,{data}"
-        yield f'<figure><img alt="{name}" src="{source}"><figcaption>{name}</figcaption></figure>'
+        yield f'<figure><img alt="{caption}" src="{source}"><figcaption>{caption}</figcaption></figure>'
 
 
 def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:

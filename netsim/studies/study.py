@@ -92,6 +92,7 @@ class Study:
         self.tables: dict[str, pd.DataFrame] = {}
         self.titles: dict[str, str] = {}
         self.figures: dict[str, Figure] = {}
+        self.captions: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
         self.partial: dict[str, Any] | None = None
@@ -177,11 +178,18 @@ class Study:
         self.titles[name] = title
         self._reporter.table(title, frame)
 
-    def figure(self, name: str, figure: "Figure") -> None:
-        """Keep a figure as ``<name>.png``, or in the formats that were asked for."""
+    def figure(self, name: str, figure: "Figure", caption: str = "") -> None:
+        """Keep a figure as ``<name>.png``, or in the formats that were asked for.
+
+        Parameters
+        ----------
+        caption : str
+            A sentence that says what is drawn, for report.html; by default the figure's title.
+        """
         check_file_name("figure", name)
         _must_be(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
         self.figures[name] = figure
+        self.captions[name] = str(caption) or _titled(figure) or f"The figure {name}."
 
     def text(self, name: str, text: str) -> None:
         """Keep a text, in Markdown, as ``<name>.md``."""
@@ -303,6 +311,12 @@ class Study:
 def title_of(scenario: str, algorithm: str) -> str:
     """Return what stands above the page of a run."""
     return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
+
+
+def _titled(figure: "Figure") -> str:
+    """Return the title of a figure, or of its first panel that has one, in one line."""
+    titles = [figure.get_suptitle(), *(panel.get_title() for panel in figure.axes)]
+    return " ".join(next(filter(None, titles), "").split())
 
 
 def _last(value: Any) -> Any:

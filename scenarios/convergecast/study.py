@@ -173,8 +173,16 @@ def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: F
     for line in _energy_notes(motes, by_hops):
         study.note(line)
     title = f"{field.agents} motes, tree by {field.tree}"
-    study.figure("hops", draw_by_hops(by_hops, title))
-    study.figure("tree", draw_tree(motes, layout, title))
+    study.figure(
+        "hops",
+        draw_by_hops(by_hops, title),
+        "What arrives, how late, and what its frames cost, by hops to the sink; dashed without acknowledgements.",
+    )
+    study.figure(
+        "tree",
+        draw_tree(motes, layout, title),
+        "The tree on the map for the first and the last run, coloured by what arrives and by the energy of frames.",
+    )
 
 
 def _energy_notes(motes: "pd.DataFrame", by_hops: "pd.DataFrame") -> "list[str]":

@@ -109,9 +109,14 @@ def report(study: Study, cases: Sequence[Case], classes: int, title: str) -> Non
     for shape in shapes:
         own = [case for case in cases if case.shape == shape]
         figure = _curves(rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
-        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure)
+        caption = f"The training loss on {shape.name}, for each method and its links."
+        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure, caption)
     first = [case for case in cases if case.links == cases[0].links]
-    study.figure("test_error", _curves(errors, first, "test_error", "test error (1 − accuracy)", title))
+    study.figure(
+        "test_error",
+        _curves(errors, first, "test_error", "test error (1 − accuracy)", title),
+        "The share of test samples that are misclassified, for each map and method.",
+    )
 
 
 def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":

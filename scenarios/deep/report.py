@@ -81,11 +81,20 @@ def report(
     study.table("comparison", _title(data, part, metric), table)
     for text in [*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *_remarks(others)]:
         study.note(text)
-    study.figure("parameters", parameters_figure(table, theirs, metric, f"{data}: {rows:,} rows"))
+    study.figure(
+        "parameters",
+        parameters_figure(table, theirs, metric, f"{data}: {rows:,} rows"),
+        f"The {metric.replace('_', ' ').replace('mse', 'MSE')} by the parameters that were trained, ours filled, the "
+        "published ones hollow.",
+    )
     if classes:
         best = max(learned, key=lambda each: _mean(learned, each.shape, metric) - each.draw)
         assert best.confusion is not None
-        study.figure("confusion", confusion_figure(best.confusion, classes, f"{data}, {best.shape.name}"))
+        study.figure(
+            "confusion",
+            confusion_figure(best.confusion, classes, f"{data}, {best.shape.name}"),
+            f"For which class the best map, {best.shape.name}, takes the test samples of each class.",
+        )
         study.tables["confusion"] = _named(best.confusion, classes)
 
 

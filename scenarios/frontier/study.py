@@ -263,9 +263,19 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
     poor = table.index[~(table["train_mse"] <= task.variance)]
     if len(poor):
         study.note(f"Diverged, or no better than the target's mean; not drawn: {', '.join(map(str, poor))}.")
-    study.figure("frontier", draw_frontier(table, task.variance, title))
+    study.figure(
+        "frontier",
+        draw_frontier(table, task.variance, title),
+        "The error that each combination ends with, by its payload and by its bits on the wire, with the Pareto front "
+        "as a line; below, those that end near the reference.",
+    )
     if table["payload_bits_there"].max() > 0:
-        study.figure("there", draw_there(table))
+        study.figure(
+            "there",
+            draw_there(table),
+            "The payload that each combination needs until it stays within 1 % of where the reference ended, and how "
+            "far from it each ends.",
+        )
 
 
 def _cheapest_by_method(table: "pd.DataFrame") -> "pd.DataFrame":

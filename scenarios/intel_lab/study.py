@@ -210,8 +210,18 @@ def _report(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "
         f"Training error from round 5 on, {title}",
         levels,
     )
-    study.figure("mse", figure)
-    study.figure("floor_plan", floor_plan(measured, _drawn(used)))
+    study.figure(
+        "mse",
+        figure,
+        "The training error by rounds, by the energy that a mote has spent, and by bits on the wire, on ideal links "
+        "and on the lab's real ones.",
+    )
+    study.figure(
+        "floor_plan",
+        floor_plan(measured, _drawn(used)),
+        "The motes at their places, coloured by the energy that they spent; the darker and wider a link, the more of "
+        "it is heard.",
+    )
 
 
 def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:

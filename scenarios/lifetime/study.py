@@ -195,7 +195,11 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
         if said := _missed_alive(run, ends[name]):
             study.note(f"{name}: while all lived {said}.")
     title = f"{len(task.nodes)} agents, models of {task.size} elements, batteries of {batteries.battery:g} J"
-    study.figure("alive", draw(ends, rounds, (_ALWAYS, _SLEEPS), title))
+    study.figure(
+        "alive",
+        draw(ends, rounds, (_ALWAYS, _SLEEPS), title),
+        "How many batteries are not empty after so many rounds: a panel for each way that radios are used.",
+    )
 
 
 def _missed_alive(run: Run, ends: Any) -> str:

@@ -178,7 +178,10 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
     )
     title = f"{algorithm}, models of {task.size} elements, {len(task.nodes)} agents, frames lost {air.loss:g}"
     study.figure(
-        "mtu", draw(table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title)
+        "mtu",
+        draw(table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
+        "What arrives, the error that is reached, and the energy of frames, by bits an element; at each grey line a "
+        "message begins to fill another frame.",
     )
 
 

@@ -66,7 +66,12 @@ def report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFram
     title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
     if count > 1:
         title += f"\nbands: {told_interval([count])}"
-    study.figure("losses", draw_losses(losses, _above(tried, runs), tried, title))
+    study.figure(
+        "losses",
+        draw_losses(losses, _above(tried, runs), tried, title),
+        "The mean loss so far by rounds and by payload, and how far each method's is above the reference's: a row for "
+        "each step.",
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -65,11 +65,29 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     for line in left_out(runs, measured.failed):
         study.note(line)
     reach = f"{about.title}\nbands and bars: {told_interval(pick(means, ABOVE_OPTIMUM)['count'])}"
-    study.figure("error", figures.draw_errors(means, reach))
+    study.figure(
+        "error",
+        figures.draw_errors(means, reach),
+        "The training error above the centralised optimum by the share of lost frames, each lost by itself: a panel "
+        "for each remedy, a line for each family of algorithms.",
+    )
     if (means["burst"] > 1.0).any():
-        study.figure("bursts", figures.draw_errors(means, reach, burst=about.burst))
-    study.figure("agreement", figures.draw_agreement(means, about.title))
-    study.figure("price", figures.draw_price(means, reach))
+        study.figure(
+            "bursts",
+            figures.draw_errors(means, reach, burst=about.burst),
+            f"The same where frames are lost in bursts of {about.burst:g} (dashed), beside independent losses of the "
+            "same mean.",
+        )
+    study.figure(
+        "agreement",
+        figures.draw_agreement(means, about.title),
+        "What the consensus error, the sum of the duals and the spread of the copies show of lost frames, by family.",
+    )
+    study.figure(
+        "price",
+        figures.draw_price(means, reach),
+        "What each remedy costs in bits on the wire, and the error above the optimum that it buys.",
+    )
 
 
 def left_out(runs: "pd.DataFrame", failed: Sequence[tuple[str, float, str, str]]) -> Iterator[str]:
@@ -80,7 +98,8 @@ def left_out(runs: "pd.DataFrame", failed: Sequence[tuple[str, float, str, str]]
         yield f"Left out, for they did not end: {_counted(which)}; the first, {point}: {why}"
     lost = runs[runs["train_mse"].map(math.isinf)]
     if len(lost):
-        which = Counter(f"{row.family} with {REMEDIES[row.remedy].title}" for row in lost.itertuples())
+        pairs = zip(lost["family"], lost["remedy"], strict=True)
+        which = Counter(f"{family} with {REMEDIES[remedy].title}" for family, remedy in pairs)
         yield f"Left out of means, for they diverged beyond all numbers: {_counted(which)} (which: runs.csv)."
 
 

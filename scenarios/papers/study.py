@@ -67,8 +67,8 @@ def papers(
 def _keep(study: Study, found: dict[Paper, list[Judged]], runs: dict[str, Runs], repeats: int) -> None:
     """Leave figures, the report and notes with the study."""
     drawn = figures.draw(found, runs)
-    for name, (figure, _) in drawn.items():
-        study.figure(name, figure)
+    for name, (figure, caption) in drawn.items():
+        study.figure(name, figure, f"{caption}.")
     captions = {f"{name}.png": caption for name, (_, caption) in drawn.items()}
     study.text("reproduction", report.write(found, runs, repeats, captions, PAPERS))
     missing = dict.fromkeys(each.missing for claims in found.values() for each in claims if each.missing)

@@ -22,6 +22,9 @@ from netsim.studies import Study
 if TYPE_CHECKING:
     import pandas as pd
 
+_PROGRESS = "The objective, how far neighbours disagree, the points that are kept, and the accuracy, by samples"
+"""What `progress` draws."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
@@ -137,10 +140,11 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     title = f"{data}, {criterion} loss, {len(problem.graph)} agents"
     levels = {f"draw {row['seed']}": (f"{reference}, seed {row['seed']}", row[reference]) for row in rows}
     drawn = study.rounds[study.rounds["algorithm"].str.startswith("draw")]
-    study.figure("progress", progress(drawn, title, levels))
+    study.figure("progress", progress(drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.")
     compared = study.rounds[study.rounds["algorithm"].str.startswith("c =")]
     if len(compared):
-        study.figure("penalties", progress(compared, f"Constant penalties: {title}", {}))
+        drawing = progress(compared, f"Constant penalties: {title}", {})
+        study.figure("penalties", drawing, f"{_PROGRESS}, for each constant penalty.")
     _show_classes(trial, data, [agent for agent in run.agents.values() if isinstance(agent, GreedyPenalty)])
 
 
@@ -151,7 +155,11 @@ def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) ->
     if split.inputs.shape[1] == 2:
         names = [f"class {name}" for name in split.classes]
         title = f"Decisions of agent 0, {len(learners[0].model)} points, {trial.rule.criterion} loss"
-        study.figure("surface", surface(learners[0].model, split.inputs, split.labels, names, title))
+        study.figure(
+            "surface",
+            surface(learners[0].model, split.inputs, split.labels, names, title),
+            "For which class agent 0 decides in each place of the plane, the points that it keeps, and the samples.",
+        )
     if data == BRODATZ:
         pictures: dict[str, Sequence[Any]] = {"texture": list(TEXTURES), "picture": list(TEXTURES.values())}
         study.table("textures", f"Accuracy by texture, seed {problem.seed}", _by_class(split, learners, pictures))

@@ -83,7 +83,12 @@ def privacy(
         f"Successive projections send estimates at samples that all agents read: {size.public} samples were given to "
         "everybody beforehand, which no ledger shows."
     )
-    study.figure("given_away", _draw(table, study.centralised["test_mse"], f"{data} data, {size.agents} agents"))
+    study.figure(
+        "given_away",
+        _draw(table, study.centralised["test_mse"], f"{data} data, {size.agents} agents"),
+        "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
+        "with all samples.",
+    )
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

@@ -321,13 +321,27 @@ def _draw(study: Study, task: Task) -> None:
     axes = [Axis("transmissions", log=True), Axis("wire_bits", log=True), Axis("time_s", log=True)]
     title = f"Successive projections, {len(ensemble)} agents, {len(ensemble.targets)} examples"
     named = rounds.rename(columns={"limit_distance": "distance to the limit"})
-    study.figure("distance", curves(named, Axis("distance to the limit", log=True), axes, title))
+    study.figure(
+        "distance",
+        curves(named, Axis("distance to the limit", log=True), axes, title),
+        "How far the agents' estimates are from their limit, by transmissions, bits on the wire and simulated time.",
+    )
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
-    study.figure("errors", curves(rounds, measure("test_mse", log=True), axes, title, levels))
+    study.figure(
+        "errors",
+        curves(rounds, measure("test_mse", log=True), axes, title, levels),
+        "The test error by transmissions, bits on the wire and simulated time; the grey lines are a centre with all "
+        "examples, the limit, and agents that learn alone.",
+    )
     if task.drawn.ground.width == 2:
         # Whatever the order, it leads to the same: the first one's is shown.
         learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
-        study.figure("field", draw_field(_pictures(task, learned), task.drawn.places, ensemble.sharers, title))
+        study.figure(
+            "field",
+            draw_field(_pictures(task, learned), task.drawn.places, ensemble.sharers, title),
+            "The field as it is, if that is known, as a centre learns it, and as the agents do, with the sensors and "
+            "who shares examples with whom.",
+        )
 
 
 def _pictures(task: Task, learned: list[NDArray[np.float64]]) -> list[Picture]:

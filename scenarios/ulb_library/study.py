@@ -193,12 +193,21 @@ class _Library:
             study.note(line)
         rows = study.rounds
         shown = rows[rows["round"] >= min(30, self._rounds // 2)]
-        study.figure("errors", errors(shown, best))
+        study.figure(
+            "errors",
+            errors(shown, best),
+            "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
+            "the minute; the grey line is one model fitted to all readings afterwards.",
+        )
         method = next(iter(self._fields)).split()[0]
         drawn = {name: field for name, field in self._fields.items() if name.split()[0] in (method, _ALONE)}
         motes = [0, len(names) // 2, len(names) - 1]
-        study.figure("predictions", predictions(readings, drawn, motes, names, min(30, self._rounds // 2)))
-        study.figure("heard", who_heard(share, names))
+        study.figure(
+            "predictions",
+            predictions(readings, drawn, motes, names, min(30, self._rounds // 2)),
+            "What three motes read, and what the models of all others predict of it.",
+        )
+        study.figure("heard", who_heard(share, names), "The share of its packets that each mote's neighbours heard.")
 
     def _ends(self) -> "pd.DataFrame":
         import pandas as pd

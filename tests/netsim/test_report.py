@@ -1,6 +1,8 @@
 """The page of a run folder, report.html: docs/run_folder.md says what it holds."""
 
+import ast
 import base64
+import html
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from netsim import scenarios
 from netsim.studies import Study
 
 EVIL = "<script>alert(1)</script> & \"x\" <img src='http://example.org/a.png'> \ud800"
@@ -45,6 +48,37 @@ def test_it_holds_what_the_folder_does(tmp_path: Path) -> None:
     for told in ("Many rows", "netsim run mine --loss 0.1", "numpy", "40 of 100 rows", "many.csv", "trace_hash"):
         assert told in page
     assert page.count("<tr><td>") == 60
+
+
+def captions(page: str) -> list[str]:
+    return [html.unescape(each) for each in re.findall(r"<figcaption>(.*?)</figcaption>", page)]
+
+
+def test_a_figure_stands_over_the_sentence_that_says_what_it_shows(tmp_path: Path) -> None:
+    study = Study("mine", {})
+    for name, title, caption in (("a", "A title", "What it shows: a < b."), ("b", "A long\ntitle", ""), ("c", "", "")):
+        figure = Figure(figsize=(2, 2))
+        figure.subplots().plot([1, 2])
+        figure.suptitle(title)
+        study.figure(name, figure, caption) if caption else study.figure(name, figure)
+    study.save(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert captions(page) == ["What it shows: a < b.", "A long title", "The figure c."]
+    alternatives = [html.unescape(str(each.get("alt"))) for tag, each in Tags(page).tags if tag == "img"]
+    assert alternatives == captions(page), "who cannot see it reads the same"
+
+
+def test_every_figure_of_a_study_of_ours_has_a_sentence() -> None:
+    """In the source, for no test runs all of them."""
+    folder = Path(scenarios.__file__).parent
+    for path in folder.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "study.figure":
+                assert len(call.args) == 3, f"{path.name}, line {call.lineno}: has no caption"
+                said = call.args[2]
+                parts = said.values if isinstance(said, ast.JoinedStr) else [said]
+                if isinstance(end := parts[-1], ast.Constant):
+                    assert str(end.value).endswith("."), f"{path.name}, line {call.lineno}: is no sentence"
 
 
 def test_no_text_is_a_tag_and_nothing_is_asked_of_anybody(tmp_path: Path) -> None:
