@@ -246,8 +246,10 @@ def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
     off = lossy[lossy["mean"] >= NEAR]
     sure = off[off["low"] > 0.0]
     if off.empty:
-        most = percent(lossy["loss"].max())
-        yield f"{family} without a remedy ends less than {NEAR:g} % above loss-free up to {most} loss."
+        said = f"{family} without a remedy ends less than {NEAR:g} % above loss-free"
+        highest = float(lossy["high"].max())
+        doubt = f", in the mean: its interval reaches {_short(highest)} %" if highest > NEAR else ""
+        yield f"{said} up to {percent(lossy['loss'].max())} loss{doubt}."
         return
     first = (off if sure.empty else sure).iloc[0]
     share = float(first["loss"])
@@ -279,7 +281,7 @@ def _told(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
 
 
 def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:
-    """Yield up to which loss a remedy keeps a family within `NEAR` of loss-free."""
+    """Yield up to which loss a remedy keeps a family within `NEAR` of loss-free: all of the interval, if there is one."""
     title = REMEDIES[remedy].title
     for family in dict.fromkeys(means[means["remedy"] == remedy]["family"]):
         parts = []
@@ -288,7 +290,8 @@ def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:
             rows = rows[rows["loss"] > 0.0]
             if rows.empty:
                 continue
-            beyond = rows[~(rows["mean"].abs() <= NEAR)]
+            low, high = (rows[end].fillna(rows["mean"]) for end in ("low", "high"))
+            beyond = rows[~((low >= -NEAR) & (high <= NEAR))]
             within = rows if beyond.empty else rows[rows["loss"] < beyond["loss"].min()]
             where = "independent" if burst == 1.0 else f"in bursts of {burst:g}"
             if within.empty:

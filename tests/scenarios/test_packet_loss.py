@@ -158,6 +158,17 @@ def test_what_two_seeds_leave_in_doubt_is_said_to_be() -> None:
     assert note.endswith("n = 2)], which leaves it in doubt at any loss: more --repeats tell.")
 
 
+def test_a_remedy_is_near_where_its_whole_interval_is() -> None:
+    errors = {("none", 0.0): [1.0] * 3, ("none", 0.01): [1.03, 1.04, 1.06], ("none", 0.1): [1.01, 1.02, 1.03]}
+    errors |= {("ack", 0.01): [1.01, 1.02, 1.03], ("ack", 0.1): [1.03, 1.04, 1.06]}
+    plain, mended = notes(summarised(with_errors(rows(errors))), 1.0)
+    assert plain == (
+        "DKLA without a remedy ends less than 5 % above loss-free up to 10 % loss, in the mean: its interval reaches "
+        "8.1 %."
+    )
+    assert mended.endswith("within 5 % of loss-free up to 1 % loss (independent).")
+
+
 def test_titles_and_figures_say_which_interval_and_of_how_many(swept: tuple[Study, Path]) -> None:
     study, _ = swept
     told = "95 % interval of the mean (Student's t, n = 6)"
