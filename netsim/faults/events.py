@@ -67,6 +67,8 @@ class _OfAgent(Fault):
 class Crash(_OfAgent):
     """A node fails: its code stops where it is, what is sent to it ends as ``receiver_down``.
 
+    On a `netsim.Radio` it is off meanwhile: what it sends is cut short, and it spends nothing.
+
     When it returns, the agent's `run` begins anew. `Agent.rounds` then leaves out the rounds that have passed since
     its first one, so that it ends with the others.
 
@@ -133,6 +135,8 @@ class Join(_OfAgent):
 @dataclass(frozen=True)
 class LinkDown(Fault):
     """A link is cut: what is offered to it ends as ``link_down``; frames under way arrive.
+
+    On a `netsim.Radio` the sender cannot know: it sends all the same, and what it sends is not understood.
 
     Parameters
     ----------

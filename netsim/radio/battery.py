@@ -71,12 +71,6 @@ class BatteryWatch:
             else:
                 self.plan(station, now)
 
-    def frames_have_begun(self, station: Station, now: float) -> None:
-        """Look sooner than was planned, if frames have cost a node so much."""
-        meter = station.meter
-        if meter is not None and meter.committed > meter.allowance:
-            self.plan(station, now)
-
     def plan(self, station: Station, now: float) -> None:
         """Decide when to look at a node next, if it has a battery."""
         meter = station.meter

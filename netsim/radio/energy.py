@@ -196,14 +196,20 @@ class Meter:
     def receive(self, start: float, end: float, bits: int) -> Hearing:
         """Count a frame that it hears from ``start`` to ``end`` (s); several at once are one time of receiving."""
         self._advance(start)
-        joules = self.energy.to_hear(bits, 0.0)
-        hearing = Hearing(end, self._watts(start, end, joules))
-        if self._heard:
+        energy = self.energy
+        joules = energy.receive_bit * bits
+        hearing = Hearing(end, self._watts(start, end, joules) if joules else 0.0)
+        if start < self._hears_until:
             self._heard = [each for each in self._heard if each.end > start]
-        self._heard.append(hearing)
-        begin = max(start, self._hears_until, self._sends_until)
-        self._hears_until = max(self._hears_until, end)
-        self.committed += self.energy.receive * max(0.0, end - begin) + joules
+            self._heard.append(hearing)
+        else:
+            self._heard = [hearing]
+        more = end - max(start, self._hears_until, self._sends_until)
+        if more > 0:
+            joules += energy.receive * more
+        if end > self._hears_until:
+            self._hears_until = end
+        self.committed += joules
         return hearing
 
     def hears_no_more(self, hearing: Hearing, now: float) -> None:
@@ -299,8 +305,8 @@ class Meter:
         received = min(max(self._hears_until, sent), now)
         awake = now - received if self._schedule is None else self._schedule.awake_seconds(received, now)
         bits = self._bit_watts * (sent - since)
-        for each in self._heard:
-            if each.watts and each.end > sent:
+        for each in self._heard if self.energy.receive_bit else ():
+            if each.end > sent:
                 bits += each.watts * (min(each.end, now) - sent)
         return sent - since, received - sent, awake, max(0.0, now - received - awake), bits
 

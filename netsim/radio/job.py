@@ -29,7 +29,8 @@ class Job:
     cause : int
         Then: what became of the fragment when it was last sent.
     failed : dict
-        Without: by place, the cause for which the first fragment that did not arrive did not.
+        By place, the cause for which the first fragment that did not arrive did not; with acknowledgements, that the
+        neighbour has lost those that did.
     energy : float
         What it has cost its sender so far, in joules, if that is kept.
     open : set of int

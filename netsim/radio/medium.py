@@ -159,6 +159,8 @@ class Medium:
         self._cut_short(station, now)
         station.flush(now)
         station.ear.deafen(now)
+        for each in self.stations:
+            each.forgotten_by(station)
         if station.meter is not None:
             station.meter.switch(False, now)
             self._watch.forget(station)
@@ -259,13 +261,15 @@ class Medium:
         self, station: Station, signal: Signal, now: float, end: float, bits: int, is_ack: bool
     ) -> Hearing | None:
         """Let a neighbour receive, if its radio is on; return what it spends on that, if anything is kept."""
-        if not station.on or station.is_spent(now):
+        meter = station.meter
+        if not station.on or (meter is not None and meter.dies_at <= now):
             signal.cause = signal.cause or RECEIVER_DOWN
         elif not (is_ack or station.is_awake(now)):
             signal.cause = signal.cause or ASLEEP
-        elif station.meter is not None and station.ear.sends_until <= now + early(now):
-            hearing = station.meter.receive(now, end, bits)
-            self._watch.frames_have_begun(station, now)
+        elif meter is not None and station.ear.sends_until <= now + early(now):
+            hearing = meter.receive(now, end, bits)
+            if meter.committed > meter.allowance:
+                self._watch.plan(station, now)
             return hearing
         return None
 
@@ -292,7 +296,8 @@ class Medium:
             return 0.0
         distance = self.distance(sender, place)
         meter.transmit(now, end, bits, distance)
-        self._watch.frames_have_begun(sender, now)
+        if meter.committed > meter.allowance:
+            self._watch.plan(sender, now)
         return meter.energy.to_send(bits, end - now, distance)
 
     def _log(self, sender: Station, place: int, now: float, end: float, what: tuple[int, int, int, int, int]) -> None:

@@ -318,7 +318,7 @@ class Station:
         if not receiver.inbox.up:
             cause = RECEIVER_DOWN
         if job.offered.to_one and self._radio.acks:
-            job.cause = cause or self._take_in(job, index, place, receiver, now)
+            job.cause = cause or job.failed.get(place, 0) or self._take_in(job, index, place, receiver, now)
             if not job.cause:
                 receiver.answer(self, job, turn, now)
             return
@@ -373,6 +373,13 @@ class Station:
         # It may have begun to send itself; and the other may wait no longer.
         if self.ear.sends_until <= now + early(now) and turn == sender.turn and not self.is_spent(now):
             self._common.air.acknowledge(self, sender, job, turn, now)
+
+    def forgotten_by(self, neighbour: "Station") -> None:
+        """Note that a neighbour has gone off, and with it what it had of frames that come in several fragments."""
+        for job in self._open.values():
+            for place in job.open:
+                if self.wiring.receivers[place] == neighbour.number and (job.index or job.received):
+                    job.failed.setdefault(place, RECEIVER_DOWN)
 
     def flush(self, now: float) -> None:
         """Forget all that was taken and not sent; what was on the air, and is not known to have arrived, is lost."""

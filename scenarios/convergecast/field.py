@@ -68,7 +68,8 @@ class Field:
         for name in sorted(given - _DEFAULTS[model].keys()):
             other = next(each for each in _DEFAULTS if each != model)
             raise BadInput(f"{name} = {getattr(self, name):g}: must go with model = {other!r}; {_WHY[other]}")
-        found = replace(self, **{name: each for name, each in _DEFAULTS[model].items() if name not in given})
+        left: dict[str, Any] = {name: each for name, each in _DEFAULTS[model].items() if name not in given}
+        found = replace(self, **left)
         if found.loss is not None and check.probability("loss", found.loss) == 1.0:
             raise check.refuse("loss", found.loss, "a probability below 1, or nobody hears anybody")
         return found

@@ -39,9 +39,11 @@ def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
         panel.set_ylabel(label)
         panel.set_xticks(range(1, int(by_hops["hops"].max()) + 1))
         panel.grid(alpha=0.3)
-        if column == "latency_s":
-            # Without a reading that arrived there is nothing to scale.
-            panel.set_yscale("log" if by_hops["latency_s"].notna().any() else "linear")
+        if column == "latency_s" and by_hops[column].isna().all():
+            panel.set_yticks([])
+            panel.text(0.5, 0.5, "no reading arrived", transform=panel.transAxes, ha="center")
+        elif column == "latency_s":
+            panel.set_yscale("log")
         else:
             panel.set_ylim(bottom=0)
     handles, labels = panels[0].get_legend_handles_labels()

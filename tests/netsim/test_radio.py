@@ -368,6 +368,15 @@ def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
     assert states == [[3.0, 0.0, 7.0, 0.0, 26.0], [0.0, 1.5, 6.0, 0.0, 16.5]]
 
 
+@pytest.mark.parametrize("radio", [ALOHA, acked()], ids=["no acks", "acks"])
+def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
+    """It is off from 0.45 to 0.5 s, after the first of three fragments."""
+    link = Link(rate=RATE, mtu=400, header_bits=80)
+    network = Network(topology.path(2), link, medium=radio, faults=[Crash(1, at=0.45, until=0.5)])
+    run = network.run({0: Talker([(0.0, SECOND), (20.0, SECOND)], to=1), 1: Actor(forever)}, until=30.0)
+    assert counts(run) == {"receiver_down": 1, "delivered": 1}
+
+
 @pytest.mark.parametrize(
     ("at", "until", "listens", "sleeps"), [(1.0, 3.0, 4.0, 14.0), (6.0, 13.0, 3.0, 10.0), (3.0, 9.0, 6.0, 8.0)]
 )

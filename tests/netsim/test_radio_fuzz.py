@@ -1,5 +1,6 @@
 """Random networks on a `netsim.Radio` keep the laws: one run for each seed, every frame accounted for."""
 
+import math
 import os
 import subprocess
 import sys
@@ -30,7 +31,19 @@ def test_the_radios_are_hard_enough() -> None:
         for row in played.links:
             met.update({name: row[name] for name in (*CAUSES, *RADIO_CAUSES, "in_flight")})
         met.update(dict(played.run.airtime.drop(columns="agent").sum()))
-    wanted = [*CAUSES, *RADIO_CAUSES, "in_flight", "retries", "acks", "duplicates", "no_ack", "busy", "access_failures"]
+        met["deaths"] += sum(spent is not None and spent[3] < math.inf for spent in played.run.air.spent)
+    wanted = [
+        *CAUSES,
+        *RADIO_CAUSES,
+        "in_flight",
+        "retries",
+        "acks",
+        "duplicates",
+        "no_ack",
+        "busy",
+        "access_failures",
+        "deaths",
+    ]
     assert all(met[name] > 5 for name in wanted), met
 
 
