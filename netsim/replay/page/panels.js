@@ -7,7 +7,7 @@ function rangeOf(values) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  return { low, high, log: low > 0 && high / low > 100 };
+  return { low, high, log: low > 0 && high / low > 10 };
 }
 
 class States {
