@@ -91,7 +91,7 @@ def coke(
         agents = method.made(study, method.name, task, rounds)
         run = study.run(method.name, network, agents, [task.measure], rounds, watch=task.watch)
         check_joined(method.name, run)
-    study.centralised = task.optimum()
+    study.centralised, study.constant = task.optimum(), {"train_mse": task.variance}
     _report(study, f"{data} data, {len(task.nodes)} agents{channel.title}", data, task, methods)
 
 

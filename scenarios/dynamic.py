@@ -19,7 +19,15 @@ from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, remedied
 from netsim.scenarios.tasks.online_report import apart, converged, ends, must_have_run, online_notes, recent_errors
-from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, Tracking, methods, own_methods, wanted
+from netsim.scenarios.tasks.online_task import (
+    OnlineSteps,
+    Streaming,
+    Tracking,
+    fixed_or_own,
+    methods,
+    own_methods,
+    wanted,
+)
 from netsim.scenarios.tasks.settings import Channel, Compared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -85,7 +93,9 @@ class CodedSteps(OnlineSteps):
     decay : float
         Exponent of the threshold's decay.
     bits : int
-        Bits an element of the Q methods (1-16), range per message.
+        Bits an element of the Q methods (1-16).
+    range : float
+        Fixed range [-range, range) of their quantizer, of --compare-bits, too; by default a range for each message.
     """
 
     TABLE = "dynamic_settings"
@@ -93,10 +103,12 @@ class CodedSteps(OnlineSteps):
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 1.0, "eta": 2.0, "step": 0.3}}
 
     bits: int | None = None
+    range: float | None = None
 
-    def coder(self) -> Uniform:
-        """Return the Q methods' coder; raises BadInput for a number outside its range."""
-        return Uniform(check.integer("bits", self.bits, low=1))
+    def coder(self, bits: int | None = None) -> Uniform:
+        """Return the Q methods' coder, of so many bits if given; raises BadInput for numbers outside their ranges."""
+        count = check.integer("bits", self.bits if bits is None else bits, low=1)
+        return fixed_or_own(count, self.range)
 
     def censor(self) -> PowerLaw:
         """Return the Co methods' censor; raises BadInput for numbers outside their ranges."""
@@ -164,7 +176,7 @@ def dynamic(
     known = methods(censor, steps.coder())
     run = [steps.of(each) for each in wanted(compared.algorithms, known)] + own_methods(compared, steps, censor, known)
     run = remedied(study, run, compared.remedy)
-    by_bits = [steps.of(each) for each in _compared(compared.compare_bits, known["QC-DDKL"])]
+    by_bits = [steps.of(each) for each in _compared(compared.compare_bits, known["QC-DDKL"], steps)]
     if data not in _MOVING:
         check_rows(data, check.integer("agents", setting.agents, low=1))
     learning = _Learning(study, data, stream, setting, channel, seed)
@@ -242,13 +254,13 @@ def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
     return error
 
 
-def _compared(compare_bits: str, method: Method) -> list[Method]:
+def _compared(compare_bits: str, method: Method, steps: CodedSteps) -> list[Method]:
     """Return QC-DDKL with each number of bits asked for."""
     found = []
     for part in filter(None, (each.strip() for each in compare_bits.split(","))):
         if not part.isdecimal():
             raise check.refuse("compare_bits", compare_bits, "numbers of bits with commas between")
-        found.append(dataclasses.replace(method, name=f"QC-DDKL {part}-bit", coder=Uniform(int(part))))
+        found.append(dataclasses.replace(method, name=f"QC-DDKL {part}-bit", coder=steps.coder(int(part))))
     return found
 
 

@@ -16,7 +16,7 @@ from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import remedied
 from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes, recent_error
-from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, methods, own_methods, wanted
+from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, fixed_or_own, methods, own_methods, wanted
 from netsim.scenarios.tasks.settings import Channel, Compared
 from netsim.scenarios.tasks.stream import OnlineSetting, Stream
 from netsim.studies import Study
@@ -54,7 +54,7 @@ class CodedSteps(OnlineSteps):
 
     def coder(self) -> Uniform:
         """Return QC-ODKLA's coder; raises BadInput for numbers outside their ranges."""
-        return Uniform(self.bits) if self.range is None else Uniform(self.bits, -self.range, self.range)
+        return fixed_or_own(self.bits, self.range)
 
     def censor(self) -> Geometric:
         """Return QC-ODKLA's censor; raises BadInput for numbers outside their ranges."""

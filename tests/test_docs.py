@@ -32,6 +32,19 @@ def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.Capture
             assert printed == text
 
 
+@pytest.mark.parametrize("coder", ["TopK(10)", "Float(32)", "Exact()"])
+def test_the_page_of_coders_adds_up_what_arrives_of_any_coder(coder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of some a plain array arrives, which has no values of its own."""
+    page = (ROOT / "docs" / "coders.md").read_text()
+    blocks = [text for language, text in BLOCK.findall(page) if language == "python"]
+    (given,) = (text for text in blocks if "given = ErrorFeedback(TopK(10))" in text)
+    namespace: dict[str, object] = {}
+    exec("from netsim.coders import Exact\n" + blocks[0], namespace)
+    exec(given.replace("ErrorFeedback(TopK(10))", f"ErrorFeedback({coder})"), namespace)
+    assert "e-1" in capsys.readouterr().out.splitlines()[-2] or coder == "Exact()"
+    assert not re.search(r"encode\([^)]*\)\.values", page)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)

@@ -4,9 +4,9 @@ A method is a dataclass of its parameters with a `local_step` that reads like it
 variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,19 @@ class Cost(Protocol):
     @property
     def size(self) -> int | tuple[int, ...]:
         """Length D of the state θ, or the shape of one that is a matrix."""
+
+
+Step = TypeVar("Step", bound=Callable[..., Array])
+
+
+def asks(*methods: str) -> Callable[[Step], Step]:
+    """Mark a local step with what it calls of the agent's cost; a subclass with another step asks for nothing of it."""
+
+    def marked(step: Step) -> Step:
+        step.asks = methods  # type: ignore[attr-defined]
+        return step
+
+    return marked
 
 
 @dataclass(eq=False, repr=False)
@@ -58,7 +71,7 @@ class SharingAgent(Cited, netsim.Agent):
     Raises
     ------
     BadInput
-        For an argument outside its range.
+        For an argument outside its range, or a cost without what the method asks for.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -79,6 +92,11 @@ class SharingAgent(Cited, netsim.Agent):
     def __post_init__(self) -> None:
         self.count = check.integer("count", self.count, low=0)
         self.coded_start = check.flag("coded_start", self.coded_start)
+        asked = ("size", *getattr(type(self).local_step, "asks", ()))
+        missing = [name for name in asked if not hasattr(self.cost, name)]
+        if missing:
+            allowed = f"must have {' and '.join(asked)}, which {type(self).__name__} asks for"
+            raise BadInput(f"cost = <{type(self.cost).__name__}>: {allowed}; it has no {' and no '.join(missing)}")
         if not isinstance(self.coder, Coder):
             raise check.refuse("coder", self.coder, "a netsim.coders.Coder")
         if not callable(getattr(self.censor, "speaks", None)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import Diffusion, Dual
+from netsim.agents.consensus.base import Diffusion, Dual, asks
 from netsim.agents.costs.local import Problem
 from netsim.typing import Array
 
@@ -29,6 +29,7 @@ class CTA(Diffusion):
     paper = papers.COKE
     cost: Problem
 
+    @asks("gradient")
     def local_step(self) -> Array:
         """Return ψ_i − η ∇R_i(ψ_i)."""
         psi = self.combined()
@@ -64,6 +65,7 @@ class DKLA(Dual):
         fields = {name: value for name, value in fields.items() if name not in ("_argmin", "_quadratic")}
         return (fields, *slots) if slots else fields
 
+    @asks("proximal")
     def local_step(self) -> Array:
         """Return argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
         quadratic = self.rho * self.degree

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import SharingAgent, check_unheard, check_weights
+from netsim.agents.consensus.base import SharingAgent, asks, check_unheard, check_weights
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
 from netsim.typing import Array
@@ -72,6 +72,7 @@ class CHOCO(Gossip):
     _: KW_ONLY
     eta: Scheduled = Scheduled(low=0.0)
 
+    @asks("gradient")
     def local_step(self) -> Array:
         """Return θ_i − η ∇R_i(θ_i)."""
         return self.theta - self.eta * self.cost.gradient(self.theta)

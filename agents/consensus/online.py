@@ -12,7 +12,7 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 from dataclasses import KW_ONLY, dataclass
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import Diffusion, Dual
+from netsim.agents.consensus.base import Diffusion, Dual, asks
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
 from netsim.typing import Array
@@ -33,6 +33,7 @@ class RFFDOKL(Diffusion):
     paper = papers.BOUBOULIS
     cost: StreamCost
 
+    @asks("draw", "gradient")
     def local_step(self) -> Array:
         """Return ψ_i − η ∇L_i,t(ψ_i)."""
         self.cost.draw(self.theta)
@@ -66,6 +67,7 @@ class ODKLA(Dual):
     # The step is divided by η + 2ρd_i, which an agent without neighbours must not make zero.
     eta: Scheduled = Scheduled(above=0.0)
 
+    @asks("draw", "gradient")
     def local_step(self) -> Array:
         """Return θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρd_i)."""
         self.cost.draw(self.theta)
@@ -86,6 +88,7 @@ class DOKL(Dual):
     _: KW_ONLY
     eta: Scheduled = Scheduled(low=0.0)
 
+    @asks("draw", "argmin")
     def local_step(self) -> Array:
         """Return argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
         self.cost.draw(self.theta)
@@ -103,6 +106,7 @@ class DDKL(Dual):
     paper = papers.DISSERTATION
     cost: StreamCost
 
+    @asks("draw", "argmin")
     def local_step(self) -> Array:
         """Return argmin L_i,t(θ) + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
         self.cost.draw(self.theta)

@@ -106,6 +106,8 @@ class OnlineCost(StreamCost):
         Samples so far, t.
     squared_error, loss_sum : float
         Sums over the samples so far of (θ_tᵀφ_t − y_t)² and L_t(θ_t), each with the model from before the sample.
+    right : int
+        Of labels ±1: how many so far had the prediction's sign.
     """
 
     size: int
@@ -114,13 +116,15 @@ class OnlineCost(StreamCost):
         super().__init__(samples, check.integer("size", size, low=1), regularizer)
         self.loss = loss
         self.squared_error = 0.0
+        self.right = 0
         # Only a regression takes any target.
         self._labels = not isinstance(loss, Squared)
 
     def meet(self, prediction: Any) -> float:
-        """Return ℓ of a prediction of the sample just drawn; count its squared error."""
+        """Return ℓ of a prediction of the sample just drawn; count its squared error, and whether its sign is right."""
         if self._labels:
             self.loss.check_targets(np.array([self.target]))
+            self.right += bool(prediction * self.target > 0.0)
         error = float(prediction - self.target)
         self.squared_error += error * error
         return float(self.loss.value(prediction, self.target))

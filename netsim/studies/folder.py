@@ -65,6 +65,9 @@ class Outcome(Protocol):
     def states(self) -> "pd.DataFrame | None":
         """What was watched of each algorithm's agents, if anything was."""
 
+    def note(self, text: str) -> None:
+        """Say something that a reader of the results should know."""
+
     def summary(self) -> dict[str, Any]:
         """Return the last value of each column by algorithm, and more."""
 
@@ -141,7 +144,7 @@ def write(study: Outcome, folder: Path, *, report: bool = False) -> dict[str, st
     for name, table in study.tables.items():
         put(f"{name}.{kind}", partial(write_table, table=table))
     for (name, figure), ending in itertools.product(study.figures.items(), study.formats.figures):
-        put(f"{name}.{ending}", partial(write_figure, figure=figure))
+        put(f"{name}.{ending}", partial(_draw, figure=figure, study=study))
 
     for name, content in study.texts.items():
         put(f"{name}.md", partial(_write_text, content=content))
@@ -156,6 +159,12 @@ def write(study: Outcome, folder: Path, *, report: bool = False) -> dict[str, st
 
     put("summary.json", summary)
     return failed
+
+
+def _draw(path: Path, figure: "Figure", study: Outcome) -> None:
+    """Write a figure; what is not right with it becomes a note."""
+    if warned := write_figure(path, figure):
+        study.note(f"{path.name}: {warned}")
 
 
 def _page(study: Outcome, folder: Path, failed: Mapping[str, str]) -> str:

@@ -59,14 +59,24 @@ def _must_have_arrow(what: str) -> None:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def write_figure(path: Path, figure: "Figure") -> None:
-    """Write a figure in the format that the path's ending names; the same figure gives the same bytes."""
+def write_figure(path: Path, figure: "Figure") -> str:
+    """Write a figure in the format that the path's ending names; the same figure gives the same bytes.
+
+    Returns
+    -------
+    str
+        What matplotlib warned of, in one line; empty if of nothing.
+    """
     from matplotlib import rc_context
 
     ending = path.suffix.removeprefix(".")
     more: dict[str, Any] = {"metadata": _UNDATED[ending]} if _UNDATED[ending] else {}
-    with rc_context({"svg.hashsalt": path.name}):
+    # Python would tell where in whose library it was warned of, which is nothing to who ran a study.
+    with rc_context({"svg.hashsalt": path.name}), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         figure.savefig(path, dpi=150, **more)
+    told = list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
+    return f"{told[0]}{f' (and {len(told) - 1} more)' if told[1:] else ''}" if told else ""
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

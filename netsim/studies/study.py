@@ -63,6 +63,9 @@ class Study:
         All that is needed to repeat it; a scenario puts there what it chose for a parameter left open.
     centralised : dict
         The measures of a reference with all data in one place, by name.
+    constant : dict
+        What the best answer that is the same for every sample gets, by the measure's column: a model that is not
+        clearly better has learned nothing.
     runs : dict
         Each `Run` by the name of its algorithm.
     origin : dict
@@ -87,6 +90,7 @@ class Study:
         self.scenario = scenario
         self.settings = dict(settings)
         self.centralised: dict[str, float] = {}
+        self.constant: dict[str, float] = {}
         self.runs: dict[str, Run] = {}
         self.notes: list[str] = []
         self.tables: dict[str, pd.DataFrame] = {}
@@ -255,7 +259,7 @@ class Study:
         return hashlib.sha256("".join(run.trace_hash for run in self.runs.values()).encode()).hexdigest()[:32]
 
     def summary(self) -> dict[str, Any]:
-        """Return the last value of each column by algorithm, the centralised reference and the hash."""
+        """Return the last value of each column by algorithm, the references and the hash."""
         rounds = self.rounds
         algorithms = {}
         for name, run in self.runs.items():
@@ -264,10 +268,12 @@ class Study:
                 {} if rows.empty else {key: _last(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
             )
             algorithms[name] = last | {"trace_hash": run.trace_hash}
+        constant = {str(name): _last(value) for name, value in self.constant.items()}
         return ({"partial": self.partial} if self.partial else {}) | {
             "scenario": self.scenario,
             "algorithms": algorithms,
             "centralised": {str(name): _last(value) for name, value in self.centralised.items()},
+            **({"constant": constant} if constant else {}),
             "trace_hash": self.trace_hash,
             "notes": self.notes,
         }

@@ -25,14 +25,15 @@ _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib
 def read_frame(path: Path) -> "pd.DataFrame":
     """Return the table of a file, one sample a row.
 
-    A csv file begins with a line of column names; only its empty cells are missing values, every other mark is kept as
-    it is. The arrays of an npz file are columns by their names; of an array of more dimensions, such as images, each
-    element of a sample is a column: ``x0``, ``x1``, ….
+    A csv file begins with a line of column names, and has commas between its columns; only its empty cells are missing
+    values, every other mark is kept as it is. The arrays of an npz file are columns by their names; of an array of more
+    dimensions, such as images, each element of a sample is a column: ``x0``, ``x1``, ….
 
     Raises
     ------
     BadInput
-        If it is damaged, no table, or has no row; or for parquet, if pyarrow is missing.
+        If it is damaged, no table, has other marks than commas between its columns, or has no row; or for parquet, if
+        pyarrow is missing.
     """
     if path.name.endswith(".npz"):
         frame = _frame_of_arrays(path)
@@ -120,6 +121,10 @@ def _frame_of_text(path: Path, usecols: list[int] | None = None) -> "pd.DataFram
             text = gzip.decompress(text)
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path} cannot be read: {_line(error)}") from None
+    header = text.lstrip().partition(b"\n")[0]
+    for mark, name in ((b";", "semicolons"), (b"\t", "tabs")):
+        if mark in header and b"," not in header:
+            raise BadInput(f"{path} has {name} between its columns: must have commas, and numbers with a decimal point")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the line of names

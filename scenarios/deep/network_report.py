@@ -165,7 +165,8 @@ def _savings_said(savings: "pd.DataFrame", cases: Sequence[Case]) -> list[str]:
     said = []
     for name, part in savings.groupby("map", sort=False):
         for links in dict.fromkeys(case.links for case in cases):
-            known = part[["times", _saving(links)]].dropna()
+            # There is no such column if one of the two did not run.
+            known = part.reindex(columns=["times", _saving(links)]).dropna()
             if len(known):
                 saved, times = known[_saving(links)], known["times"]
                 share = _range(f"{saved.min():.0f}", f"{saved.max():.0f}")

@@ -16,7 +16,14 @@ from netsim.scenarios.data.tables import AgentData, deal
 from netsim.scenarios.deep.baselines import Baseline, ceiling, deep_network
 from netsim.scenarios.deep.maps import Shape, choose_times, in_words, kernels_in, shapes, whole_numbers
 from netsim.scenarios.deep.report import Learned, report
-from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, ridge_regularizer, signs
+from netsim.scenarios.tasks.classes import (
+    ClassTask,
+    Criterion,
+    RegressionTask,
+    largest_share,
+    ridge_regularizer,
+    signs,
+)
 from netsim.studies import Study
 
 Task = ClassTask | RegressionTask
@@ -133,6 +140,8 @@ def deep(
     for text in table.said:
         study.note(text)
     study.record(samples, maps, learning)
+    target = part.test_target
+    study.constant = {"test_accuracy": largest_share(target)} if classes else {"test_mse": float(np.var(target))}
     make.choose_bandwidths(study, candidates, tune=maps.tune)
     learned = [_learn(study, shape, draw, make, seed) for shape in candidates for draw in range(repeats)]
     units = [_DNN_WIDTHS.get(data, candidates[0].widths[0])] * maps.layers

@@ -15,6 +15,7 @@ from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table
 from netsim.scenarios.omkl.report import COLUMNS, report
 from netsim.scenarios.omkl.task import GRAPHS, KINDS, SYNTHETIC, Measure, Models, OnGraph, Streams, TwoClasses, methods
+from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.settings import Channel, chosen_names, names_in
 from netsim.studies import Study
 
@@ -169,6 +170,7 @@ def omkl(
     for text in table.said:
         study.note(text)
     study.record(problem, length)
+    study.constant = {"running_accuracy": largest_share(table.target)}
     cases = list(itertools.product(steps, tried))
     parts = []
     for repetition, number in enumerate(length.seeds(seed)):

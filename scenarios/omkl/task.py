@@ -256,21 +256,24 @@ class Measure:
     """The columns of a round (a probe): means over the agents of the costs of the predictions they made.
 
     ``loss`` is that of the combined prediction in this round, ``running_loss`` its mean over the rounds so far,
-    ``weighted_loss`` the kernels' own costs by their weights, in this round.
+    ``weighted_loss`` the kernels' own costs by their weights, in this round; ``running_accuracy`` is the share of the
+    combined predictions so far that had the right sign.
     """
 
     def __init__(self) -> None:
         self._before = np.zeros(2)
 
     def __call__(self, agents: Mapping[Any, MultiKernelAgent]) -> dict[str, float]:
-        """Return loss, running_loss, weighted_loss and consensus_error."""
+        """Return loss, running_loss, weighted_loss, consensus_error and running_accuracy."""
         costs = [agent.cost for agent in agents.values()]
         sums = np.array([sum(cost.combined.loss_sum for cost in costs), sum(cost.weighted_sum for cost in costs)])
         loss, weighted = ((sums - self._before) / len(costs)).tolist()
         self._before = sums
+        count = sum(cost.combined.count for cost in costs)
         return {
             "loss": loss,
-            "running_loss": float(sums[0]) / sum(cost.combined.count for cost in costs),
+            "running_loss": float(sums[0]) / count,
             "weighted_loss": weighted,
             "consensus_error": consensus_error(np.stack([agent.model.ravel() for agent in agents.values()])),
+            "running_accuracy": sum(cost.combined.right for cost in costs) / count,
         }

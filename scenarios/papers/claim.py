@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 Reader = Callable[[Runs], "pd.DataFrame"]
 """From the runs of a work to what was measured: a row for each seed, a column for each cell of a claim."""
 
-AGREES, DIFFERS, OPEN, NO_DATA = "agrees", "differs", "undecided", "no data"
+AGREES, DIFFERS, OPEN, NO_DATA, VOID = "agrees", "differs", "undecided", "no data", "void"
+
+LEARNED = 0.9
+"""A model has learned something if its error is at most this share of the best constant answer's."""
 
 _SHARE = 0.95
 _WIDEST = 0.5
@@ -59,10 +62,13 @@ class Try:
         What is changed.
     work : str
         Name of the work.
+    read : callable, optional
+        How it is read there, if not as the claim is.
     """
 
     label: str
     work: str
+    read: "Reader | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,10 @@ class Claim:
         Other settings.
     open : str
         What the paper leaves unsaid that may matter.
+    of : tuple of str
+        The algorithms that it is about; by default all of the work.
+    learning : bool
+        Whether it is void where none of these learns: not if it is about what learning does not change.
     """
 
     where: str
@@ -97,6 +107,8 @@ class Claim:
     criterion: str = ""
     tries: tuple[Try, ...] = ()
     open: str = ""
+    of: tuple[str, ...] = ()
+    learning: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,25 +178,41 @@ class Judged:
         Why nothing was found, if nothing was.
     tried : mapping
         What became of it in other settings, by what was changed.
+    over_constant : float
+        The best error of ours as a multiple of the best constant answer's; NaN if it is not a claim about learning.
     """
 
     claim: Claim
     found: tuple[Found, ...]
-    missing: str
-    tried: Mapping[str, tuple[Found, ...]]
+    missing: str = ""
+    tried: Mapping[str, "Judged"] = field(default_factory=dict)
+    over_constant: float = math.nan
+
+    @property
+    def void(self) -> bool:
+        """Whether ours does not learn: then neither agreement nor difference says anything of the method."""
+        return self.over_constant > LEARNED
 
     @property
     def agreeing(self) -> int:
-        """How many cells agree."""
-        return _agreeing(self.found)
+        """How many cells agree; none does of what is void."""
+        return 0 if self.void else sum(one.verdict == AGREES for one in self.found)
 
     @property
     def verdict(self) -> str:
-        """One word, or how many cells agree."""
-        kinds = {each.verdict for each in self.found}
-        if not kinds:
+        """One word, or how many cells agree, if some do."""
+        if not self.found:
             return NO_DATA
-        return kinds.pop() if len(kinds) == 1 else f"{self.agreeing} of {len(self.found)} agree"
+        if self.void:
+            return VOID
+        if self.agreeing:
+            return AGREES if self.agreeing == len(self.found) else f"{self.agreeing} of {len(self.found)} agree"
+        return DIFFERS if any(one.verdict == DIFFERS for one in self.found) else OPEN
+
+    @property
+    def causes(self) -> list[str]:
+        """The changes with which all of it agrees; of what agrees as it is, none."""
+        return [label for label, each in self.tried.items() if each.verdict == AGREES]
 
 
 def judge(cell: Cell, values: Sequence[float]) -> Found:
@@ -228,20 +256,21 @@ def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
     """
     mine = runs[claim.work]
     if mine.missing:
-        return Judged(claim, (), mine.missing, {})
-    found = _cells(claim, mine)
-    tried = {}
-    if any(each.verdict != AGREES for each in found):
-        tried = {each.label: _cells(claim, runs[each.work]) for each in claim.tries if not runs[each.work].missing}
-    return Judged(claim, found, "", tried)
+        return Judged(claim, (), mine.missing)
+    found = _judged(claim, mine)
+    if found.verdict == AGREES:
+        return found
+    others = {each.label: (replace(claim, read=each.read or claim.read), runs[each.work]) for each in claim.tries}
+    return replace(found, tried={label: _judged(*one) for label, one in others.items() if not one[1].missing})
 
 
-def _cells(claim: Claim, runs: Runs) -> tuple[Found, ...]:
+def _judged(claim: Claim, runs: Runs) -> Judged:
     table = claim.read(runs)
     for cell in claim.cells:
         if cell.label not in table:
             raise BadInput(f"{runs.folder}: must have results for {cell.label!r} of {claim.where}, {claim.what}")
-    return tuple(judge(cell, table[cell.label].to_list()) for cell in claim.cells)
+    cells = tuple(judge(cell, table[cell.label].to_list()) for cell in claim.cells)
+    return Judged(claim, cells, over_constant=runs.over_constant(claim.of) if claim.learning else math.nan)
 
 
 def why(each: Judged) -> str:
@@ -249,33 +278,34 @@ def why(each: Judged) -> str:
 
     Nothing is called a cause but a change with which cells agree that did not.
     """
-    wrong = [one for one in each.found if one.verdict != AGREES]
-    if not wrong:
+    if each.verdict in (AGREES, NO_DATA):
         return ""
-    most = max((_agreeing(cells) for cells in each.tried.values()), default=0)
-    best = [label for label, cells in each.tried.items() if _agreeing(cells) == most]
-    if most == len(each.found):
-        said = f"It agrees with {' or '.join(best)}."
+    most = max((other.agreeing for other in each.tried.values()), default=0)
+    best = [label for label, other in each.tried.items() if other.agreeing == most]
+    said = []
+    if each.void:
+        said.append(f"Ours does not learn: its error is {each.over_constant:.3g} times a constant answer's.")
+    if each.causes:
+        said.append(f"Cause shown: it agrees with {' or '.join(each.causes)}.")
     elif most > each.agreeing:
-        said = f"More of it agrees with {' or '.join(best)}; why the rest does not is not known."
-    elif all(one.verdict == OPEN for one in wrong):
-        said = "Our seeds lie too far apart to tell."
-    else:
-        said = "The cause is not known." if each.tried else "The cause is not known; no other setting was tried."
-    parts = [_tried(label, each, cells) for label, cells in each.tried.items()]
+        said.append(f"More of it agrees with {' or '.join(best)}; why the rest does not is not known.")
+    elif all(one.verdict in (AGREES, OPEN) for one in each.found):
+        said += [] if each.void else ["Our seeds lie too far apart to tell."]
+    elif not each.void:
+        said.append("The cause is not known." if each.tried else "The cause is not known; no other setting was tried.")
+    parts = [_tried(label, each, other) for label, other in each.tried.items()]
     tried = [f"Tried: {'; '.join(parts)}."] if parts else []
-    return " ".join([said, *tried])
+    return " ".join([*said, *tried])
 
 
-def _agreeing(cells: Sequence[Found]) -> int:
-    return sum(one.verdict == AGREES for one in cells)
-
-
-def _tried(label: str, each: Judged, cells: Sequence[Found]) -> str:
-    if len(cells) == 1 and cells[0].cell.published is None:
-        return f"{label}: {cells[0].mean:.3g}, {cells[0].verdict}"
+def _tried(label: str, each: Judged, other: Judged) -> str:
+    but = ", but does not learn" if other.void else ""
+    if len(other.found) == 1 and other.found[0].cell.published is None:
+        return f"{label}: {other.found[0].mean:.3g}, {other.found[0].verdict}{but}"
+    if other.void:
+        return f"{label}: does not learn"
     return (
-        f"{label}: {_agreeing(cells)} of {len(cells)} agree ({each.agreeing} before), {typical(cells)} off "
+        f"{label}: {other.agreeing} of {len(other.found)} agree ({each.agreeing} before), {typical(other.found)} off "
         f"({typical(each.found)} before)"
     )
 

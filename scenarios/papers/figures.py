@@ -27,7 +27,8 @@ def draw(papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> 
     if numbers:
         found["reproduction_ratios"] = (
             _ratios(numbers),
-            "Ours over theirs: median and range of each row of the printed tables; filled where all numbers agree",
+            "Ours over theirs: median and range of each row of the printed tables; filled where all numbers agree, "
+            "grey where our model does not learn",
         )
     shown = [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]
     if shown:
@@ -44,7 +45,7 @@ def _ratios(claims: Sequence[Judged]) -> "Figure":
     for row, each in enumerate(claims):
         low, middle, high = spread(each.found)
         agrees = each.verdict == AGREES
-        colour = "C0" if agrees else "C3"
+        colour = "C0" if agrees else "0.6" if each.void else "C3"
         panel.plot([max(low, 1e-3), high], [row, row], color=colour, linewidth=1.5)
         panel.plot(middle, row, "o", color=colour, markerfacecolor=colour if agrees else "white", markersize=5)
     panel.axvline(1.0, color="0.3", linewidth=0.8, zorder=0)

@@ -66,6 +66,11 @@ def _messages(runs: Runs) -> "pd.Series[float]":
     return share
 
 
+def _named(eta: float, *methods: str) -> tuple[str, ...]:
+    """Return what methods are called in rounds.csv with a step."""
+    return tuple(f"{method}, eta {eta:g}" for method in methods)
+
+
 def _of(data: str) -> tuple[Claim, ...]:
     work, name = f"omkl-{data}", _NAMES[data]
     return (
@@ -75,6 +80,7 @@ def _of(data: str) -> tuple[Claim, ...]:
             work=work,
             read=single("more", _apart(0.01, "gossip path 3-bit", "OMKL complete 3-bit")),
             cells=(Cell("more", high=0.01),),
+            of=_named(0.01, "gossip path 3-bit", "OMKL complete 3-bit"),
             criterion="Running loss above OMKL's, at most 1 %, with eta = 0.01 and 3 bits: 'a small difference'.",
             open=_OPEN,
         ),
@@ -84,6 +90,7 @@ def _of(data: str) -> tuple[Claim, ...]:
             work=work,
             read=single("share", _messages),
             cells=(Cell("share", high=0.2),),
+            learning=False,
             criterion="Link messages over those of OMKL on all links; 19 links of 190 are 0.1.",
         ),
         Claim(
@@ -92,6 +99,7 @@ def _of(data: str) -> tuple[Claim, ...]:
             work=work,
             read=single("more", _apart(0.01, "gossip path 3-bit", "Koloskova path 3-bit")),
             cells=(Cell("more", high=-0.01),),
+            of=_named(0.01, "gossip path 3-bit", "Koloskova path 3-bit"),
             criterion="Running loss relative to the single kernel's, at least 1 % below it.",
             open=_OPEN,
         ),
@@ -101,6 +109,7 @@ def _of(data: str) -> tuple[Claim, ...]:
             work=work,
             read=single("more", _apart(0.01, "gossip path", "gossip complete")),
             cells=(Cell("more", low=-1e-3, high=1e-3),),
+            of=_named(0.01, "gossip path", "gossip complete"),
             criterion="Running loss of the path relative to the complete graph's, within 0.1 %.",
         ),
         Claim(
@@ -109,6 +118,7 @@ def _of(data: str) -> tuple[Claim, ...]:
             work=work,
             read=single("difference", _difference(0.01, "gossip path 3-bit", "gossip path")),
             cells=(Cell("difference", high=1e-5),),
+            of=_named(0.01, "gossip path 3-bit", "gossip path"),
             criterion="Difference of the running losses on the path, below 1e-5.",
         ),
     )
@@ -121,6 +131,7 @@ def _topology(better: str, worse: str) -> Claim:
         work="omkl-credit",
         read=single("more", _apart(0.1, f"gossip {worse}", f"gossip {better}")),
         cells=(Cell("more", low=0.0),),
+        of=_named(0.1, f"gossip {worse}", f"gossip {better}"),
         criterion=f"Running loss of the {worse} relative to that of the {better}, above 0.",
         open=_OPEN,
     )

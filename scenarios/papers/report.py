@@ -6,7 +6,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from netsim.results import told_interval
-from netsim.scenarios.papers.claim import AGREES, DIFFERS, NO_DATA, OPEN, Found, Judged, Paper, typical, why
+from netsim.scenarios.papers.claim import (
+    AGREES,
+    DIFFERS,
+    LEARNED,
+    NO_DATA,
+    OPEN,
+    VOID,
+    Found,
+    Judged,
+    Paper,
+    typical,
+    why,
+)
 from netsim.scenarios.papers.work import Runs
 
 _INTRODUCTION = """\
@@ -22,8 +34,13 @@ head of each section; the data are not part of netsim ([scenarios](scenarios.md)
 * A **statement**, such as a figure makes, has a criterion: a measure and its bounds. It agrees if the 95 % interval of
   our mean, by Student's t over the seeds, lies within the bounds, and differs if it lies wholly without; else it is
   *undecided*.
-* Where something does not agree, other settings are run to find out why, and it says what they gave. That a claim
-  agrees in another setting does not prove that the paper used it; and "the cause is not known" means just that.
+* A claim is **void** where our model does not learn: where the error of the best algorithm that it is about is more
+  than {learned:g} times that of the best constant answer (the target's variance; always naming the largest class).
+  Agreement is hollow there, and a difference says nothing of the method: it is in neither column. A claim
+  stands if it is about what learning does not change: running times, the links of a graph.
+* Where something does not agree, other settings are run to find out why, and it says what they gave. *Cause shown*:
+  with that one change all of it agrees, which does not prove that the paper used it; and "the cause is not known" means
+  just that.
 * What says *no data* needs a table that was not at hand when this was written.
 """
 
@@ -57,7 +74,7 @@ def write(
         The names of all papers, so that it can say if some are not in it.
     """
     lines = [
-        _INTRODUCTION.format(seeds=seeds, command=_command(papers, every)),
+        _INTRODUCTION.format(seeds=seeds, command=_command(papers, every), learned=LEARNED),
         "## In short",
         "",
         *_overview(papers),
@@ -81,11 +98,13 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         verdicts = [each.verdict for each in claims]
-        agree, differ, undecided, absent = (verdicts.count(kind) for kind in (AGREES, DIFFERS, OPEN, NO_DATA))
-        part = len(claims) - agree - differ - undecided - absent
-        cells = [one for each in claims for one in each.found if one.cell.published is not None]
-        numbers = f"{sum(one.verdict == AGREES for one in cells)} of {len(cells)}" if cells else "–"
-        counts = {"agree": agree, "in part": part, "differ": differ, "undecided": undecided, "no data": absent}
+        agree, differ, undecided, void, absent = map(verdicts.count, (AGREES, DIFFERS, OPEN, VOID, NO_DATA))
+        part = len(claims) - agree - differ - undecided - void - absent
+        counts = {"agree": agree, "in part": part, "differ": differ, "undecided": undecided, "void": void}
+        counts |= {"no data": absent, "cause shown": sum(bool(each.causes) for each in claims)}
+        printed = [each for each in claims if each.found and each.found[0].cell.published is not None]
+        cells = sum(len(each.found) for each in printed)
+        numbers = f"{sum(each.agreeing for each in printed)} of {cells}" if cells else "–"
         rows.append({"paper": paper.name, "claims": len(claims), **counts, "printed numbers that agree": numbers})
     return rows
 
@@ -131,7 +150,8 @@ def _numbers(where: str, labels: Sequence[str], rows: Sequence[Judged]) -> Itera
         power = _power([one.cell.published for one in each.found if one.cell.published])
         unit = f", in 1e{power}" if power else ""
         cells = [_cell(one, 10.0**power) for one in each.found]
-        yield _line([each.claim.what + unit, *cells, f"{each.agreeing} of {len(each.found)}", typical(each.found)])
+        agree = VOID if each.void else f"{each.agreeing} of {len(each.found)}"
+        yield _line([each.claim.what + unit, *cells, agree, typical(each.found)])
     yield ""
 
 
@@ -180,7 +200,7 @@ def _interval(one: Found) -> str:
 
 
 def _marked(verdict: str) -> str:
-    return f"**{verdict}**" if verdict == DIFFERS else f"*{verdict}*" if verdict == OPEN else verdict
+    return f"**{verdict}**" if verdict == DIFFERS else f"*{verdict}*" if verdict in (OPEN, VOID) else verdict
 
 
 def _reasons(claims: Sequence[Judged]) -> Iterator[str]:
@@ -249,7 +269,7 @@ def table(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
             for one in each.found:
                 ours = {"ours": one.mean, "low": one.low, "high": one.high, "seeds": len(one.values)}
                 cell = {"cell": one.cell.label, "published": one.cell.published, **ours, "off": one.off}
-                rows.append({**about, **cell, "verdict": one.verdict, "why": why(each)})
+                rows.append({**about, **cell, "verdict": VOID if each.void else one.verdict, "why": why(each)})
             if not each.found:
                 rows.append({**about, "verdict": NO_DATA, "why": each.missing})
     return rows

@@ -1,12 +1,14 @@
 """The sweeps that the papers' study reads: a study at some settings over several seeds, in a folder of its own."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netsim import check
 from netsim.errors import BadInput
 from netsim.results import load
 from netsim.scenarios.data.files import find, find_table
@@ -119,12 +121,44 @@ class Runs:
         import pandas as pd
 
         found = {}
-        for _, given, place in read_points(self.folder):
-            summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+        for given, summary in self._summaries():
             if summary["centralised"].get(name) is None:
-                raise BadInput(f"{place}: must have a centralised {name!r} in its summary.json")
+                raise BadInput(f"{self.folder}: must have a centralised {name!r} in every summary.json")
             found[given["seed"]] = float(summary["centralised"][name])
         return pd.Series(found)
+
+    def over_constant(self, algorithms: Collection[str] = ()) -> float:
+        """Return the error, at the end, of the best of some algorithms over that of the best constant answer.
+
+        The mean over the seeds; NaN if the study does not say what a constant answer gets. Of an accuracy the error is
+        the share of wrong answers.
+
+        Parameters
+        ----------
+        algorithms : collection of str
+            Their names; by default all.
+        """
+        known = [str(name) for name in self.rounds["algorithm"].unique()]
+        chosen = [check.one_of("algorithm", name, known) for name in algorithms] or known
+        rows = self.rounds[self.rounds["algorithm"].isin(chosen)]
+        ratios = []
+        for seed, constant in self.constants.items():
+            for column, reached in constant.items():
+                ends = rows[rows["seed"] == seed].groupby("algorithm")[column].last()  # of what was measured
+                if column.endswith("accuracy"):
+                    ends, reached = 1.0 - ends, 1.0 - reached
+                ratios.append(float(ends.min()) / reached if reached else math.inf)
+        return sum(ratios) / len(ratios) if ratios else math.nan
+
+    @cached_property
+    def constants(self) -> dict[int, dict[str, float]]:
+        """What the best constant answer gets, by seed and column; empty where a study does not say so."""
+        return {given["seed"]: summary.get("constant", {}) for given, summary in self._summaries()}
+
+    def _summaries(self) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+        """Yield settings and summary of each run."""
+        for _, given, place in read_points(self.folder):
+            yield given, json.loads((place / "summary.json").read_text(encoding="utf-8"))
 
     def columns(self, frame: "pd.DataFrame", *names: str) -> "pd.DataFrame":
         """Return columns of one of its tables; raises BadInput that names the one that is missing."""

@@ -15,6 +15,7 @@ from netsim.scenarios.data.textures import TEXTURES
 from netsim.scenarios.polk.figures import progress, surface
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Split, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, Trial, draw_problem
+from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
@@ -127,6 +128,7 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     study, problem, criterion = trial.study, trial.problem, trial.rule.criterion
     reference = problem.split.reference_name
     study.centralised = {"test_accuracy": float(np.mean([row[reference] for row in rows]))}
+    study.constant = {"accuracy": largest_share(problem.split.test_labels)}
     study.table("draws", f"{data}, {criterion} loss", pd.DataFrame(rows))
     study.note("Requests carry raw inputs: they are the raw_data_bits of the payload_bits.")
     study.note("Disagreement is its mean over the last fifth of the rounds; missing replies count as the others do.")

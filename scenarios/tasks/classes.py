@@ -113,6 +113,11 @@ def signs(target: Array, classes: int) -> Array:
     return np.where(target[:, None] == np.arange(classes), 1.0, -1.0)
 
 
+def largest_share(labels: Array | NDArray[np.int64]) -> float:
+    """Return the share of the largest class: the accuracy of naming it always."""
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+
+
 class ClassTask:
     """The agents' costs for C classes, and the measures of their models, matrices of shape (D, C).
 

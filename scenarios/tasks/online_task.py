@@ -15,7 +15,7 @@ from netsim import BadInput, Network, check
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
-from netsim.coders import Coder, Float
+from netsim.coders import Coder, Float, Uniform
 from netsim.scenarios.tasks.diagnosis import may_diverge
 from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
@@ -121,6 +121,20 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
         Method("QC-DDKL", DDKL, censor=censor, coder=coder),
     )
     return {method.name: method for method in found}
+
+
+def fixed_or_own(bits: int, reach: float | None) -> Uniform:
+    """Return a quantizer with the fixed range [-reach, reach), or with a range for each message (None).
+
+    Raises
+    ------
+    BadInput
+        For numbers outside their ranges.
+    """
+    if reach is None:
+        return Uniform(bits)
+    reach = check.finite("range", reach, above=0.0)
+    return Uniform(bits, -reach, reach)
 
 
 def own_methods(compared: Compared, steps: OnlineSteps, censor: Censor, taken: Collection[str] = ()) -> list[Method]:
@@ -265,6 +279,7 @@ class Streaming:
             study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {outcome.error}")
             return
         self.seconds[method.name] = time.perf_counter() - start
+        study.constant = {"running_mse": measure.variance}
 
     def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
         """Return the methods with the steps of the smallest running MSE after so many rounds; keep a table of all."""
@@ -319,6 +334,13 @@ class Measure:
         # The best model in hindsight costs a factorisation: not in every round.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost = np.zeros(len(costs))
+        self._targets = np.zeros(3)  # how many so far, their sum and that of their squares
+
+    @property
+    def variance(self) -> float:
+        """The variance of the targets so far: the MSE of the best constant."""
+        count, total, squares = self._targets.tolist()
+        return float(squares / count - (total / count) ** 2)
 
     def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return running MSE, regret, consensus error and residuals; the agents have a ``theta``."""
@@ -330,6 +352,7 @@ class Measure:
         features = np.stack([cost.features for cost in costs])
         targets = np.array([cost.target for cost in costs])
         losses = self._lost - before
+        self._targets += len(targets), targets.sum(), targets @ targets
         self._static.add(features, targets, losses=losses)
         self._dynamic.add(features, targets, losses=losses)
         columns["static_regret"] = self._static.value if costs[0].count in self._checked else np.nan

@@ -60,7 +60,8 @@ def cost_to_reach(
     cost : str
         Column of the cost.
     saves : mapping
-        For each column of savings, in percent, by its name: the algorithm compared with, and the one that saves.
+        For each column of savings, in percent, by its name: the algorithm compared with, and the one that saves; left
+        out where one of the two did not run.
 
     Returns
     -------
@@ -70,6 +71,7 @@ def cost_to_reach(
     import pandas as pd
 
     algorithms = [str(name) for name in rounds["algorithm"].unique()]
+    saves = {name: pair for name, pair in saves.items() if {*pair} <= {*algorithms}}
     ways = {
         str(name): (part[column].to_numpy(float), part[cost].to_numpy(float))
         for name, part in rounds.groupby("algorithm", sort=False)
@@ -81,7 +83,7 @@ def cost_to_reach(
             reached = costs[values <= level]
             row[name] = float(reached[0]) if len(reached) else math.nan
         for name, (plain, cheap) in saves.items():
-            ours, theirs = row.get(cheap, math.nan), row.get(plain, math.nan)
+            ours, theirs = row[cheap], row[plain]
             row[name] = 100 * (1 - ours / theirs) if theirs else math.nan
         rows.append(row)
     table = pd.DataFrame(rows, columns=[column, *algorithms, *saves])

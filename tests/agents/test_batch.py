@@ -1,6 +1,7 @@
 """On ideal links CTA, DKLA, COKE and quantized COKE equal their matrix recursions at every round."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from netsim import BadInput, Link, Network, latency, topology
-from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Logistic, Squared, centralised
+from netsim.agents import COKE, CTA, DDKL, DKLA, ODKLA, Geometric, LocalProblem, Logistic, Squared, centralised
 from netsim.agents.consensus.base import SharingAgent
 from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from tests.oracle import batch
@@ -178,3 +179,41 @@ def test_cta_leaves_out_neighbours_it_never_heard() -> None:
 def test_bad_parameters_are_named(make: Callable[[LocalProblem], object], named: str) -> None:
     with pytest.raises(BadInput, match=f"^{named}: must be [^\n]+$"):
         make(Task("two", 0).problems[0])
+
+
+class Bare:
+    """A cost that has a size and a gradient, and no more."""
+
+    size = 3
+
+    def gradient(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        return theta
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "asked", "missing"),
+    [
+        (DKLA, {"rho": 1.0}, "size and proximal", "proximal"),
+        (COKE, {"rho": 1.0}, "size and proximal", "proximal"),
+        (ODKLA, {"rho": 1.0, "eta": 1.0}, "size and draw and gradient", "draw"),
+        (DDKL, {"rho": 1.0}, "size and draw and argmin", "draw and no argmin"),
+    ],
+)
+def test_a_cost_without_what_a_method_asks_for_is_refused_when_the_agent_is_made(
+    kind: Any, given: dict[str, float], asked: str, missing: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        kind(Bare(), 5, **given)
+    allowed = f"must have {asked}, which {kind.__name__} asks for"
+    assert str(caught.value) == f"cost = <Bare>: {allowed}; it has no {missing}"
+
+
+def test_a_step_of_ones_own_asks_for_what_it_likes() -> None:
+    class Mine(DKLA):
+        def local_step(self) -> NDArray[np.float64]:
+            return self.theta - self.cost.gradient(self.theta)
+
+    assert Mine(Bare(), 5, rho=1.0).theta.shape == (3,)  # type: ignore[arg-type]
+    assert CTA(Bare(), 5, eta=0.1, weights={0: 1.0}).theta.shape == (3,)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="it has no size"):
+        CTA(object(), 5, eta=0.1, weights={0: 1.0})  # type: ignore[arg-type]

@@ -116,6 +116,12 @@ def test_missing_column(folder: Path) -> None:
         ("", "is no table: No columns to parse from file"),
         ("a,b\n1,2\n3,4,5\n", "is no table: Error tokenizing data"),
         ("a,b\n1,2,3\n4,5,6\n", "is no table: Length of header or names does not match"),
+        ("a;b\n1;2\n3;4\n", "has semicolons between its columns: must have commas"),
+        (
+            "a;b;c\n1,5;2,5;3\n",
+            "has semicolons between its columns: must have commas, and numbers with a decimal point",
+        ),
+        ("\na\tb\n1\t2\n", "has tabs between its columns: must have commas"),
         ("a\n1\n", "has 1 usable columns: must have an input and a target at least"),
     ],
 )

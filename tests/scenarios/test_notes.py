@@ -154,6 +154,14 @@ def test_published_is_said_only_where_it_stands(capsys: pytest.CaptureFixture[st
     assert "published" not in run("online", rounds=20).tables["running_time"]
 
 
+@pytest.mark.parametrize("only", ["CTA", "DKLA", "CTA,COKE"])
+def test_nothing_is_said_to_save_that_did_not_run_or_had_nothing_to_save(only: str) -> None:
+    tables = run("coke", algorithms=only).tables
+    names = [name for table in tables.values() for name in table.columns]
+    assert "by_round" in tables
+    assert not [name for name in names if "saves" in name]
+
+
 def test_a_saving_that_is_none_does_not_shrink() -> None:
     study = run("coke", threshold=0.0)
     assert (study.tables["cost_to_reach"]["COKE saves %"].dropna() == 0).all()

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,14 @@ import pytest
 from scipy import stats
 
 from netsim import BadInput
+from netsim.scenarios.data.tables import synthetic
 from netsim.scenarios.papers import figures, report
 from netsim.scenarios.papers.claim import (
     AGREES,
     DIFFERS,
     NO_DATA,
     OPEN,
+    VOID,
     Cell,
     Claim,
     Judged,
@@ -33,27 +36,29 @@ from netsim.scenarios.papers.work import Runs, Work, do
 from netsim.studies import catalogue
 from netsim.studies.terminal import Reporter
 
-SMALL = {"agents": 4, "features": 5, "rounds": 6, "algorithms": "DKLA,COKE"}
+SMALL: dict[str, Any] = {"agents": 4, "features": 5, "rounds": 6, "algorithms": "DKLA,COKE"}
+SMALL_CLASSES = {"agents": 3, "features": 4, "rows": 60, "eta": "0.1", "gamma": "0.09", "topologies": "path"}
 BASE, OTHER = Work("base", "coke", SMALL), Work("other", "coke", {**SMALL, "rho": 0.1})
 QUIET = Reporter(quiet=True)
 
 
 class Known(Runs):
-    """Runs whose rounds are given."""
+    """Runs whose rounds are given, and what a constant answer gets in each of its columns."""
 
-    def __init__(self, work: Work, rounds: pd.DataFrame) -> None:
+    def __init__(self, work: Work, rounds: pd.DataFrame, **constant: float) -> None:
         super().__init__(work, Path("known"))
-        self.__dict__["rounds"] = rounds
+        seeds = rounds["seed"].unique().tolist()
+        self.__dict__ |= {"rounds": rounds, "constants": dict.fromkeys(seeds, constant)}
 
 
-def known(values: dict[int, list[float]], work: Work = BASE) -> Known:
+def known(values: dict[int, list[float]], work: Work = BASE, **constant: float) -> Known:
     """Return runs of an algorithm A, by seed and round from 1; what was sent is ten a round."""
     rows = [
         {"seed": seed, "algorithm": "A", "round": number, "train_mse": value, "transmissions": 10 * number}
         for seed, column in values.items()
         for number, value in enumerate(column, 1)
     ]
-    return Known(work, pd.DataFrame(rows))
+    return Known(work, pd.DataFrame(rows), **constant)
 
 
 def claim(*cells: Cell, **more: object) -> Claim:
@@ -112,6 +117,76 @@ def test_a_statement_that_is_just_true_is_denied_by_one_in_forty() -> None:
     drawn = np.random.default_rng(2).normal(1.0, 0.3, (4000, 6))
     verdicts = [judge(Cell("x", high=1.0), row).verdict for row in drawn]
     assert verdicts.count(DIFFERS) / 4000 == pytest.approx(0.025, abs=0.01)
+
+
+# --- what does not learn ----------------------------------------------------------------------------------------------
+
+HOLLOW = {0: [3.0, 1.0], 1: [3.1, 1.1], 2: [2.9, 0.9]}
+"""Its error at the end is 1, in the mean over the seeds."""
+
+
+@pytest.mark.parametrize(("constant", "void"), [(0.5, True), (1.0, True), (1.1, True), (1.2, False), (20.0, False)])
+def test_a_claim_about_a_model_that_does_not_learn_is_void(constant: float, void: bool) -> None:
+    """Clearly below the best constant's error is a tenth below it."""
+    for cell, verdict in (
+        (Cell("k = 2", 1.0), AGREES),
+        (Cell("k = 2", 9.0), DIFFERS),
+        (Cell("k = 2", low=0.0), AGREES),
+    ):
+        found = judged(claim(cell), {"base": known(HOLLOW, train_mse=constant)})
+        assert found.verdict == (VOID if void else verdict)
+        assert found.agreeing == (not void and verdict == AGREES)
+        assert ("does not learn" in why(found)) == void
+
+
+def test_what_learning_does_not_change_is_never_void() -> None:
+    runs = {"base": known(HOLLOW, train_mse=0.5)}
+    assert judged(claim(Cell("k = 2", 1.0), learning=False), runs).verdict == AGREES
+    assert judged(claim(Cell("k = 2", 1.0)), {"base": known(HOLLOW)}).verdict == AGREES, "nothing to hold it against"
+
+
+def test_the_best_algorithm_that_a_claim_is_about_must_learn() -> None:
+    rounds = known(HOLLOW).rounds
+    both = Known(BASE, pd.concat([rounds, rounds.assign(algorithm="B", train_mse=0.1)]), train_mse=0.5)
+    assert judged(claim(Cell("k = 2", 1.0)), {"base": both}).verdict == AGREES
+    assert judged(claim(Cell("k = 2", 1.0), of=("A",)), {"base": both}).verdict == VOID
+    with pytest.raises(BadInput, match="algorithm = 'C'"):
+        judged(claim(Cell("k = 2", 1.0), of=("A", "C")), {"base": both})
+
+
+@pytest.mark.parametrize(("largest", "void"), [(0.8, True), (0.75, False)])
+def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool) -> None:
+    """81 % right where always naming the largest class is right in 80 %: 0.95 of its mistakes are left."""
+    rounds = known(HOLLOW).rounds.assign(test_accuracy=0.81)
+    found = judged(claim(Cell("k = 2", 1.0)), {"base": Known(BASE, rounds, test_accuracy=largest)})
+    assert found.void == void
+
+
+def test_a_setting_that_does_not_learn_shows_no_cause() -> None:
+    base = known({0: [3.0], 1: [3.1], 2: [2.9]})
+    other = known({0: [1.0], 1: [1.1], 2: [0.9]}, OTHER, train_mse=1.0)
+    found = judged(claim(Cell("k = 1", 1.0), tries=(Try("rho 0.1", "other"),)), {"base": base, "other": other})
+    assert found.causes == []
+    assert why(found) == "The cause is not known. Tried: rho 0.1: does not learn."
+
+
+def test_a_cause_is_shown_of_what_is_void_too() -> None:
+    base = known({0: [3.0], 1: [3.1], 2: [2.9]}, train_mse=1.0)
+    other = known({0: [1.0], 1: [1.1], 2: [0.9]}, OTHER, train_mse=9.0)
+    found = judged(claim(Cell("k = 1", 1.0), tries=(Try("rho 0.1", "other"),)), {"base": base, "other": other})
+    assert (found.verdict, found.causes) == (VOID, ["rho 0.1"])
+    assert why(found).startswith("Ours does not learn: its error is 3 times a constant answer's. Cause shown:")
+
+
+def test_studies_say_what_a_constant_answer_gets(tmp_path: Path) -> None:
+    """Written down as the target's variance of the very samples, and the share of the largest class."""
+    runs = do([BASE, Work("classes", "omkl", {**SMALL_CLASSES, "repeats": 1})], tmp_path, range(2), 1, QUIET)
+    for seed, constant in runs["base"].constants.items():
+        targets = np.concatenate([part.train_target for part in synthetic(SMALL["agents"], seed=seed)])
+        assert constant == pytest.approx({"train_mse": np.var(targets)})
+    for constant in runs["classes"].constants.values():
+        assert 0.5 <= constant["running_accuracy"] < 0.7
+    assert runs["base"].over_constant() < 1.0
 
 
 def test_how_far_off_is_relative_to_theirs() -> None:
@@ -180,7 +255,18 @@ def test_nothing_is_called_a_cause_that_was_not_measured() -> None:
 
 
 def test_a_setting_with_which_it_agrees_is_named() -> None:
-    assert told(Try("rho 0.1", "other"), other=NEAR).startswith("It agrees with rho 0.1.")
+    assert told(Try("rho 0.1", "other"), other=NEAR).startswith("Cause shown: it agrees with rho 0.1.")
+
+
+def test_a_claim_may_be_read_otherwise_to_show_the_cause() -> None:
+    runs = known({0: [3.0, 1.0], 1: [3.1, 1.1], 2: [2.9, 0.9]})
+    later = Try(
+        "a round later", "base", lambda each: by_round("A", "train_mse")(each)[["k = 2"]].set_axis(["k = 1"], axis=1)
+    )
+    found = judged(claim(Cell("k = 1", 1.0), tries=(later,)), {"base": runs})
+    assert found.verdict == DIFFERS
+    assert found.causes == ["a round later"]
+    assert why(found).startswith("Cause shown: it agrees with a round later.")
 
 
 def test_what_agrees_has_no_reason() -> None:
@@ -284,6 +370,34 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     assert len(table) == 4
 
 
+def test_of_a_claim_in_part_some_cells_agree() -> None:
+    """That of one none of whose cells agrees is no such claim, whatever they are beside."""
+    far = {0: [3.0, 2.0], 1: [3.1, 10.0], 2: [2.9, 20.0]}
+    none, some = claim(Cell("k = 1", 1.0), Cell("k = 2", 10.0)), claim(Cell("k = 1", 3.0), Cell("k = 2", 10.0))
+    open_ones = claim(Cell("k = 2", 10.0), Cell("k = 2", 11.0))
+    runs: dict[str, Runs] = {"base": known(far)}
+    claims = [judged(each, runs) for each in (none, some, open_ones)]
+    assert [[one.verdict for one in each.found] for each in claims] == [[DIFFERS, OPEN], [AGREES, OPEN], [OPEN, OPEN]]
+    assert [each.verdict for each in claims] == [DIFFERS, "1 of 2 agree", OPEN]
+    (row,) = report.overview({Paper(name="p", title="t", works=(BASE,), claims=(none, some, open_ones)): claims})
+    assert [row[name] for name in ("agree", "in part", "differ", "undecided", "void")] == [0, 1, 1, 1, 0]
+    assert row["printed numbers that agree"] == "1 of 6"
+
+
+def test_what_is_void_counts_as_nothing_else() -> None:
+    runs: dict[str, Runs] = {"base": known(HOLLOW, train_mse=0.5)}
+    each = claim(Cell("k = 1", 3.0), Cell("k = 2", 1.0))
+    paper = Paper(name="p", title="t", works=(BASE,), claims=(each,))
+    found = {paper: [judged(each, runs)]}
+    (row,) = report.overview(found)
+    assert [row[name] for name in ("agree", "in part", "differ", "undecided", "void")] == [0, 0, 0, 0, 1]
+    assert row["printed numbers that agree"] == "0 of 2"
+    assert [line["verdict"] for line in report.table(found)] == [VOID, VOID]
+    text = report.write(found, runs, 3, {})
+    assert "| void |" in text
+    assert "2 times a constant answer's" in text
+
+
 def test_every_paper_can_be_judged_by_the_works_that_it_names() -> None:
     for paper in PAPERS.values():
         names = [work.name for work in paper.works]
@@ -293,6 +407,7 @@ def test_every_paper_can_be_judged_by_the_works_that_it_names() -> None:
             assert each.cells
             if each.cells[0].published is None:
                 assert each.criterion
+            assert len({one.label for one in each.tries}) == len(each.tries)
         for work in paper.works:
             known_names = {one.name for one in catalogue.find(work.scenario).parameters}
             assert set(work.settings) <= known_names
