@@ -40,9 +40,9 @@ def test_the_page_of_coders_adds_up_what_arrives_of_any_coder(coder: str, capsys
     (given,) = (text for text in blocks if "given = ErrorFeedback(TopK(10))" in text)
     namespace: dict[str, object] = {}
     exec("from netsim.coders import Exact\n" + blocks[0], namespace)
+    capsys.readouterr()
     exec(given.replace("ErrorFeedback(TopK(10))", f"ErrorFeedback({coder})"), namespace)
-    assert "e-1" in capsys.readouterr().out.splitlines()[-2] or coder == "Exact()"
-    assert not re.search(r"encode\([^)]*\)\.values", page)
+    assert float(capsys.readouterr().out.split()[0]) < 1e-12, "nothing is missing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -205,6 +205,23 @@ def test_agents_with_any_name_are_in_the_ledger(tmp_path: Path) -> None:
 # --- what fails while it is saved -------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_matplotlib_warns_of_is_a_note_without_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = studied()
+    figure = Figure()
+    figure.suptitle("\u6570\u636e")  # marks that its type has no pictures of
+    study.figure("titled", figure)
+    folder = study.save(tmp_path / "run")
+    assert capsys.readouterr().err == ""
+    (note,) = json.loads((folder / "summary.json").read_text())["notes"]
+    assert note.startswith("titled.png: Glyph")
+    assert note.endswith("(and 1 more)")
+    assert "site-packages" not in note
+    assert "\n" not in note
+
+
 def test_a_figure_that_cannot_be_drawn_does_not_take_the_rest_with_it(tmp_path: Path) -> None:
     study = studied()
     for name, title in (("good", "title"), ("bad", "$\\nothing{$")):
