@@ -47,7 +47,7 @@ _Source = Callable[[], Sequence[Samples]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream(Columns):
+class DynamicStream(Columns):
     """What the agents see.
 
     Parameters
@@ -81,7 +81,7 @@ class Stream(Columns):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodedSteps(OnlineSteps):
+class DynamicSteps(OnlineSteps):
     """Step sizes, and the Co and Q methods' censor and coder.
 
     Parameters
@@ -140,8 +140,8 @@ def dynamic(
     study: Study,
     *,
     data: str = "drift",
-    stream: Stream = Stream(),
-    steps: CodedSteps = CodedSteps(),
+    stream: DynamicStream = DynamicStream(),
+    steps: DynamicSteps = DynamicSteps(),
     setting: DynamicSetting = DynamicSetting(),
     channel: Channel = Channel(),
     compared: DynamicCompared = DynamicCompared(),
@@ -157,9 +157,9 @@ def dynamic(
     data : str
         "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of a table in the folder NETSIM_DATA,
         or its path.
-    stream : Stream
+    stream : DynamicStream
         What the agents see.
-    steps : CodedSteps
+    steps : DynamicSteps
         Step sizes, censor and coder.
     setting : DynamicSetting
         The size of the network and of the model.
@@ -204,7 +204,7 @@ class _Learning:
     """
 
     def __init__(
-        self, study: Study, data: str, stream: Stream, setting: DynamicSetting, channel: Channel, seed: int
+        self, study: Study, data: str, stream: DynamicStream, setting: DynamicSetting, channel: Channel, seed: int
     ) -> None:
         self.network, self.ideal = channel.network(setting.graph(seed), seed), channel.is_ideal
         self.stream, self.setting, self.agents = stream, setting, len(self.network.graph)
@@ -254,7 +254,7 @@ def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
     return error
 
 
-def _compared(compare_bits: str, method: Method, steps: CodedSteps) -> list[Method]:
+def _compared(compare_bits: str, method: Method, steps: DynamicSteps) -> list[Method]:
     """Return QC-DDKL with each number of bits asked for."""
     found = []
     for part in filter(None, (each.strip() for each in compare_bits.split(","))):

@@ -224,6 +224,8 @@ def show(folder: str) -> None:
     reporter.table("Last round", last.loc[:, (last != 0).any()])
     for name, value in summary["centralised"].items():
         reporter.line(f"centralised {name}: {text(value)}")
+    for name, value in summary.get("constant", {}).items():
+        reporter.line(f"best constant answer, {name}: {text(value)}")
     for note in summary["notes"]:
         reporter.line(note)
     for name, why in summary.get("failed", {}).items():

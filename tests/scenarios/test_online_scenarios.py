@@ -1,14 +1,21 @@
 """The online and dynamic scenarios: what is known of their results, and what they leave in the run folder."""
 
+import math
 import os
 from pathlib import Path
+from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput
+from netsim import BadInput, topology
+from netsim.agents import RandomFourier
+from netsim.scenarios.data.streams import MovingTruth
 from netsim.studies import Study, catalogue
+from tests.oracle import batch
+from tests.oracle import online as oracle
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -118,6 +125,38 @@ def test_a_bandwidth_that_does_not_learn_is_said_so() -> None:
     study = run("online", rounds=40, features=10, sigma=0.005, algorithms="ODKLA")
     assert any("does not learn" in note for note in study.notes)
     assert not any("does not learn" in note for note in run("online", rounds=400, algorithms="ODKLA").notes)
+
+
+@pytest.mark.parametrize("reach", [4.0, 0.02])
+def test_dynamic_methods_with_a_fixed_range_equal_their_recursion(reach: float) -> None:
+    """With the wider range nothing is clipped, with the narrow one much."""
+    agents, rounds, rho, regularizer = 4, 80, 0.5, 1e-2
+    model: dict[str, Any] = {"agents": agents, "features": 6, "sigma": 0.5, "regularizer": regularizer}
+    coding: dict[str, Any] = {"bits": 5, "range": reach, "threshold": 0.3, "decay": 0.5, "compare_bits": "3,6"}
+    study = run("dynamic", algorithms="QDDKL", rounds=rounds, rho=rho, **model, **coding)
+    phi = RandomFourier(2, 6, sigma=0.5, form="cos+sin", seed=0)
+    streams = [list(each) for each in MovingTruth("drift", agents, phi, rounds, seed=0).streams()]
+    features = np.array([[phi for phi, _ in each] for each in streams]).swapaxes(0, 1)
+    targets = np.array([[y for _, y in each] for each in streams]).T
+    graph = topology.erdos_renyi(agents, edges=study.settings["edges"], seed=0)
+    adjacency = nx.to_numpy_array(graph, nodelist=range(agents), weight=None)
+    for name, bits, censored in (("QDDKL", 5, False), ("QC-DDKL 3-bit", 3, True), ("QC-DDKL 6-bit", 6, True)):
+        quantize = batch.uniform_quantizer(bits, low=-reach, high=reach)
+        v, mu = (0.3, 0.5) if censored else (0.0, 0.0)
+        _, sent, errors = oracle.ddkl(features, targets, adjacency, regularizer / agents, rho, v, mu, quantize)
+        rows = study.rounds[study.rounds["algorithm"] == name]
+        running = np.cumsum((errors**2).mean(axis=1)) / np.arange(1, rounds + 1)
+        np.testing.assert_allclose(rows["running_mse"], running, rtol=1e-9)
+        assert rows["transmissions"].to_list() == sent.sum(axis=1).cumsum().tolist()
+    clipped = [run.rounds["saturated"].iloc[-1] for run in study.runs.values()]
+    assert all(clipped) if reach < 0.1 else not any(clipped)
+
+
+@pytest.mark.parametrize("name", ["online", "dynamic"])
+@pytest.mark.parametrize("reach", [0.0, -0.1, math.nan])
+def test_a_range_that_is_none_is_refused_by_its_name(name: str, reach: float) -> None:
+    with pytest.raises(BadInput, match=f"^range = {reach}: must be"):
+        run(name, rounds=5, range=reach)
 
 
 def test_compared_bits_take_the_step_sizes_given() -> None:
