@@ -57,8 +57,7 @@ def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str
     panel.set_xlabel("trainable parameters, one output")
     panel.set_ylabel(_LABELS[metric])
     panel.grid(alpha=0.3)
-    several = (table[f"± {metric}"] > 0).any()
-    panel.set_title(f"{title}; bars: standard deviation over draws of the frequencies" if several else title)
+    panel.set_title(title)
     handles, labels = panel.get_legend_handles_labels()
     # What is ours first.
     order = sorted(range(len(labels)), key=lambda place: "published" in labels[place])
