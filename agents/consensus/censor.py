@@ -44,21 +44,25 @@ class Geometric:
     Parameters
     ----------
     v : float
-        Threshold before the first round, ≥ 0, in the units of θ.
+        Threshold before the first round, ≥ 0, in the units of θ, or of θ² if ``squared``.
     mu : float
         Its decay per round, in [0, 1].
+    squared : bool
+        Compare ‖h‖₂² with the threshold in place of ‖h‖₂: v·μᵏ then acts as √v·(√μ)ᵏ does on the norm.
     """
 
     v: float
     mu: float
+    squared: bool = False
 
     def __post_init__(self) -> None:
         threshold = check.finite("threshold", self.v, low=0.0)
-        check.put(self, v=threshold, mu=check.number("decay", self.mu, low=0.0, high=1.0))
+        decay = check.number("decay", self.mu, low=0.0, high=1.0)
+        check.put(self, v=threshold, mu=decay, squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂ ≥ v·μᵏ."""
-        return math.sqrt(change.dot(change)) >= self.v * self.mu**round_number
+        """Return whether ‖h‖₂, or its square, is v·μᵏ at least."""
+        return _size(change, self.squared) >= self.v * self.mu**round_number
 
 
 @dataclass(frozen=True)
@@ -68,21 +72,25 @@ class PowerLaw:
     Parameters
     ----------
     v : float
-        Threshold in the first round, ≥ 0, in the units of θ.
+        Threshold in the first round, ≥ 0, in the units of θ, or of θ² if ``squared``.
     mu : float
         Exponent of its decay, ≥ 0.
+    squared : bool
+        Compare ‖h‖₂² with the threshold in place of ‖h‖₂.
     """
 
     v: float
     mu: float
+    squared: bool = False
 
     def __post_init__(self) -> None:
         threshold = check.finite("threshold", self.v, low=0.0)
-        check.put(self, v=threshold, mu=check.finite("decay", self.mu, low=0.0))
+        decay = check.finite("decay", self.mu, low=0.0)
+        check.put(self, v=threshold, mu=decay, squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂ ≥ v·k^(−μ)."""
-        return math.sqrt(change.dot(change)) >= self.v * math.pow(round_number, -self.mu)
+        """Return whether ‖h‖₂, or its square, is v·k^(−μ) at least."""
+        return _size(change, self.squared) >= self.v * math.pow(round_number, -self.mu)
 
 
 @dataclass(frozen=True)
@@ -115,16 +123,24 @@ class AtRandom:
 
 @dataclass(frozen=True)
 class Relative:
-    """Speak if ‖h‖₂ ≥ share·‖θ_i‖₂: silent while the change is small beside the model itself."""
+    """Speak if ‖h‖₂ ≥ share·‖θ_i‖₂, or ‖h‖₂² ≥ share·‖θ_i‖₂² if ``squared``: silent while the change is small."""
 
     share: float
+    squared: bool = False
 
     def __post_init__(self) -> None:
-        check.put(self, share=check.finite("share", self.share, low=0.0))
+        check.put(self, share=check.finite("share", self.share, low=0.0), squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂."""
-        return bool(change @ change >= self.share**2 * (state @ state))
+        """Return whether ‖h‖₂ ≥ share·‖θ_i‖₂, or the same of the squares."""
+        share = self.share if self.squared else self.share**2
+        return bool(change @ change >= share * (state @ state))
+
+
+def _size(change: Vector, squared: bool) -> float:
+    """Return ‖h‖₂², or ‖h‖₂."""
+    square = float(change.dot(change))
+    return square if squared else math.sqrt(square)
 
 
 def may_silence(censor: Censor, round_number: int) -> bool:

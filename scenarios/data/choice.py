@@ -79,6 +79,34 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preparation(Columns):
+    """Which rows and columns of a table are used, and how its inputs are scaled to [0, 1].
+
+    Parameters
+    ----------
+    first : int
+        Use only the first rows of the table, this many; default: all.
+    within : float
+        Keep the rows whose target lies within this many standard deviations of the target's mean; default: all.
+    scaling : str
+        "column": each input has its own minimum and maximum. "whole": all inputs share one minimum and maximum.
+        Default: "column".
+    """
+
+    first: int | None = None
+    within: float | None = None
+    scaling: str | None = None
+
+    def check_left_out(self, data: str) -> None:
+        """Raise BadInput if rows, columns or a scaling are chosen, for data that are no table."""
+        super().check_left_out(data)
+        for name, usual in (("first", None), ("within", None), ("scaling", "column")):
+            value = getattr(self, name)
+            if value not in (None, usual):
+                raise BadInput(f"{name} = {value!r}: must be left out for the data {data!r}, which are no table")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableChoice(Columns):
     """Which columns of a table are used, and whether its target is classes or numbers.
 

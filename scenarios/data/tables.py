@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from netsim import check
 from netsim.agents.maps.features import kernel_matrix
 from netsim.errors import BadInput
-from netsim.scenarios.data.choice import Chosen, Columns, choose
+from netsim.scenarios.data.choice import Chosen, Columns, Preparation, choose
 from netsim.scenarios.data.formats import samples_in
 
 
@@ -71,6 +71,37 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
         named is none, or a column holds text, dates, NaN or infinity.
     """
     return numeric(choose(data, Columns() if choice is None else choice))
+
+
+def load_prepared(data: str, preparation: Preparation) -> Table:
+    """Read a table of numbers, choose its rows, and scale inputs and target to [0, 1]; constant columns become 0.
+
+    Parameters
+    ----------
+    data : str
+        As of `load_table`.
+    preparation : Preparation
+        Which rows and columns, and which scaling. The target always has a minimum and maximum of its own.
+
+    Raises
+    ------
+    BadInput
+        As `load_table`; for an unknown scaling, or rows that are not there.
+    """
+    scaling = check.one_of("scaling", preparation.scaling or "column", ("column", "whole"))
+    table = load_table(data, preparation)
+    if preparation.first is not None:
+        count = check.integer("first", preparation.first, low=1, high=len(table.target))
+        table = replace(table, inputs=table.inputs[:count], target=table.target[:count])
+    if preparation.within is not None:
+        most = check.finite("within", preparation.within, above=0.0) * table.target.std()
+        kept = np.abs(table.target - table.target.mean()) < most
+        table = replace(table, inputs=table.inputs[kept], target=table.target[kept])
+        if not kept.any():
+            raise check.refuse("within", preparation.within, "such that a row is left")
+    if scaling == "column":
+        return scale_unit(table)
+    return replace(table, inputs=unit(table.inputs, axis=None), target=unit(table.target))
 
 
 def numeric(chosen: Chosen) -> Table:
@@ -235,9 +266,9 @@ def _split(inputs: NDArray[np.float64], target: NDArray[np.float64], train_share
     return AgentData(inputs[:cut], target[:cut], inputs[cut:], target[cut:])
 
 
-def unit(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return an array with each column scaled to [0, 1]; a constant one becomes 0."""
-    low = array.min(axis=0)
-    span = array.max(axis=0) - low
+def unit(array: NDArray[np.float64], axis: int | None = 0) -> NDArray[np.float64]:
+    """Return an array with each column scaled to [0, 1], or with axis None the whole; what is constant becomes 0."""
+    low = array.min(axis=axis)
+    span = array.max(axis=axis) - low
     result: NDArray[np.float64] = (array - low) / np.where(span > 0.0, span, 1.0)
     return result

@@ -13,7 +13,7 @@ from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES, do, works
 from netsim.scenarios.tasks.batch_task import BatchSteps
-from netsim.scenarios.tasks.settings import Rows, chosen_names, names_in
+from netsim.scenarios.tasks.settings import TEXT, Rows, chosen_names, names_in
 from netsim.studies import Study
 
 
@@ -50,7 +50,7 @@ class Size(BatchSteps):
     sigma: float | None = None
     regularizer: float | None = None
 
-    def resolved(self, data: str) -> Self:
+    def sized(self, data: str) -> Self:
         """Return the sizes for a data set; what stays open is as published."""
         usual = {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
         usual |= self.SYNTHETIC if data == "synthetic" else {}
@@ -165,10 +165,14 @@ def packet_loss(
     check.integer("seed", seed, low=0)
     if data != "synthetic":
         find_table(data)
-    size = size.resolved(data)
+    size = size.sized(data)
     study.record(size)
     chosen = {**dataclasses.asdict(size), **dataclasses.asdict(rows)}
-    settings = {"data": data, **{name: value for name, value in chosen.items() if value is not None}}
+    settings = {
+        "data": data,
+        "conventions": TEXT,
+        **{name: value for name, value in chosen.items() if value is not None},
+    }
     plan = list(works(ordered, shares, frames.burst, bits, settings))
     seeds = range(seed, seed + repeated.repeats)
     measured = do(plan, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)

@@ -9,10 +9,10 @@ import numpy as np
 
 from netsim import check
 from netsim.agents import Geometric, LocalProblem, Squared, centralised
-from netsim.agents.maps.features import FeatureMap
+from netsim.agents.maps.features import FeatureMap, Form
 from netsim.agents.measures.metrics import MeanSquaredError
-from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_table, scale_unit, synthetic, training
-from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, synthetic, training
+from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import averaging_weights
 from netsim.scenarios.tasks.settings import Published, Rows, Setting, residuals
 from netsim.studies import Study
@@ -170,15 +170,22 @@ def draw_samples(data: str, setting: Setting, rows: Rows, seed: int) -> list[Age
             raise check.refuse("rows", rows.rows, allowed)
         return synthetic(agents, seed=seed)
     check_rows(data, agents, each=2, rows=rows.rows)
-    return deal(scale_unit(load_table(data, rows)), agents, seed=seed, rows=rows.rows)
+    return deal(load_prepared(data, rows), agents, seed=seed, rows=rows.rows)
 
 
 def batch_task(
-    study: Study, samples: Sequence[AgentData], setting: Setting, graph: "nx.Graph[int]", *, ideal: bool, seed: int
-) -> tuple[BatchTask, Setting]:
+    study: Study,
+    samples: Sequence[AgentData],
+    setting: AnySetting,
+    graph: "nx.Graph[int]",
+    *,
+    ideal: bool,
+    form: Form = "cos",
+    seed: int,
+) -> tuple[BatchTask, AnySetting]:
     """Return the task of a study's setting, nothing of which is left open, and the setting with its bandwidth."""
     inputs, target = training(samples)
-    phi, setting = feature_map(study, setting, inputs, target, seed=seed)
+    phi, setting = feature_map(study, setting, inputs, target, form=form, seed=seed)
     regularizer = setting.regularizer
     assert regularizer is not None
     return BatchTask(samples, phi, graph, regularizer=regularizer, ideal=ideal), setting

@@ -18,7 +18,7 @@ from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float, Uniform
 from netsim.scenarios.tasks.diagnosis import may_diverge
 from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, methods_in
-from netsim.scenarios.tasks.settings import Compared, Published, chosen_names, residuals
+from netsim.scenarios.tasks.settings import TEXT, Compared, Published, chosen_names, residuals
 from netsim.studies import Study
 from netsim.typing import Array
 
@@ -59,10 +59,10 @@ class OnlineSteps(Published):
     threshold: float | None = None
     decay: float | None = None
 
-    def resolved(self, data: str) -> Self:
+    def resolved(self, data: str, conventions: str = TEXT) -> Self:
         """Return the step sizes for a data set, with nothing left open."""
         usual = self.USUAL.get(data, self.USUAL["other"])
-        found = super().resolved(data)
+        found = super().resolved(data, conventions)
         return dataclasses.replace(found, **{key: value for key, value in usual.items() if getattr(found, key) is None})
 
     @classmethod

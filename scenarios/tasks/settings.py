@@ -15,8 +15,12 @@ from netsim.agents.consensus.base import Dual, SharingAgent
 from netsim.agents.consensus.edges import EdgeDuals
 from netsim.agents.measures.metrics import consensus_error
 from netsim.network import Medium
-from netsim.scenarios.data.choice import Columns
+from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.published import published
+
+TABLES, TEXT = "tables", "text"
+CONVENTIONS = (TABLES, TEXT)
+"""How what a paper leaves unsaid is set: as its printed tables come out best, or as its text reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +101,17 @@ class Published:
     """Parameters of which some may be left open (None): a paper's for the data set then take their place.
 
     A subclass says in which published table (a row for each data set, ``other`` for all others) and under which column
-    each of its fields is.
+    each of its fields is. A table may have a row for each of the `CONVENTIONS`.
     """
 
     TABLE: ClassVar[str] = "settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {}
+    USUAL_CONVENTIONS: ClassVar[str] = TEXT
+    """Those that ``by_data`` tells of."""
 
-    def resolved(self, data: str) -> Self:
+    def resolved(self, data: str, conventions: str = TEXT) -> Self:
         """Return the parameters for a data set, with nothing left open that the paper has."""
-        paper = _row(self.TABLE, data)
+        paper = published_row(self.TABLE, data, conventions)
         known = {name: column for name, column in self.COLUMNS.items() if column in paper}
         open_ones = [name for name in known if getattr(self, name) is None]
         return dataclasses.replace(self, **{name: paper[known[name]] for name in open_ones})
@@ -113,8 +119,8 @@ class Published:
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
         """Return, for each field that may be left open, what it then is by data set."""
-        sets = published(cls.TABLE)["dataset"]
-        rows = {data: _row(cls.TABLE, data) for data in sets}
+        sets = published(cls.TABLE)["dataset"].unique()
+        rows = {data: published_row(cls.TABLE, data, cls.USUAL_CONVENTIONS) for data in sets}
         return {
             name: {data: row[column] for data, row in rows.items() if column in row}
             for name, column in cls.COLUMNS.items()
@@ -123,13 +129,27 @@ class Published:
 
 
 @cache
-def _row(table: str, data: str) -> Mapping[str, Any]:
-    """Return a data set's row of a published table, without empty cells; whole numbers as such."""
-    rows = published(table).set_index("dataset")
+def published_row(table: str, data: str, conventions: str = TEXT) -> Mapping[str, Any]:
+    """Return a data set's row of a published table, without empty cells; whole numbers as such.
+
+    Raises
+    ------
+    BadInput
+        For unknown conventions.
+    """
+    check.one_of("conventions", conventions, CONVENTIONS)
+    rows = published(table)
+    if "conventions" in rows:
+        chosen = rows[rows["conventions"] == conventions]
+        # A data set without tables of its own has the text's conventions only.
+        rows = chosen if data in set(chosen["dataset"]) else rows[rows["conventions"] == TEXT]
+    rows = rows.set_index("dataset")
     found = rows.loc[data if data in rows.index else "other"].dropna()
     row: dict[str, Any] = {str(name): value for name, value in found.items()}
-    for name in {"agents", "edges", "L", "bits"} & row.keys():
+    for name in {"agents", "edges", "L", "bits", "first"} & row.keys():
         row[name] = int(row[name])
+    if "squared" in row:
+        row["squared"] = bool(row["squared"])
     return MappingProxyType(row)
 
 
@@ -191,7 +211,7 @@ class Setting(Bandwidth, Published):
     sigma: float | None = None
     regularizer: float | None = None
 
-    def resolved(self, data: str) -> Self:
+    def resolved(self, data: str, conventions: str = TEXT) -> Self:
         """Return the setting for a data set, with nothing left open; the graph is then as dense as the paper's.
 
         Raises
@@ -202,14 +222,14 @@ class Setting(Bandwidth, Published):
         if self.sigma is not None and (self.median or self.tune):
             how = "median" if self.median else "tune"
             raise BadInput(f"sigma = {self.sigma:g}, {how} = True: must be one of the two")
-        found = super().resolved(data)
+        found = super().resolved(data, conventions)
         agents = check.integer("agents", found.agents, low=1)
         check.integer("features", found.features, low=1)
         check.finite("sigma", found.sigma, above=0.0)
         check.finite("regularizer", found.regularizer, low=0.0)
         if found.edges is not None:
             return found
-        paper = _row(self.TABLE, data)
+        paper = published_row(self.TABLE, data, conventions)
         pairs = agents * (agents - 1) // 2
         density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
         return dataclasses.replace(found, edges=min(pairs, max(agents - 1, round(density * pairs))))
@@ -238,8 +258,8 @@ def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows(Columns):
-    """Which rows and columns of a table of numbers are used.
+class Rows(Preparation):
+    """Which rows and columns of a table of numbers are used, and how they are scaled.
 
     Parameters
     ----------

@@ -84,13 +84,15 @@ def test_censored_cta_combines_what_is_known_of_who_never_spoke(graph: str) -> N
 @pytest.mark.parametrize(
     ("v", "mu", "bits"), [(0.0, 1.0, None), (1.0, 0.95, None), (1.0, 0.95, 3), (0.0, 1.0, 1), (0.5, 0.9, 8)]
 )
-def test_coke_equals_its_recursion(graph: str, seed: int, v: float, mu: float, bits: int | None) -> None:
+@pytest.mark.parametrize("squared", [False, True])
+def test_coke_equals_its_recursion(graph: str, seed: int, v: float, mu: float, bits: int | None, squared: bool) -> None:
     task = Task(graph, seed)
     coder: Coder = Exact() if bits is None else Uniform(bits)
     quantize = None if bits is None else batch.uniform_quantizer(bits)
-    models, sent = task.run(lambda i: COKE(task.problems[i], ROUNDS, rho=RHO, censor=Geometric(v, mu), coder=coder))
+    censor = Geometric(v, mu, squared=squared)
+    models, sent = task.run(lambda i: COKE(task.problems[i], ROUNDS, rho=RHO, censor=censor, coder=coder))
     expected, expected_sent = batch.coke(
-        task.gram, task.cross, task.adjacency, task.share, RHO, ROUNDS, v, mu, quantize
+        task.gram, task.cross, task.adjacency, task.share, RHO, ROUNDS, v, mu, quantize, squared=squared
     )
     np.testing.assert_array_equal(sent, expected_sent)
     np.testing.assert_allclose(models, expected, rtol=0, atol=1e-9)

@@ -37,6 +37,9 @@ def test_always() -> None:
         (PowerLaw(4.0, 0.5), {1: 4.0, 4: 2.0, 100: 0.4}),
         (PowerLaw(0.1, 0.0), {1: 0.1, 1000: 0.1}),
         (PowerLaw(8.0, 3.0), {2: 1.0}),
+        (Geometric(4.0, 0.25, squared=True), {1: 1.0, 2: 0.5, 10: 2.0 / 1024}),
+        (PowerLaw(4.0, 1.0, squared=True), {1: 2.0, 4: 1.0, 100: 0.2}),
+        (Relative(0.25, squared=True), {1: 0.5, 9: 0.5}),
     ],
     ids=repr,
 )

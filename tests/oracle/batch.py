@@ -75,12 +75,14 @@ def coke(
     v: float = 0.0,
     mu: float = 1.0,
     quantize: Callable[[Vector], Vector] | None = None,
+    *,
+    squared: bool = False,
 ) -> tuple[Vector, NDArray[np.bool_]]:
     """COKE, eqs. 20 and 21, on the graph of adjacency matrix A; v = 0 is DKLA, eq. 18.
 
     Round k = 1, 2, …: θ_i = argmin R_i(θ) + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; with h = θ_i −
     θ̂_i, i broadcasts where ‖h‖ ≥ v μᵏ and then θ̂_i = θ_i, or θ̂_i + quantize(h) if there is such a
-    function; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n). All start at 0.
+    function; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n). All start at 0. With ``squared`` the censor compares ‖h‖².
 
     Returns
     -------
@@ -104,7 +106,8 @@ def coke(
         right = 2.0 * cross - dual + rho * (own + others)
         theta = np.matmul(inverse, right[:, :, None])[:, :, 0]
         change = theta - heard
-        sent[k] = np.sqrt(np.einsum("ij,ij->i", change, change)) >= v * mu ** (k + 1)
+        square = np.einsum("ij,ij->i", change, change)
+        sent[k] = (square if squared else np.sqrt(square)) >= v * mu ** (k + 1)
         if quantize is None:
             heard = np.where(sent[k][:, None], theta, heard)
         else:

@@ -1,11 +1,16 @@
 """The coke scenario against what is known of it: the paper's shape, and figures measured before on the real data."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from netsim import BadInput
+from netsim.scenarios.coke import CokeRows
+from netsim.scenarios.data.tables import load_prepared
+from netsim.scenarios.tasks.settings import Rows
 from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif(
@@ -39,7 +44,7 @@ def test_the_synthetic_study_has_the_papers_shape() -> None:
 
 @needs_data
 def test_tomshardware_agrees_with_what_was_measured_before() -> None:
-    study = run(data="tomshardware", rounds=500)
+    study = run(data="tomshardware", rounds=500, conventions="text")
     best = study.centralised["train_mse"]
     assert best == pytest.approx(1.12e-3, rel=0.08)
     last = study.rounds.groupby("algorithm").last()
@@ -50,7 +55,7 @@ def test_tomshardware_agrees_with_what_was_measured_before() -> None:
 
 @needs_data
 def test_airquality_agrees_with_what_was_measured_before() -> None:
-    study = run(data="airquality", sigma=0.5, rounds=300)
+    study = run(data="airquality", sigma=0.5, rounds=300, conventions="text")
     assert study.centralised["train_mse"] == pytest.approx(1.25e-3, rel=0.08)
     assert sum(saving(study.rounds, level) >= 0.4 for level in (5e-3, 4e-3, 3e-3, 2.5e-3)) >= 3
     spoken = study.rounds[study.rounds["algorithm"] == "COKE"].set_index("round")["transmissions"]
@@ -59,8 +64,83 @@ def test_airquality_agrees_with_what_was_measured_before() -> None:
 
 @needs_data
 def test_a_bandwidth_that_does_not_learn_is_said_so() -> None:
-    study = run(data="airquality", rounds=5, algorithms="DKLA", features=50)
+    study = run(data="airquality", rounds=5, algorithms="DKLA", features=50, conventions="text")
     assert any(note.startswith("Does not learn") for note in study.notes)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("data", "rows", "columns", "variance"),
+    [("energy", 18_604, 25, 28.3e-3), ("airquality", 7_322, 13, 15.3e-3), ("tomshardware", 11_000, 96, 3.04e-3)],
+)
+def test_tables_are_prepared_as_the_printed_tables_were(data: str, rows: int, columns: int, variance: float) -> None:
+    table = load_prepared(data, CokeRows().resolved(data, "tables"))
+    assert table.inputs.shape == (rows, columns)
+    assert table.target.var() == pytest.approx(variance, rel=5e-3)
+    assert (table.inputs.min(), table.inputs.max(), table.target.min(), table.target.max()) == (0.0, 1.0, 0.0, 1.0)
+
+
+@needs_data
+def test_energys_printed_numbers_come_out() -> None:
+    study = run(data="energy", rounds=500, algorithms="DKLA,COKE")
+    table = study.tables["by_round"].set_index(["algorithm", "round"])
+    assert table.loc[("DKLA", 500), "train_mse"] == pytest.approx(21.55e-3, rel=0.05)
+    sent, printed = table["transmissions"]["COKE"], table["published_transmissions"]["COKE"]
+    assert sent[50] == printed[50] == 0
+    assert [sent[100], sent[200], sent[500]] == pytest.approx([57, 254, 987], rel=0.2)
+    # A message is 2L elements of 64 bits.
+    assert table.loc[("DKLA", 500), "payload_bits"] == 10 * 500 * 2 * 100 * 64
+    (note,) = [each for each in study.notes if each.startswith("Set so that")]
+    assert "2L elements" in note
+    assert "‖h‖²" in note
+    assert "14 links" in note
+
+
+@needs_data
+def test_what_differs_from_the_text_is_what_the_note_names() -> None:
+    study = run(data="energy", rounds=1, algorithms="DKLA", conventions="text")
+    assert any(each.startswith("Set as the paper's text reads") for each in study.notes)
+    study = run(data="energy", rounds=1, algorithms="DKLA", conventions="text", squared=True)
+    (note,) = [each for each in study.notes if each.startswith("Set so that")]
+    assert "‖h‖²" in note
+    assert "links" not in note
+
+
+def test_cta_with_half_the_gradient_is_cta_with_half_the_step() -> None:
+    settings = {"agents": 4, "rounds": 20, "features": 10, "algorithms": "CTA"}
+    half, plain = run(**settings, gradient=1.0, eta=0.5), run(**settings, eta=0.25)
+    assert half.trace_hash == plain.trace_hash
+
+
+def test_pairs_are_twice_as_long() -> None:
+    settings = {"agents": 4, "rounds": 3, "features": 10, "algorithms": "DKLA"}
+    cosine, pairs = run(**settings), run(**settings, form="pairs")
+    assert pairs.rounds["payload_bits"].tolist() == (2 * cosine.rounds["payload_bits"]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"conventions": "print"}, "conventions = 'print': must be"),
+        ({"form": "sine"}, "form = 'sine': must be"),
+        ({"gradient": 0.0}, "gradient = 0.0: must be"),
+        ({"first": 5}, "first = 5: must be left out for the data 'synthetic'"),
+        ({"scaling": "whole"}, "scaling = 'whole': must be left out for the data 'synthetic'"),
+    ],
+)
+def test_conventions_outside_their_ranges_are_refused(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        run(agents=4, rounds=3, **parameters)
+
+
+def test_rows_are_chosen_before_they_are_scaled(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b,y\n0,10,1\n2,20,2\n4,30,3\n8,50,100\n1000,1000,2\n")
+    table = load_prepared(str(path), Rows(first=4, within=1.5, scaling="whole"))
+    np.testing.assert_allclose(table.inputs, np.array([[0, 10], [2, 20], [4, 30]]) / 30)
+    np.testing.assert_allclose(table.target, [0, 0.5, 1])
+    by_column = load_prepared(str(path), Rows(first=3))
+    np.testing.assert_allclose(by_column.inputs, [[0, 0], [0.5, 0.5], [1, 1]])
 
 
 def test_a_step_size_that_diverges_is_said_so() -> None:
