@@ -16,7 +16,7 @@ from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task,
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.method import Method, check_joined, methods_in, remedied
-from netsim.scenarios.tasks.savings import cost_to_reach, draw_savings, ladder
+from netsim.scenarios.tasks.savings import cost_to_reach, draw_savings, ladder, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
@@ -38,6 +38,9 @@ _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 
 _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
 """Data sets that are printed only for a larger one."""
+
+_LADDER = (10, 20, 50, 100, 200, 300)
+"""Rounds of DKLA; what it has reached then is what COKE must reach, too."""
 
 FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
 """Forms of the random features, by the names that --form has for them."""
@@ -253,6 +256,11 @@ def _notes(
     study: Study, data: str, task: BatchTask, methods: Sequence[Method], savings: "pd.DataFrame"
 ) -> Iterator[str]:
     best = study.centralised["train_mse"]
+    on_the_way = saved_on_the_way(study.rounds, "train_mse", "DKLA", "COKE", _LADDER)
+    if any(share > 0 for share in on_the_way.values()):
+        shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
+        numbers = ", ".join(map(str, on_the_way))
+        yield f"To get where DKLA was after {numbers} rounds, COKE sent {shares} % fewer frames in this run."
     saved = savings["COKE saves %"].dropna().to_numpy() if "COKE saves %" in savings else np.zeros(0)
     if len(saved) > 1 and saved.max() > 0 and saved[-1] < saved.max() / 2:
         if saved[-1] < 0:

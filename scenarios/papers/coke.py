@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from netsim.scenarios.papers.claim import Cell, Claim, Paper, Try, printed
 from netsim.scenarios.papers.reading import at_end, by_round, cost, ratio, rows_of, single
 from netsim.scenarios.papers.work import Runs, Work
+from netsim.scenarios.tasks.savings import saved_on_the_way
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,14 +140,8 @@ def _saving(runs: Runs) -> "pd.Series[float]":
     dkla = rows_of(whole, "DKLA", "train_mse", "transmissions")  # no setting of COKE's censor changes it
     coke = rows_of(runs, "COKE", "train_mse", "transmissions")
     found = {}
-    for seed, rows in dkla.groupby("seed"):
-        other = coke[coke["seed"] == seed]
-        shares = []
-        for number in _LADDER:
-            there = rows[rows["round"] == number].iloc[0]
-            reached = other[other["train_mse"] <= there["train_mse"]]["transmissions"]
-            if len(reached):
-                shares.append(1.0 - reached.iloc[0] / there["transmissions"])
+    for seed, rows in pd.concat([dkla, coke]).groupby("seed"):
+        shares = saved_on_the_way(rows, "train_mse", "DKLA", "COKE", _LADDER).values()
         found[seed] = sum(shares) / len(shares) if shares else math.nan
     return pd.Series(found)
 

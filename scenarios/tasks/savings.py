@@ -90,6 +90,33 @@ def cost_to_reach(
     return table.dropna(how="all", subset=algorithms).reset_index(drop=True)
 
 
+def saved_on_the_way(
+    rounds: "pd.DataFrame", column: str, plain: str, cheap: str, at: Iterable[int]
+) -> dict[int, float]:
+    """Return the share of an algorithm's transmissions that another saves to get where the first was after some rounds.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        Of a run.
+    column : str
+        What falls.
+    plain, cheap : str
+        The algorithm compared with, and the one that saves.
+    at : iterable of int
+        Rounds of the first one; those that it has not, or whose value the other never reaches, are left out.
+    """
+    named = {name: rounds[rounds["algorithm"] == name] for name in (plain, cheap)}
+    found = {}
+    for number in at:
+        there = named[plain][named[plain]["round"] == number]
+        if len(there):
+            reached = named[cheap].loc[named[cheap][column] <= there[column].iloc[0], "transmissions"]
+            if len(reached):
+                found[number] = 1.0 - float(reached.iloc[0]) / float(there["transmissions"].iloc[0])
+    return found
+
+
 def draw_savings(
     rounds: "pd.DataFrame", column: str, best: float, against: str, *, label: str, title: str
 ) -> "Figure | None":

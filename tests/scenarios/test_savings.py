@@ -2,10 +2,11 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from netsim.scenarios.papers.report import _short
 from netsim.scenarios.tasks.online_report import apart, recent_errors
-from netsim.scenarios.tasks.savings import draw_savings
+from netsim.scenarios.tasks.savings import draw_savings, saved_on_the_way
 
 
 def falling(name: str, cost: int) -> pd.DataFrame:
@@ -68,3 +69,16 @@ def test_recent_errors_are_the_means_of_the_last_rounds() -> None:
 def test_what_diverged_does_not_fill_a_cell() -> None:
     assert _short(3.2e100) == "3.2e+100"
     assert _short(123456.7) == "123457"
+
+
+def test_what_is_saved_on_the_way_is_counted_where_the_other_first_is_as_good() -> None:
+    rounds = pd.DataFrame(
+        {
+            "algorithm": ["DKLA"] * 3 + ["COKE"] * 3,
+            "round": [1, 2, 3] * 2,
+            "train_mse": [4.0, 2.0, 1.0, 5.0, 3.0, 1.5],
+            "transmissions": [10, 20, 30, 4, 8, 15],
+        }
+    )
+    found = saved_on_the_way(rounds, "train_mse", "DKLA", "COKE", (1, 2, 3, 9))
+    assert found == pytest.approx({1: 0.2, 2: 0.25})
