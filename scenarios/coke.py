@@ -22,7 +22,7 @@ from netsim.scenarios.tasks.settings import (
     TEXT,
     Channel,
     Compared,
-    Published,
+    Prepared,
     Rows,
     Setting,
     chosen_names,
@@ -68,11 +68,8 @@ class CokeSetting(Setting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CokeRows(Published, Rows):
+class CokeRows(Prepared, Rows):
     """Which rows and columns of a table are used, and how they are scaled; what is left open is as found."""
-
-    COLUMNS: ClassVar[Mapping[str, str]] = {name: name for name in ("first", "within", "scaling", "target", "drop")}
-    USUAL_CONVENTIONS: ClassVar[str] = TABLES
 
 
 @dataclass(frozen=True, kw_only=True)

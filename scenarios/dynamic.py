@@ -12,9 +12,8 @@ from netsim.agents import PowerLaw, RandomFourier
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.coders import Uniform
-from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
-from netsim.scenarios.data.tables import Table, check_rows, load_table, scale_unit, split_rows
+from netsim.scenarios.data.tables import Table, check_rows, load_prepared, split_rows
 from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, remedied
@@ -28,7 +27,7 @@ from netsim.scenarios.tasks.online_task import (
     own_methods,
     wanted,
 )
-from netsim.scenarios.tasks.settings import Channel, Compared, Setting
+from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, Prepared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.typing import Array
@@ -47,7 +46,7 @@ _Source = Callable[[], Sequence[Samples]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicStream(Columns):
+class DynamicStream(Prepared):
     """What the agents see.
 
     Parameters
@@ -61,6 +60,8 @@ class DynamicStream(Columns):
     noise : float
         Of a synthetic stream: standard deviation of the noise; the signal's is 1.
     """
+
+    TABLE = "dynamic_settings"
 
     rounds: int | None = None
     order: str = "shuffled"
@@ -92,6 +93,8 @@ class DynamicSteps(OnlineSteps):
         Co methods broadcast in round t if their change has norm >= threshold * t^-decay.
     decay : float
         Exponent of the threshold's decay.
+    squared : bool
+        Co methods compare the square of their change's norm with the threshold.
     bits : int
         Bits an element of the Q methods (1-16).
     range : float
@@ -99,11 +102,13 @@ class DynamicSteps(OnlineSteps):
     """
 
     TABLE = "dynamic_settings"
+    USUAL_CONVENTIONS = TABLES
     COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {"other": {"rho": 1.0, "eta": 2.0, "step": 0.3}}
 
     bits: int | None = None
     range: float | None = None
+    squared: bool = False
 
     def coder(self, bits: int | None = None) -> Uniform:
         """Return the Q methods' coder, of so many bits if given; raises BadInput for numbers outside their ranges."""
@@ -112,7 +117,7 @@ class DynamicSteps(OnlineSteps):
 
     def censor(self) -> PowerLaw:
         """Return the Co methods' censor; raises BadInput for numbers outside their ranges."""
-        return PowerLaw(check.finite("threshold", self.threshold), check.finite("decay", self.decay))
+        return PowerLaw(check.finite("threshold", self.threshold), check.finite("decay", self.decay), self.squared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +125,7 @@ class DynamicSetting(Setting):
     """The size of the network and of the model, where left open as the dissertation's ch. 4 has it."""
 
     TABLE = "dynamic_settings"
+    USUAL_CONVENTIONS = TABLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +146,7 @@ def dynamic(
     study: Study,
     *,
     data: str = "drift",
+    conventions: str = TABLES,
     stream: DynamicStream = DynamicStream(),
     steps: DynamicSteps = DynamicSteps(),
     setting: DynamicSetting = DynamicSetting(),
@@ -157,6 +164,9 @@ def dynamic(
     data : str
         "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of a table in the folder NETSIM_DATA,
         or its path.
+    conventions : str
+        How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
+        samples come out; "text", as its text reads: all rows, each column scaled by itself.
     stream : DynamicStream
         What the agents see.
     steps : DynamicSteps
@@ -170,7 +180,8 @@ def dynamic(
     seed : int
         Seed of everything random.
     """
-    steps, setting = steps.resolved(data), setting.resolved(data)
+    steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
+    stream = stream.resolved(data, conventions)
     check.one_of("order", stream.order, ("shuffled", "time"))
     censor = steps.censor()
     known = methods(censor, steps.coder())
@@ -184,7 +195,7 @@ def dynamic(
         run = learning.trial.tune(study, run, learning.trial_rounds)
         tuned = {each.name: each.steps for each in run}
         by_bits = [each.with_steps(**tuned.get("QC-DDKL", each.steps)) for each in by_bits]
-    study.record(steps.untold() if setting.tune else steps, learning.setting)
+    study.record(steps.untold() if setting.tune else steps, learning.setting, stream)
     for method in [*run, *by_bits]:
         learning.main.run(study, method, learning.rounds)
     must_have_run(study)
@@ -228,7 +239,7 @@ class _Learning:
 
     def _read(self, study: Study, data: str, seed: int) -> None:
         stream, agents = self.stream, self.agents
-        table = scale_unit(load_table(data, stream))
+        table = load_prepared(data, stream)
         held, table = split_rows(table, 0.1, seed=seed) if self.setting.tune else (table, table)
         most = rounds_of(table, agents)
         self.rounds = most if stream.rounds is None else check.integer("rounds", stream.rounds, low=1, high=most)

@@ -17,7 +17,7 @@ from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import remedied
 from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes, recent_error
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, fixed_or_own, methods, own_methods, wanted
-from netsim.scenarios.tasks.settings import Channel, Compared
+from netsim.scenarios.tasks.settings import TABLES, Channel, Compared
 from netsim.scenarios.tasks.stream import OnlineSetting, Stream
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -36,6 +36,8 @@ class CodedSteps(OnlineSteps):
         QC-ODKLA broadcasts in round t if its change has norm >= threshold * decay^t.
     decay : float
         Decay of the threshold per round.
+    squared : bool
+        QC-ODKLA compares the square of its change's norm with the threshold.
     bits : int
         Bits an element of QC-ODKLA (1-16).
     range : float
@@ -43,14 +45,17 @@ class CodedSteps(OnlineSteps):
     """
 
     TABLE = "online_settings"
+    USUAL_CONVENTIONS = TABLES
     # What --tune chose with seed 0, rounded.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "airquality": {"rho": 0.3, "eta": 2.0, "step": 0.5},
+        "tomshardware": {"rho": 0.3, "eta": 2.0, "step": 0.3},
         **OnlineSteps.USUAL,
     }
 
     bits: int = 3
     range: float | None = None
+    squared: bool = False
 
     def coder(self) -> Uniform:
         """Return QC-ODKLA's coder; raises BadInput for numbers outside their ranges."""
@@ -58,13 +63,14 @@ class CodedSteps(OnlineSteps):
 
     def censor(self) -> Geometric:
         """Return QC-ODKLA's censor; raises BadInput for numbers outside their ranges."""
-        return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
+        return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay), self.squared)
 
 
 def online(
     study: Study,
     *,
     data: str = "synthetic",
+    conventions: str = TABLES,
     stream: Stream = Stream(),
     steps: CodedSteps = CodedSteps(),
     setting: OnlineSetting = OnlineSetting(),
@@ -81,6 +87,9 @@ def online(
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+    conventions : str
+        How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
+        samples come out; "text", as its text reads: all rows, each column scaled by itself.
     stream : Stream
         The samples and their order.
     steps : CodedSteps
@@ -94,7 +103,8 @@ def online(
     seed : int
         Seed of everything random.
     """
-    steps, setting = steps.resolved(data), setting.resolved(data)
+    steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
+    stream = stream.resolved(data, conventions)
     censor = steps.censor()
     run = wanted(compared.algorithms, methods(censor, steps.coder()))
     run = [steps.of(each) for each in run] + own_methods(compared, steps, censor, compared.algorithms.split(","))
@@ -112,7 +122,7 @@ def online(
 
     if setting.tune:
         run = streaming(held).tune(study, run, min(rounds_of(held, count), 500))
-    study.record(steps.untold() if setting.tune else steps, setting)
+    study.record(steps.untold() if setting.tune else steps, setting, stream)
     main = streaming(table)
     for method in run:
         main.run(study, method, length)

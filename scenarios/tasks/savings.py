@@ -104,13 +104,14 @@ def saved_on_the_way(
     plain, cheap : str
         The algorithm compared with, and the one that saves.
     at : iterable of int
-        Rounds of the first one; those that it has not, or whose value the other never reaches, are left out.
+        Rounds of the first one; left out are those that it has not, or by which it sent nothing, or whose value the
+        other never reaches.
     """
     named = {name: rounds[rounds["algorithm"] == name] for name in (plain, cheap)}
     found = {}
     for number in at:
         there = named[plain][named[plain]["round"] == number]
-        if len(there):
+        if len(there) and there["transmissions"].iloc[0] > 0:
             reached = named[cheap].loc[named[cheap][column] <= there[column].iloc[0], "transmissions"]
             if len(reached):
                 found[number] = 1.0 - float(reached.iloc[0]) / float(there["transmissions"].iloc[0])

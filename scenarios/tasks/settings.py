@@ -271,6 +271,17 @@ class Rows(Preparation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prepared(Published, Preparation):
+    """Which rows and columns of a table are used, and how they are scaled; what is left open is as found for the data.
+
+    The rows ``tables`` of a published table say what was found.
+    """
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {name: name for name in ("first", "within", "scaling", "target", "drop")}
+    USUAL_CONVENTIONS: ClassVar[str] = TABLES
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compared:
     """What a study compares.
 

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from netsim import check
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
-from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
-from netsim.scenarios.data.tables import Table, check_rows, load_table, pooled, scale_unit, synthetic
-from netsim.scenarios.tasks.settings import Setting
+from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, synthetic
+from netsim.scenarios.tasks.settings import TABLES, Prepared, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream(Columns):
-    """In which order samples come.
+class Stream(Prepared):
+    """Which samples of a table are used, how they are scaled, and in which order they come.
 
     Parameters
     ----------
@@ -25,6 +24,8 @@ class Stream(Columns):
     mixing : float
         With order "target": share of the rows that is dealt at random all the same.
     """
+
+    TABLE = "online_settings"
 
     rounds: int | None = None
     order: str = "shuffled"
@@ -38,7 +39,7 @@ class Stream(Columns):
             self.check_left_out(data)
             return pooled(synthetic(20, seed=seed))
         check_rows(data, agents)
-        return scale_unit(load_table(data, self))
+        return load_prepared(data, self)
 
     def length(self, table: Table, agents: int) -> int:
         """Return the number of rounds; raises BadInput if the samples do not suffice."""
@@ -59,3 +60,4 @@ class OnlineSetting(Setting):
     """The size of the network and of the model, where left open as the dissertation's ch. 3 has it."""
 
     TABLE = "online_settings"
+    USUAL_CONVENTIONS = TABLES
