@@ -281,7 +281,7 @@ def _told(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
 
 
 def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:
-    """Yield up to which loss a remedy keeps a family, with its whole interval if it has one, within `NEAR`."""
+    """Yield up to which loss a remedy keeps a family within `NEAR` of loss-free, with its whole interval."""
     title = REMEDIES[remedy].title
     for family in dict.fromkeys(means[means["remedy"] == remedy]["family"]):
         parts = []
