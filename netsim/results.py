@@ -299,6 +299,33 @@ def interval(
     return pd.DataFrame(rows, columns=[*by, "count", "mean", "median", "low", "high"])
 
 
+def _must_differ_in_seed_only(frame: "pd.DataFrame", by: list[str]) -> None:
+    """Raise BadInput that names a setting in which rows alike in ``by`` differ, or a seed that is there twice."""
+    names = [str(each) for each in frame.columns]
+    settings = names[: names.index("algorithm") + 1] if "algorithm" in names else []
+    alone = [*by, *({"seed"} & {*names} - {*by})]
+    for keys, wanted in ((by, settings), (alone, ["round"] if "round" in names else [])):
+        groups = frame.groupby(keys, sort=False, dropna=False)
+        for name in wanted:
+            if name not in {*by, "point", "seed"} and (groups[name].nunique(dropna=False) > 1).any():
+                raise _pooled(by, name, frame[name].unique().tolist())
+    twice = frame[frame.duplicated(alone)] if alone != by else frame[:0]
+    if len(twice):
+        where = ", ".join(f"{name} = {twice[name].iloc[0]}" for name in by)
+        raise BadInput(
+            f"seed = {twice['seed'].iloc[0]}: must be there once for {where}; the same seed says nothing new: "
+            "leave one out, or tell them apart by another column"
+        )
+
+
+def _pooled(by: Sequence[str], name: str, values: Sequence[Any]) -> BadInput:
+    shown = ", ".join(map(str, values[:3])) + (", …" if len(values) > 3 else "")
+    return BadInput(
+        f"by = {', '.join(by)}: must have {name}, too, or the rows be of one {name} only ({shown}): "
+        "only seeds may be put together"
+    )
+
+
 def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Return which points no other point beats: none costs no more, errs no more, and is better in one of the two.
 
@@ -314,36 +341,6 @@ def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.
         if np.isfinite(x[i]) and (y[i] < best or (y[i] == best and x[i] == price)):
             kept[i], best, price = np.isfinite(y[i]), y[i], x[i]
     return kept
-
-
-def _must_differ_in_seed_only(frame: "pd.DataFrame", by: list[str]) -> None:
-    """Raise BadInput that names a setting in which rows alike in ``by`` differ, or a seed that is there twice."""
-    names = [str(each) for each in frame.columns]
-    settings = names[: names.index("algorithm") + 1] if "algorithm" in names else []
-    groups = frame.groupby(by, sort=False, dropna=False)
-    for name in settings:
-        if name not in {*by, "point", "seed"} and (groups[name].nunique(dropna=False) > 1).any():
-            raise _pooled(by, name, frame[name].unique().tolist())
-    seed = [name for name in ("seed",) if name in names and name not in by]
-    if "round" in names and "round" not in by:
-        several = frame.groupby([*by, *seed], sort=False, dropna=False)["round"].nunique() > 1
-        if several.any():
-            raise _pooled(by, "round", frame["round"].unique().tolist())
-    twice = frame[frame.duplicated([*by, *seed])] if seed else frame[:0]
-    if len(twice):
-        where = ", ".join(f"{name} = {twice[name].iloc[0]}" for name in by)
-        raise BadInput(
-            f"seed = {twice['seed'].iloc[0]}: must be there once for {where}; the same seed says nothing new: "
-            "leave one out, or tell them apart by another column"
-        )
-
-
-def _pooled(by: Sequence[str], name: str, values: Sequence[Any]) -> BadInput:
-    shown = ", ".join(map(str, values[:3])) + (", …" if len(values) > 3 else "")
-    return BadInput(
-        f"by = {', '.join(by)}: must have {name}, too, or the rows be of one {name} only ({shown}): "
-        "only seeds may be put together"
-    )
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
