@@ -64,19 +64,19 @@ class Loop(asyncio.SelectorEventLoop):
     def note_calls(self, note: Callable[[Context], None]) -> None:
         """Call ``note`` with the context of each callback that is to be called soon, until `forget_calls`."""
         self.on_call.append(note)
-        # In place of the method, which without this costs what it costs in asyncio.
-        self.call_soon = self._noted_call_soon  # type: ignore[method-assign]
+        # In place of the methods, which without this cost what they cost in asyncio.
+        methods: Any = self
+        methods.call_soon = partial(self._noted, super().call_soon)
+        methods.call_soon_threadsafe = partial(self._noted, super().call_soon_threadsafe)
 
     def forget_calls(self, note: Callable[[Context], None]) -> None:
         """Call ``note`` no more."""
         self.on_call.remove(note)
         if not self.on_call:
-            del self.call_soon
+            del self.call_soon, self.call_soon_threadsafe
 
-    def _noted_call_soon(
-        self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = super().call_soon(callback, *args, context=context)
+    def _noted(self, call_soon: Callable[..., asyncio.Handle], *args: Any, **settings: Any) -> asyncio.Handle:
+        handle = call_soon(*args, **settings)
         for note in self.on_call:
             note(handle._context)  # type: ignore[attr-defined]
         return handle

@@ -136,7 +136,9 @@ def test_whatever_runs_an_agents_code_is_noticed() -> None:
             self.put("task")
 
         async def run(self) -> None:
-            asyncio.get_running_loop().call_later(0.2, self.put, "callback")
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.2, self.put, "callback")
+            loop.call_later(0.1, loop.call_soon_threadsafe, self.put, "from a thread")
             task = asyncio.create_task(self.task())
             try:
                 async for _ in self.rounds(3):
@@ -164,10 +166,10 @@ def test_whatever_runs_an_agents_code_is_noticed() -> None:
     run = network.run({0: busy, 1: Asker()}, until=6.0)
     whens = {0.0, *(time for time, _ in changes(run, 0))}
     assert set(busy.x.items()) == {
-        ("callback", 0.2), ("task", 0.3), ("answer", 0.5), ("opening", 2.0), ("closing", 3.0), ("action", 3.5),
-        ("cleanup", 4.0),
+        ("from a thread", 0.1), ("callback", 0.2), ("task", 0.3), ("answer", 0.5), ("opening", 2.0), ("closing", 3.0),
+        ("action", 3.5), ("cleanup", 4.0),
     }  # fmt: skip
-    assert whens == {0.0, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0}
+    assert whens == {0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0}
 
 
 @pytest.mark.parametrize("faults", [[], [ClockSkew(0, offset=0.25)]])
@@ -322,7 +324,7 @@ def test_both_cores_keep_the_same() -> None:
         for core in ("compiled", "python")
     ]
     assert outputs[0].stdout == outputs[1].stdout
-    assert outputs[0].stdout.count("\n") > 200, outputs[0].stderr
+    assert outputs[0].stdout.count("\n") > 50, outputs[0].stderr
 
 
 def test_by_samples_and_from_a_coroutine() -> None:
