@@ -183,13 +183,16 @@ def intel_lab(
             check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
     study.centralised = task.optimum()
     used = {name: spent(run, energy, rate) for name, run in study.runs.items()}
-    _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes, seed {seed}")
+    _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes", seed)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], title: str) -> None:
+def _report(
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], of: str, seed: int
+) -> None:
+    title = f"{of}, seed {seed}"
     import pandas as pd
 
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
@@ -197,7 +200,7 @@ def _report(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "
     study.tables["energy"] = pd.concat(
         [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
     )
-    for line in _notes(study, measured, motes, used):
+    for line in _notes(study, measured, motes, used, seed):
         study.note(line)
     energy = pd.concat([by_round(run, used[name]) for name, run in study.runs.items()], ignore_index=True)
     shown = study.rounds.assign(energy_j=energy.to_numpy())
@@ -258,7 +261,9 @@ def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFram
     return pd.DataFrame(rows)
 
 
-def _notes(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"]) -> Iterator[str]:
+def _notes(
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], seed: int
+) -> Iterator[str]:
     graph = measured.graph
     yield (
         f"{len(graph)} motes, {graph.number_of_edges()} links, mean reception {reception(measured):.2f}. "
@@ -267,7 +272,6 @@ def _notes(study: Study, measured: Measured, motes: Motes, used: Mapping[str, "p
     yield "Tables and replays number the agents from 0, in the order of the motes; energy.csv has both numbers."
     if motes.medium == "matrix":
         yield "A message is heard or lost as a whole, whatever its length: --medium fragments asks more of long ones."
-    seed = study.settings["seed"]
     yield (
         f"All this is seed {seed}: one draw of who has which samples, of the features and of the losses. "
         f"netsim sweep intel_lab --seed {seed}:{seed + 6} runs six, and netsim compare puts them together."
