@@ -25,6 +25,7 @@ LEARNED = 0.9
 """A model has learned something if its error is at most this share of the best constant answer's."""
 
 _SHARE = 0.95
+_NEAR = 0.1
 _WIDEST = 0.5
 """An interval whose half is wider than this share of the published number decides nothing."""
 
@@ -158,6 +159,14 @@ class Found:
     def mean(self) -> float:
         """Mean over the seeds; NaN if a run has no value."""
         return float(np.mean(self.values)) if self.values else math.nan
+
+    @property
+    def near(self) -> bool:
+        """Whether the median over the seeds is within 10 % of the published number, rounding of the print aside."""
+        theirs = self.cell.published
+        if theirs is None or not self.values:
+            return False
+        return bool(abs(np.median(self.values) - theirs) <= _NEAR * abs(theirs) + self.cell.digit)
 
     @property
     def off(self) -> float:

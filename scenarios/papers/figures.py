@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _COLOURS = {"CTA": "C2", "DKLA": "C0", "COKE": "C3"}
 _SHOWN = (
     ("coke-tomshardware", "tomshardware", "Tom's hardware"),
-    ("coke-airquality", "airquality", "Air quality, sigma 0.1 as printed"),
-    ("coke-airquality-sigma-0.5", "airquality", "Air quality, sigma 0.5"),
+    ("coke-energy", "energy", "Energy"),
+    ("coke-airquality", "airquality", "Air quality"),
 )
 
 

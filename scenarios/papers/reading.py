@@ -52,13 +52,21 @@ def at_end(runs: Runs, algorithm: str, column: str) -> "pd.Series[float]":
     return rows_of(runs, algorithm, column).groupby("seed")[column].last()
 
 
-def cost(algorithm: str, column: str, levels: Mapping[str, float]) -> Reader:
-    """Read the transmissions until a column first is at or below levels, given by label; NaN if it never is."""
+def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Measured | None = None) -> Reader:
+    """Read the transmissions until a column first is at or below levels, given by label; NaN if it never is.
+
+    Parameters
+    ----------
+    scale : callable, optional
+        By seed, what the levels are multiplied with.
+    """
 
     def read(runs: Runs) -> "pd.DataFrame":
         import pandas as pd
 
         rows = rows_of(runs, algorithm, column, "transmissions")
+        if scale is not None:
+            rows = rows.assign(**{column: rows[column] / rows["seed"].map(scale(runs))})
         found = {}
         for label, level in levels.items():
             reached = rows[rows[column] <= level].groupby("seed")["transmissions"].first()

@@ -105,8 +105,19 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
         printed = [each for each in claims if each.found and each.found[0].cell.published is not None]
         cells = sum(len(each.found) for each in printed)
         numbers = f"{sum(each.agreeing for each in printed)} of {cells}" if cells else "–"
-        rows.append({"paper": paper.name, "claims": len(claims), **counts, "printed numbers that agree": numbers})
+        close = f"{sum(one.near for each in printed for one in each.found)} of {cells}" if cells else "–"
+        said = {"printed numbers that agree": numbers, "within 10 % of our median": close}
+        rows.append({"paper": paper.name, "claims": len(claims), **counts, **said})
     return rows
+
+
+def near(claims: Sequence[Judged]) -> Iterator[str]:
+    """Yield for each work how many printed numbers lie within 10 % of the median of ours: "coke-energy 41 of 68"."""
+    found: dict[str, list[bool]] = {}
+    for each in claims:
+        cells = [one.near for one in each.found if one.cell.published is not None]
+        found.setdefault(each.claim.work, []).extend(cells)
+    yield from (f"{name} {sum(cells)} of {len(cells)}" for name, cells in found.items() if cells)
 
 
 def _overview(papers: Mapping[Paper, Sequence[Judged]]) -> Iterator[str]:

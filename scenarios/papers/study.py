@@ -72,5 +72,11 @@ def _keep(study: Study, found: dict[Paper, list[Judged]], runs: dict[str, Runs],
     captions = {f"{name}.png": caption for name, (_, caption) in drawn.items()}
     study.text("reproduction", report.write(found, runs, repeats, captions, PAPERS))
     missing = dict.fromkeys(each.missing for claims in found.values() for each in claims if each.missing)
+    for paper, claims in found.items():
+        close = list(report.near(claims))
+        if close:
+            study.note(
+                f"{paper.name}: printed numbers within 10 % of our median of {repeats} seeds: {', '.join(close)}."
+            )
     for reason in missing:
         study.note(f"No data: {reason}")

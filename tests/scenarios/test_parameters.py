@@ -319,7 +319,7 @@ def test_what_it_makes_of_the_unheard_and_weights_of_its_own_are_used(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("coke", "Geometric(v=1.0, mu=0.95)"), ("dynamic", "PowerLaw(v=0.1, mu=0.95)")]
+    ("name", "given"), [("coke", "Geometric(v=1.0, mu=0.95"), ("dynamic", "PowerLaw(v=0.1, mu=0.95")]
 )
 def test_what_it_leaves_open_is_given_by_the_study(name: str, given: str, tmp_path: Path) -> None:
     study = with_own(name, tmp_path, "_: KW_ONLY\n    censor: Censor = field()")
