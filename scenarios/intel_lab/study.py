@@ -192,9 +192,9 @@ def intel_lab(
 def _report(
     study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], of: str, seed: int
 ) -> None:
-    title = f"{of}, seed {seed}"
     import pandas as pd
 
+    title = f"{of}, seed {seed}"
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
     study.table("comparison", f"What each makes of the links ({title})", comparison(study, used))
     study.tables["energy"] = pd.concat(
