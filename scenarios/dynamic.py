@@ -281,9 +281,10 @@ def _compared(compare_bits: str, method: Method, steps: DynamicSteps) -> list[Me
 
 _CAPTIONS = {
     "mse": "The mean squared error of the last rounds, by rounds, transmissions and payload.",
-    "bits": "The same of QC-DDKL, for each number of bits an element.",
+    "bits": "The mean squared error of QC-DDKL's last rounds by payload, for each number of bits an element.",
     "apart": "How far the error of the last rounds is above that of the method that codes and censors nothing.",
-    "bits_apart": "The same of QC-DDKL, for each number of bits an element.",
+    "bits_apart": "How far QC-DDKL's error is above that of the method that codes and censors nothing, for each number "
+    "of bits an element.",
     "regret": "What each method has lost so far, less what each round's own best model would have lost.",
     "tracking": "The mean squared error against the true function, which moves.",
 }

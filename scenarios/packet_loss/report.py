@@ -75,8 +75,8 @@ def tell(study: Study, measured: Measured, about: About) -> None:
         study.figure(
             "bursts",
             figures.draw_errors(means, reach, burst=about.burst),
-            f"The same where frames are lost in bursts of {about.burst:g} (dashed), beside independent losses of the "
-            "same mean.",
+            f"The training error above the centralised optimum where frames are lost in bursts of {about.burst:g} "
+            "(dashed), beside independent losses of the same mean.",
         )
     study.figure(
         "agreement",
