@@ -85,9 +85,9 @@ class Run:
             value = probe(self.agents)
         except Exception as error:
             raise NetsimError(
-                f"probe {_name(probe)} raised {type(error).__name__} after round {number}: {one_line(error)}"
+                f"probe {_name(probe)} raised {type(error).__name__} after {self.unit} {number}: {one_line(error)}"
             ) from error
-        name, after = _name(probe), f"after round {number}"
+        name, after = _name(probe), f"after {self.unit} {number}"
         if not isinstance(value, Mapping):
             found = check.measured(value)
             if found is None:
@@ -124,6 +124,11 @@ class Run:
     def rows(self) -> int:
         """How many rows `rounds` has."""
         return len(self._rows)
+
+    @property
+    def unit(self) -> str:
+        """What a row of `rounds` is: a round, or a sample."""
+        return "sample" if self.sampled else "round"
 
     @property
     def trace_hash(self) -> str:
@@ -291,7 +296,7 @@ class Run:
 
     def __repr__(self) -> str:
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
-        rows = f"{len(self._rows)} {'samples' if self.sampled else 'rounds'}, " if self._rows else ""
+        rows = f"{len(self._rows)} {self.unit}s, " if self._rows else ""
         return (
             f"<Run of {len(self.agents)} agents, {rows}{self.ended_at:g} s: "
             f"{totals['transmissions']} transmissions, "

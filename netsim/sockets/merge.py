@@ -219,6 +219,7 @@ class _Merger:
 
     def merge(self) -> Gathered:
         """Return the run."""
+        self._result.sampled = any(part.begin["sampled"] for part in self._parts)
         try:
             self._number_kinds()
             self._find_ends()
@@ -228,7 +229,6 @@ class _Merger:
                 self._write_row(number, time)
             self._apply_all(math.inf)
             last = max((time for _, time in rows), default=-math.inf)
-            self._result.sampled = any(part.begin["sampled"] for part in self._parts)
             if self._end > last and self._result.sampled:
                 # The run's end comes between two samples.
                 self._write_row(len(rows) + 1, self._end)

@@ -174,7 +174,7 @@ def _page(study: Outcome, folder: Path, failed: Mapping[str, str]) -> str:
     if "algorithm" in last:
         last = last.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
     tables = {f"{name}.{kind}": (study.titles.get(name, name), table) for name, table in study.tables.items()}
-    tables[f"rounds.{kind}"] = "Last round of each algorithm (all rounds are in the file)", last
+    tables[f"rounds.{kind}"] = "Last row of each algorithm (all rows are in the file)", last
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = plain(study.summary() | {"failed": failed})
     return page(folder, plain(_settings(study)), summary, tables, texts, study.captions)
@@ -283,7 +283,8 @@ def told_partial(found: dict[str, Any]) -> str:
     """Return in one line how far a partial folder, as `load` returns it, came and why not further."""
     marked, rounds = found["summary"]["partial"], found["rounds"]
     rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []
-    last = f"round {rows[-1]:g}" if rows else "any round"
+    unit = marked["unit"] or "round"
+    last = f"{unit} {rows[-1]:g}" if rows else f"any {unit}"
     where = "" if marked["cut"] is None else f", {marked['cut']} {'after' if rows else 'before'} {last}"
     return " ".join(f"it is partial{where}: {marked['why']}".split())
 
@@ -347,10 +348,11 @@ def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any
     """Return how a folder is marked partial; either file may do so."""
     marked = summary.get("partial")
     if marked is None:
-        return {"why": "settings.json says so", "cut": None} if settings.get("partial") else None
+        return {"why": "settings.json says so", "cut": None, "unit": None} if settings.get("partial") else None
     _must_have(summary, "summary.json", partial=dict)
-    _must_have(marked | {"cut": marked.get("cut") or ""}, "summary.json: partial", why=str, cut=str)
-    return {"why": marked["why"], "cut": marked.get("cut")}
+    optional = {name: marked.get(name) or "" for name in ("cut", "unit")}
+    _must_have(marked | optional, "summary.json: partial", why=str, cut=str, unit=str)
+    return {"why": marked["why"], "cut": marked.get("cut"), "unit": marked.get("unit")}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -74,8 +74,8 @@ class Study:
     session : netsim.live.session.Session or None
         Who shows its runs while they go on.
     partial : dict or None
-        Of a study that did not come to its end: ``why``, in one line, and ``cut``, the algorithm whose run was cut
-        short, or None if that was between runs.
+        Of a study that did not come to its end: ``why``, in one line; ``cut``, the algorithm whose run was cut short,
+        or None if that was between runs; ``unit``, what that run's rows are.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Study:
         check_algorithm(algorithm)
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
-        with self._reporter.progress(algorithm, rounds, "round ") as progress:
+        with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
             try:
                 network.watch(watch if self._trace or self.session else None)
                 with self._shown(algorithm, network, rounds * (sample or network.round_period)):
@@ -213,7 +213,7 @@ class Study:
             if (run := getattr(ended, "run", None)) is not None:
                 self.runs[algorithm] = run
                 cut = algorithm
-        self.partial = {"why": why, "cut": cut}
+        self.partial = {"why": why, "cut": cut, "unit": self.runs[cut].unit if cut in self.runs else None}
 
     @property
     def is_empty(self) -> bool:

@@ -96,7 +96,7 @@ def test_a_signal_hands_over_what_there_is(number: int, ignored: bool, status: i
     assert process.returncode == status
     assert stderr.splitlines()[-1] == f"netsim: {why}; what there is so far is in out, marked partial"
     found = folders.load(room / "out", partial=True)
-    assert found["summary"]["partial"] == {"why": why, "cut": "second"}
+    assert found["summary"]["partial"] == {"why": why, "cut": "second", "unit": "round"}
     assert found["settings"]["partial"] is True
     counts = found["rounds"].groupby("algorithm").size()
     assert counts["first"] == 4

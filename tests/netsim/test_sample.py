@@ -18,6 +18,8 @@ import netsim
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
 from netsim.count.records import CAUSES
 from netsim.studies import Study
+from netsim.studies.folder import load, told_partial
+from netsim.studies.terminal import Reporter
 from tests.fuzzers.networks import check_sampled
 from tests.netsim.test_failures import message_of
 
@@ -60,6 +62,19 @@ def test_a_run_tells_rounds_only_where_its_rows_are_rounds() -> None:
     assert repr(Network(topology.ring(4)).run({i: Rounder() for i in range(4)})).startswith(
         "<Run of 4 agents, 3 rounds, 3 s: "
     )
+
+
+def test_what_is_said_of_a_sampled_run_tells_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def broken(agents: Mapping[Any, Any]) -> float:
+        return 1 / 0 if agents[0].now > 0.7 else 0.0
+
+    study = Study("one", {}, reporter=Reporter())
+    with pytest.raises(NetsimError, match="after sample 4: division by zero") as caught:
+        study.run("one", Network(topology.ring(4)), {i: Beacon() for i in range(4)}, [broken], 4, sample=0.2)
+    assert "one: sample 3 of 4" in capsys.readouterr().err
+    study.cut_short(caught.value, "why")
+    study.save(tmp_path / "out")
+    assert told_partial(load(tmp_path / "out", partial=True)) == "it is partial, one after sample 3: why"
 
 
 def heard(agents: Mapping[Any, Any]) -> float:
@@ -334,7 +349,7 @@ def test_a_probe_that_raises_ends_the_run_at_its_row() -> None:
     def run() -> Any:
         return Network(topology.path(2)).run({0: Beacon(), 1: Beacon()}, [third], sample=0.5)
 
-    assert message_of(run, NetsimError).startswith("probe third raised ZeroDivisionError after round 3")
+    assert message_of(run, NetsimError).startswith("probe third raised ZeroDivisionError after sample 3")
 
 
 def test_a_study_can_have_its_rows_so() -> None:

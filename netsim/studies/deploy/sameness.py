@@ -31,7 +31,7 @@ def where(simulated: Run, deployed: Run) -> str:
     differs = (was.to_numpy(dtype=object) != now.to_numpy(dtype=object)) & ~(was.isna() & now.isna()).to_numpy()
     rows, places = np.nonzero(differs)
     if len(rows):
-        return f"round {old['round'].iloc[rows[0]]} ({columns[places[0]]})"
+        return f"{simulated.unit} {old['round'].iloc[rows[0]]} ({columns[places[0]]})"
     if len(old) != len(new):
         return f"{len(new)} rows, not {len(old)}"
     return ""
