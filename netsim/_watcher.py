@@ -2,8 +2,8 @@
 
 An agent's state changes as its code runs. Whose code is called is noted; at the end of the instant, before time passes,
 these agents are looked at. An agent that sends is looked at before its message leaves, too: so what it said is known to
-come after what it was when it said it, also where it changes once more at the same instant. What others may change, an
-agent that is looked at by a row or by an action, counts as called.
+come after what it was when it said it, also where it changes once more at the same instant. At each row, and at each
+action of `Network.at`, all agents count as called.
 
 Nothing here makes time pass, sets a timer or wakes an agent: a run is the same whether or not it is watched.
 """

@@ -81,6 +81,9 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(
     assert state["running"]
     told = "document.querySelector('[data-part=running]').textContent"
     assert browser.run(told) == "running · known to 1.9 s"
+    # How many rounds there will be is not known yet.
+    clock = "document.querySelector('[data-part=clock]').textContent"
+    assert " · round 19 · " in browser.run(clock)
     assert browser.run("document.querySelector('[data-part=title]').textContent") == "<b>"
     # Meanwhile it can be used: back, paused, an agent inspected.
     browser.run("replay.pause(); replay.seek(1.0); replay.choose({agent: 3})")
@@ -92,6 +95,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(
     thread.join(60)
     assert not thread.is_alive(), "it serves until the page has all of it"
     state = browser.run("replay.state()")
+    assert " · round 11 of 40 · " in browser.run(clock)
     assert state["time"] == 1.0, "it stays where it was put"
     assert state["span"] == plain.ended_at
     assert runs[0].trace_hash == plain.trace_hash
