@@ -1,11 +1,15 @@
 """A run that was asked for and checked: on a loop of its own, on the caller's, or in a thread."""
 
+import _thread
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from types import FrameType
 from typing import Protocol
 
+from netsim._mistakes import warned
 from netsim._runtime import Action, Runtime
 from netsim._wiring import Asked, Settings
 from netsim.errors import Interrupted, NetsimError
@@ -13,6 +17,9 @@ from netsim.run import Run
 from netsim.transport.clock import ClockName, Loop, new_loop
 
 __all__ = ["Job", "in_thread"]
+
+_PATIENCE = 2.0
+"""Seconds for which a Ctrl-C waits for an agent's step to end, before it ends that in the middle."""
 
 
 class Host(Protocol):
@@ -62,9 +69,9 @@ class Job:
     def run_on(self, loop: Loop) -> Run:
         """Run on a loop that was made for it, to its end."""
         try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner, warned():
                 try:
-                    return runner.run(self.run(loop))
+                    return runner.run(self._interruptible(loop))
                 except KeyboardInterrupt as error:
                     self.hand_over(error)
                     raise
@@ -72,6 +79,32 @@ class Job:
             # Only the runner's end closed the books.
             self.hand_over(error)
             raise
+
+    async def _interruptible(self, loop: Loop) -> Run:
+        """Run; a Ctrl-C ends it between two steps or, if there is no next one, in the middle of an agent's code."""
+        interrupt = signal.getsignal(signal.SIGINT)
+        in_main = threading.current_thread() is threading.main_thread()
+        if not in_main or not callable(interrupt) or interrupt is signal.default_int_handler:
+            return await self.run(loop)
+
+        def insist(number: int, frame: FrameType | None) -> None:
+            stepped = threading.Event()
+            loop.call_soon_threadsafe(stepped.set)
+
+            def again() -> None:
+                if not stepped.is_set() and signal.getsignal(signal.SIGINT) is insist:
+                    _thread.interrupt_main()
+
+            timer = threading.Timer(_PATIENCE, again)
+            timer.daemon = True
+            timer.start()
+            interrupt(number, frame)
+
+        signal.signal(signal.SIGINT, insist)
+        try:
+            return await self.run(loop)
+        finally:
+            signal.signal(signal.SIGINT, interrupt)
 
     def hand_over(self, error: BaseException) -> None:
         """Put the run so far onto the error that ended it, if its books could be closed."""

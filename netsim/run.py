@@ -297,10 +297,13 @@ class Run:
     def __repr__(self) -> str:
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
         rows = f"{len(self._rows)} {self.unit}s, " if self._rows else ""
+        late, flying = totals["late"], sum(1 for _ in self.ledger.in_flight())
+        missing = f", {late} late (they arrived after their round)" if late else ""
+        missing += f", {flying} in flight as the run ended" if flying else ""
         return (
             f"<Run of {len(self.agents)} agents, {rows}{self.ended_at:g} s: "
             f"{totals['transmissions']} transmissions, "
-            f"{totals['delivered']} of {totals['link_messages']} link messages delivered>"
+            f"{totals['delivered']} of {totals['link_messages']} link messages delivered{missing}>"
         )
 
 

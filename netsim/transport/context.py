@@ -6,7 +6,7 @@ agent → outbox → link → inbox → agent: you are at both ends.
 import asyncio
 import math
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -113,6 +113,9 @@ class Rounds:
 
     def __aiter__(self) -> "Rounds":
         return self
+
+    def __iter__(self) -> NoReturn:
+        raise AgentError("self.rounds(…): must be read by `async for`, since time passes between rounds, not by `for`")
 
     async def __anext__(self) -> int:
         context = self._context

@@ -165,7 +165,7 @@ def _pack_other(value: Any) -> msgpack.ExtType:
         return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
     if isinstance(value, Coded):
         raise registry.unregistered(kind)
-    raise _unknown(kind)
+    raise _unknown(value)
 
 
 def _scalar_bytes(value: np.generic) -> bytes:
@@ -185,7 +185,13 @@ def _name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _unknown(kind: type) -> WireError:
+def _unknown(value: Any) -> WireError:
+    kind = type(value)
+    if isinstance(value, int):
+        return WireError(
+            f"cannot encode a whole number of {value.bit_length()} bits: it must be from -2**63 to 2**64 - 1; send a "
+            "float, or bytes"
+        )
     return WireError(
         f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, numpy "
         "arrays and coded arrays"
@@ -235,7 +241,7 @@ def _check_parts(value: Any, room: int, action: str) -> None:
     if kind is memoryview and value.format == "B" and value.ndim == 1:
         return
     if kind not in (list, tuple, dict):
-        raise _unknown(kind)
+        raise _unknown(value)
     if not room:
         raise WireError(f"cannot {action} the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     parts = value
