@@ -18,7 +18,7 @@ from netsim.transport.clock import Loop
 __all__ = ["warned"]
 
 _GUARD = threading.Lock()
-_sleep: Callable[[float], None] = time.sleep
+_sleep: Callable[[Any], None] = time.sleep
 _running = 0
 """How many runs are under way in this process: until the last has ended, `time.sleep` is the one that warns."""
 
@@ -56,7 +56,7 @@ def _count(more: int) -> None:
         time.sleep = _sleep_and_warn if _running else _sleep
 
 
-def _sleep_and_warn(seconds: float, /) -> None:
+def _sleep_and_warn(seconds: Any, /) -> None:
     loop = asyncio._get_running_loop()
     if isinstance(loop, Loop) and loop.instants.speed == math.inf:
         warnings.warn(

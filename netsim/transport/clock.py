@@ -123,7 +123,7 @@ class Loop(asyncio.SelectorEventLoop):
                 self._factory_makes = False
             else:
                 refuse_unnumbered(maker)
-        return self._debug
+        return super().get_debug()
 
     def create_task(
         self,
