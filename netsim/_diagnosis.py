@@ -12,6 +12,7 @@ from typing import Any
 from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
+from netsim.transport.instants import LATEST
 
 __all__ = [
     "agent_error",
@@ -62,7 +63,7 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 
 def when(context: Context) -> str:
     """Say in which round an agent is, or if in none, what time it is."""
-    now = context.shared.loop.time()
+    now = context.shared.loop.now()
     # An exception has left the round that it comes from.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
@@ -94,8 +95,10 @@ def is_goodbye(error: BaseException) -> bool:
 
 def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
     """Return the error for a run in which every task waits for what can never come: who waits for what."""
-    now = next(iter(contexts.values())).shared.loop.time()
-    return Stalled(f"at {now:g} s every task waits for what can never come: {waiting(unfinished, contexts)}")
+    loop = next(iter(contexts.values())).shared.loop
+    beyond = f" (what is to be later than {LATEST:g} s never comes)" if loop.instants.beyond else ""
+    told = waiting(unfinished, contexts)
+    return Stalled(f"at {loop.now():g} s every task waits for what can never come: {told}{beyond}")
 
 
 def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
@@ -110,7 +113,7 @@ def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
 def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
     """Return the error for an agent that never lets time pass, by a task or else by callbacks."""
     does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
-    now = context.shared.loop.time()
+    now = context.shared.loop.now()
     why = f"after {passes:,} passes of the event loop time has not moved"
     return AgentError(f"agent {name!r} never lets time pass: at {now:g} s {does} again and again; {why}")
 

@@ -126,8 +126,8 @@ class Runtime:
         if not self.started:
             self.scheduled.append((time, action))
             return
-        if time < self.loop.time():
-            raise BadInput(f"time = {time:g}: must be >= {self.loop.time():g}, the time that the run has come to")
+        if time < self.loop.now():
+            raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the time that the run has come to")
         call = partial(self._act, time, action)
         self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
 
@@ -143,6 +143,7 @@ class Runtime:
 
     def halt(self, agent: Hashable) -> None:
         """Stop an agent's code where it is; what it has not read is lost."""
+        self.contexts[agent].down = True
         self.parts.inboxes[agent].forget()
         if self.parts.medium:
             self.parts.medium.switch(agent, on=False)
@@ -154,6 +155,7 @@ class Runtime:
 
     def restart(self, agent: Hashable) -> None:
         """Begin an agent's code anew, or late, unless it had finished."""
+        self.contexts[agent].down = False
         if self.parts.medium:
             self.parts.medium.switch(agent, on=True)
         left = self.tasks.running(agent)
@@ -195,22 +197,22 @@ class Runtime:
             self.view.start()
         # What is planned for the beginning comes before the agents; an action may plan more.
         for time, action in self.scheduled:
-            if time <= self.loop.time():
+            if time <= self.loop.now():
                 self._act(time, action)
         self.started = True
         for time, action in self.scheduled:
-            if time > self.loop.time():
+            if time > self.loop.now():
                 self.at(time, action)
         if self.asked.until is not None:
             # At the end of the instant, so that a round that closes then is whole.
             until = self.parts.rounds.snap(self.asked.until)
-            self.timers.append(self.loop.call_at(until, self.loop.instants.at_instant_end, self._come_to_end))
+            self.timers.append(self.loop.call_at_true(until, self.loop.instants.at_instant_end, self._come_to_end))
         if not self.ended.done():
             self._start_agents(self.agents)
 
     def _must_begin(self, loop: Loop) -> None:
         """Raise NetsimError unless a run can begin at the loop's present time."""
-        if loop.time():
+        if loop.now():
             raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
 
     def _start_agents(self, names: Iterable[Hashable]) -> None:
@@ -241,12 +243,12 @@ class Runtime:
             self.result.air = self.parts.medium.book
         for inbox in self.parts.inboxes.values():
             inbox.stop()
-        self._settle(math.nextafter(self.loop.time(), math.inf))
+        self._settle(math.nextafter(self.loop.now(), math.inf))
         under_way = list(self._in_flight())
         self.ledger.in_flight = lambda: iter(under_way)
         for inbox in self.parts.inboxes.values():
             inbox.drop()
-        self.result.ended_at = self.loop.time()
+        self.result.ended_at = self.loop.now()
         if self.view:
             self.view.stop()
         if self.ledger.keeps_trace:
@@ -261,7 +263,7 @@ class Runtime:
         settings = self.settings
         medium = "shared" if isinstance(settings.medium, Radio) else settings.medium
         places = positions_of(settings.graph, self.agents)
-        return Scene(settings.round_period, self.loop.time(), medium, places, self._last_round())
+        return Scene(settings.round_period, self.loop.now(), medium, places, self._last_round())
 
     def _last_round(self) -> int:
         """Return the last round that opened; 0: none did."""
@@ -346,7 +348,7 @@ class Runtime:
             [((name, task), _)] = self.samples.most_common(1)
             self._fail(endless(name, task, self.parts.contexts[name], passes))
         else:
-            where = f"at {self.loop.time():g} s after {passes:,} passes of the event loop"
+            where = f"at {self.loop.now():g} s after {passes:,} passes of the event loop"
             self._fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
         self.sampled = self.loop.instants.passes = 0
 

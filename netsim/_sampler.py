@@ -78,7 +78,7 @@ class Sampler:
 
     def run_ended(self) -> None:
         """Write what is left: the run ends between two rows, or by the wall's clock, which may be late."""
-        now = self._loop.time()
+        now = self._loop.now()
         while self.until < now:
             self.look()
         if self._last < now:

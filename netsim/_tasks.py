@@ -17,6 +17,7 @@ from netsim._diagnosis import agent_error, cancelled_error, is_goodbye, when
 from netsim.errors import AgentError, NetsimError
 from netsim.transport.clock import Loop
 from netsim.transport.context import Context
+from netsim.transport.skew import LocalClock
 from netsim.transport.task import OWNER, Task
 
 __all__ = ["AgentTasks", "Member", "abandon", "cancel", "owner_of", "ready_handles"]
@@ -27,11 +28,12 @@ UNAWAITED = " in a task that nobody awaits"
 class Member:
     """An agent as the owner of tasks."""
 
-    __slots__ = ("_tasks", "name")
+    __slots__ = ("_tasks", "clock", "name")
 
-    def __init__(self, tasks: "AgentTasks", name: Hashable) -> None:
+    def __init__(self, tasks: "AgentTasks", name: Hashable, clock: LocalClock | None) -> None:
         self._tasks = tasks
         self.name = name
+        self.clock = clock
 
     def adopt(self, task: Task[Any]) -> None:
         """Take note of a task that the agent made."""
@@ -85,7 +87,7 @@ class AgentTasks:
         # Background tasks that raised, and nobody has asked for their exception yet.
         self._raised: dict[Any, tuple[Member, str]] = {}
         self._looks = False
-        self.members = {name: Member(self, name) for name in contexts}
+        self.members = {name: Member(self, name, context.shared.clock) for name, context in contexts.items()}
         self.mains: dict[asyncio.Task[Any], Hashable] = {}
         self.background: dict[asyncio.Task[Any], Hashable] = {}
         self.over = False

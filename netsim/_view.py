@@ -83,7 +83,7 @@ class View:
     @property
     def until(self) -> float:
         """The present (s) if there has long been no row, else never: then it is the rows that count."""
-        return math.inf if time.monotonic() < self._patience else self._loop.time()
+        return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
         """Look between two instants."""
@@ -92,4 +92,4 @@ class View:
 
     def _now(self) -> Scene:
         assert self._scene is not None
-        return dataclasses.replace(self._scene, ended_at=self._loop.time(), rounds=self._rounds())
+        return dataclasses.replace(self._scene, ended_at=self._loop.now(), rounds=self._rounds())

@@ -113,6 +113,6 @@ class Watcher:
         """Look at an agent, which may be about to send."""
         sent = self._contexts[name].outbox.sent
         try:
-            self._watch.look(name, self._agents[name], self._loop.time(), sent, self._early)
+            self._watch.look(name, self._agents[name], self._loop.now(), sent, self._early)
         except NetsimError as error:
             self._fail(error)

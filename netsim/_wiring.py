@@ -179,7 +179,7 @@ def build(
             air=air,
         )
         mine = own.get(name, shared)
-        station = None if medium is None else medium.station(name, wiring, inboxes[name])
+        station = None if medium is None else medium.station(name, wiring, inboxes[name], mine.clock)
         outbox = outboxes[name] = _outbox(settings, wiring, mine, i, name, names, station)
         if own:
             outbox.be_careful()
@@ -187,7 +187,7 @@ def build(
         context.reliability = settings.link.reliability_model
         if station is not None:
             station.down, station.watching, station.bursts = outbox.down, outbox.watching, outbox.bursts
-            context.energy = None if station.meter is None else Account(station.meter, loop.time)
+            context.energy = None if station.meter is None else Account(station.meter, loop.now)
         attach(agents[name], context)
     for name, outbox in outboxes.items():
         # Once all who send to it are there.
@@ -211,18 +211,16 @@ def _more_causes(settings: Settings, asked: Asked) -> tuple[str, ...]:
 
 
 def _clocks_of_their_own(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return what agents share with the others whose rounds go by a clock of their own."""
-    return {
-        fault.agent: Shared(
-            shared.loop,
-            shared.tally,
-            RoundClock(
-                shared.loop, settings.round_period * (1 + fault.drift), lambda number: None, fault.offset, shared.rounds
-            ),
-        )
-        for fault in settings.faults
-        if isinstance(fault, ClockSkew)
-    }
+    """Return what agents share with the others that have a clock of their own."""
+    own = {}
+    for fault in settings.faults:
+        if isinstance(fault, ClockSkew):
+            clock, loop = fault.clock, shared.loop
+            period = settings.round_period * clock.rate
+            rounds = RoundClock(loop, period, lambda number: None, clock.offset, shared.rounds)
+            own[fault.agent] = Shared(loop, shared.tally, rounds, clock)
+            loop.skewed = True
+    return own
 
 
 def _outbox(

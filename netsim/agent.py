@@ -73,8 +73,10 @@ class Agent:
 
     @property
     def now(self) -> float:
-        """Simulated time in seconds."""
-        return self._netsim.shared.loop.time()
+        """Simulated time in seconds, by the agent's own clock if that is off (`netsim.faults.ClockSkew`)."""
+        shared = self._netsim.shared
+        now = shared.loop.now()
+        return now if shared.clock is None else shared.clock.local(now)
 
     @property
     def round(self) -> int:
@@ -151,7 +153,7 @@ class Agent:
         """
         context = self._netsim
         if context.delay:
-            await asyncio.sleep(context.delay)
+            await context.get_round_to_it()
         try:
             return context.outbox.broadcast(kind, payload, context.round, raw_data)
         except AgentError:
@@ -235,7 +237,7 @@ class Agent:
         rounds = context.shared.rounds
         if number <= rounds.closed:
             context.collected = number
-            return Heard(context.inbox.take(context.shared.loop.time()))
+            return Heard(context.inbox.arrived(context.shared.loop.now()))
         before, context.collected = context.collected, number
         try:
             await rounds.closing()
@@ -243,7 +245,7 @@ class Agent:
             context.collected = before
             raise
         deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
-        return Heard(context.inbox.take(deadline))
+        return Heard(context.inbox.arrived(deadline))
 
     def _must_be_neighbor(self, to: Hashable) -> None:
         if to not in self._netsim.outbox.places:

@@ -64,11 +64,15 @@ def number(
     return result
 
 
-def finite(name: str, value: Any, *, low: float = -math.inf, above: float | None = None) -> float:
+def finite(
+    name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None
+) -> float:
     """Return ``value`` as a float that is neither infinite nor NaN, with the bounds of `number`."""
     result = number(name, value, low=low, above=above)
     if math.isinf(result):
         raise refuse(name, value, "finite")
+    if result > high:
+        raise refuse(name, value, f"at most {high:g}")
     return result
 
 

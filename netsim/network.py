@@ -16,13 +16,15 @@ from netsim._view import Viewer
 from netsim._wiring import Asked, Settings, check_agents
 from netsim.agent import Agent
 from netsim.errors import BadInput, NetsimError
-from netsim.faults import Fault, Faults
+from netsim.faults import ClockSkew, Fault, Faults
 from netsim.link import Link
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.sockets.transport import Transport
 from netsim.topology import check_connected
 from netsim.transport.clock import ClockName, Loop
+from netsim.transport.instants import LATEST
+from netsim.transport.rounds import SHORTEST_ROUND
 from netsim.watch import Watch, Watched
 
 if TYPE_CHECKING:
@@ -39,9 +41,6 @@ class Clock(TypedDict, total=False):
 
 
 Agents = Mapping[Any, Agent]
-
-SHORTEST_ROUND = 1e-9
-"""In seconds."""
 
 # Of a round: less would be no more than rounding errors.
 _SHORTEST_SAMPLE = 1e-8
@@ -102,7 +101,7 @@ class Network:
         self.link = Link() if link is None else link
         if not isinstance(self.link, Link):
             raise check.refuse("link", link, "a netsim.Link")
-        self.round_period = check.finite("round_period", round_period, low=SHORTEST_ROUND)
+        self.round_period = check.finite("round_period", round_period, low=SHORTEST_ROUND, high=LATEST)
         if not isinstance(medium, Radio):
             check.one_of("medium", medium, ("wires", "radio"))
         self.medium: Medium = medium
@@ -121,6 +120,9 @@ class Network:
         self.seed = check.integer("seed", seed, low=0)
         self.faults = faults if isinstance(faults, Faults) else Faults(faults)
         self.faults.must_fit(graph)
+        for fault in self.faults:
+            if isinstance(fault, ClockSkew):
+                fault.must_keep(self.round_period)
         self._running: Runtime | None = None
         self._watched: Watched | None = None
         self._viewer: Viewer | None = None
@@ -169,7 +171,7 @@ class Network:
         """
         if not callable(action) or inspect.iscoroutinefunction(action):
             raise check.refuse("action", action, "a function without arguments, and without async")
-        time = check.finite("time", time, low=0)
+        time = check.finite("time", time, low=0, high=LATEST)
         if self._running is None:
             self._scheduled.append((time, action))
         else:

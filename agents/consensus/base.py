@@ -122,9 +122,8 @@ class SharingAgent(Cited, netsim.Agent):
 
     async def run(self) -> None:
         """Take part in the rounds."""
-        if self.now == 0.0:
-            # Every run of a network begins at 0 s; what begins later, having kept its state, goes on.
-            vars(self).pop("sharing", None)
+        if "sharing" in vars(self) and not self.sharing.is_of_this_run():
+            vars(self).pop("sharing")
         self._prepare()
         changes = bool(schedules_of(self))
         async for k in self.rounds(self.count):

@@ -91,6 +91,10 @@ class Sharing:
         # What is asked for comes in a later round.
         self._repairs = Repairs(self.copies, self._start) if reliability.way == "nack" else None
 
+    def is_of_this_run(self) -> bool:
+        """Return whether it was made in the run that the agent is in; not so if both are copies of what ran before."""
+        return self._rng is self._agent.rng
+
     async def share(self, state: Vector, round_number: int) -> None:
         """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
 

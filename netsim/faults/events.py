@@ -8,6 +8,9 @@ import networkx as nx
 
 from netsim import check
 from netsim.errors import BadInput
+from netsim.transport.instants import LATEST
+from netsim.transport.rounds import SHORTEST_ROUND, told_apart
+from netsim.transport.skew import LocalClock
 
 __all__ = ["ClockSkew", "Crash", "Fault", "Jitter", "Join", "Leave", "LinkDown", "Partition", "Straggler"]
 
@@ -16,9 +19,9 @@ Links = tuple[tuple[Hashable, Hashable], ...]
 
 def _check_span(fault: Any) -> None:
     """Check and set a fault's times."""
-    check.put(fault, at=check.finite("at", fault.at, low=0))
+    check.put(fault, at=check.finite("at", fault.at, low=0, high=LATEST))
     if fault.until is not None:
-        check.put(fault, until=check.finite("until", fault.until, above=fault.at))
+        check.put(fault, until=check.finite("until", fault.until, above=fault.at, high=LATEST))
 
 
 def _span(at: float, until: float | None) -> str:
@@ -244,7 +247,7 @@ class Straggler(_OfAgent):
 
     def __post_init__(self) -> None:
         _check_span(self)
-        check.put(self, delay=check.finite("delay", self.delay, above=0))
+        check.put(self, delay=check.finite("delay", self.delay, above=0, high=LATEST))
 
     def __str__(self) -> str:
         return f"agent {self.agent!r} needs {self.delay:g} s for each message {_span(self.at, self.until)}"
@@ -252,24 +255,49 @@ class Straggler(_OfAgent):
 
 @dataclass(frozen=True)
 class ClockSkew(_OfAgent):
-    """An agent opens and closes its rounds by a clock of its own, for the whole run.
+    """A node's clock is off, for the whole run.
+
+    `Agent.now`, its rounds, all that it waits for (`asyncio.sleep`, timeouts, `Agent.request`) and the duty cycle of
+    its radio are by that clock. The run's rows, its ledger and trace, and `Network.at` are by the simulation's, as is
+    all that links and radios do by themselves.
 
     Parameters
     ----------
     agent : Hashable
         The agent's name.
     offset : float
-        Seconds by which its rounds come late at the beginning; negative: early, and its first round is shorter, or, as
-        every round that is over by its clock as the run begins, takes no time at all.
+        The time (s) at which it shows 0 and its first round opens: so many seconds it is behind. Negative: ahead, and
+        its first round is shorter, or, as every round that is over by its clock as the run begins, takes no time at
+        all.
     drift : float
-        Seconds by which they fall further behind each second: 5e-5 is a clock 50 ppm slow.
+        Seconds by which it falls further behind in each of its own: 5e-5 is a clock 50 ppm slow.
     """
 
     offset: float = 0.0
     drift: float = 0.0
 
     def __post_init__(self) -> None:
-        check.put(self, offset=check.finite("offset", self.offset), drift=check.finite("drift", self.drift, above=-1))
+        check.put(
+            self,
+            offset=check.finite("offset", self.offset, low=-LATEST, high=LATEST),
+            drift=check.finite("drift", self.drift, above=-1),
+        )
+
+    @property
+    def clock(self) -> LocalClock:
+        """What turns its time into the simulation's, and back."""
+        return LocalClock(self.offset, self.drift)
+
+    def must_keep(self, round_period: float) -> None:
+        """Raise BadInput unless rounds (s) by this clock are as long as rounds can be, and can be told apart."""
+        length = round_period * self.clock.rate
+        if not SHORTEST_ROUND <= length <= LATEST:
+            allowed = f"such that rounds by this clock last from {SHORTEST_ROUND:g} s to {LATEST:g} s, not {length:g} s"
+            raise check.refuse("ClockSkew: drift", self.drift, allowed)
+        if not told_apart(length, self.offset):
+            raise check.refuse(
+                "ClockSkew: offset", self.offset, f"so small that rounds of {length:g} s can be told apart"
+            )
 
     def __str__(self) -> str:
         behind = f"{abs(self.offset):g} s {'behind' if self.offset >= 0 else 'ahead'}"

@@ -62,7 +62,7 @@ class Agenda:
 
     def _due(self) -> None:
         self._timer = None
-        events, now = self._events, self._loop.time()
+        events, now = self._events, self._loop.now()
         while events and events[0][0] <= now:
             self._next()
         if events and self._timer is None:

@@ -24,6 +24,7 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.path import Path
 from netsim.transport.port import early
 from netsim.transport.shared import Shared
+from netsim.transport.skew import LocalClock
 from netsim.transport.wiring import Wiring
 
 __all__ = ["Medium"]
@@ -91,9 +92,9 @@ class Medium:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def station(self, name: Hashable, wiring: Wiring, inbox: Inbox) -> Station:
-        """Return the next node's radio, with its links."""
-        station = Station(self._common, len(self.stations), name, wiring, inbox)
+    def station(self, name: Hashable, wiring: Wiring, inbox: Inbox, clock: LocalClock | None = None) -> Station:
+        """Return the next node's radio, with its links and by its clock."""
+        station = Station(self._common, len(self.stations), name, wiring, inbox, clock)
         self.stations.append(station)
         self.book.counts.append(station.counts)
         return station
@@ -134,7 +135,7 @@ class Medium:
         """Let nothing more happen: the run is over."""
         self._agenda.stop()
         self._watch.stop()
-        now = self._loop.time()
+        now = self._loop.now()
         for station in self.stations:
             meter = station.meter
             spent = None if meter is None else (meter.seconds(now), meter.used(now), meter.left(now), meter.died_at)
@@ -143,7 +144,7 @@ class Medium:
 
     def switch(self, name: Hashable, on: bool) -> None:
         """Switch a node off, whatever it is doing, or on again."""
-        station, now = next(each for each in self.stations if each.name == name), self._loop.time()
+        station, now = next(each for each in self.stations if each.name == name), self._loop.now()
         if station.on == on:
             return
         if on:

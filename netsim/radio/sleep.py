@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netsim import check
+from netsim.transport.skew import LocalClock
 
 __all__ = ["DutyCycle", "Schedule"]
 
@@ -54,9 +55,13 @@ class DutyCycle:
         """The share of time that a radio is on."""
         return self.awake / self.period
 
-    def of(self, node: Hashable) -> "Schedule":
-        """Return a node's schedule."""
-        return Schedule(self.period, self.awake, self.offsets.get(node, 0.0) % self.period)
+    def of(self, node: Hashable, clock: LocalClock | None = None) -> "Schedule":
+        """Return a node's schedule, by its own clock if that is off."""
+        offset, rate = self.offsets.get(node, 0.0), 1.0
+        if clock is not None:
+            offset, rate = clock.true(offset), clock.rate
+        period = self.period * rate
+        return Schedule(period, self.awake * rate, offset % period)
 
 
 class Schedule:

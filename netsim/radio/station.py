@@ -30,6 +30,7 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.offered import Offered
 from netsim.transport.path import Path
 from netsim.transport.port import Port, early
+from netsim.transport.skew import LocalClock
 from netsim.transport.wiring import Wiring
 
 __all__ = ["Air", "Common", "Emission", "Station"]
@@ -82,6 +83,8 @@ class Station:
         The node's.
     wiring : Wiring
         The node's links.
+    clock : LocalClock, optional
+        The node's, if that is off.
 
     Attributes
     ----------
@@ -105,7 +108,15 @@ class Station:
         What it last put on the air.
     """
 
-    def __init__(self, common: Common, number: int, name: Hashable, wiring: Wiring, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        common: Common,
+        number: int,
+        name: Hashable,
+        wiring: Wiring,
+        inbox: Inbox,
+        clock: LocalClock | None = None,
+    ) -> None:
         assert wiring.radio is not None
         self._common, self._radio, self.link = common, common.radio, wiring.radio
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
@@ -113,7 +124,7 @@ class Station:
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
         self.ear, self.counts = Ear(), Counts()
         cycle, energy = self._radio.duty_cycle, self._radio.energy_of(name)
-        self.schedule: Schedule | None = None if cycle is None else cycle.of(name)
+        self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
         self.down: set[int] = set()
         self.watching: dict[int, Any] = {}

@@ -106,7 +106,7 @@ class NodeRuntime(Runtime):
         # Who looks at the result is shown what there is to see here.
         result.agents = {name: self.agents[name] for name in self.here}
         if self.scribe is not None:
-            self.scribe.joined(loop.time(), sampled=self.sampler is not None)
+            self.scribe.joined(loop.now(), sampled=self.sampler is not None)
             self.post.before_sending = self._write_events
 
     # --- its beginning ------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class NodeRuntime(Runtime):
         for name in self.agents:
             if not self.post.is_here(name):
                 self.tasks.finished(name)
-        if self.loop.time() > 0:
+        if self.loop.now() > 0:
             # Rounds have passed, and what an earlier process of the same agents sent has numbers, too.
             passed = self.parts.rounds.next_number()
             for name in self.here:
@@ -158,10 +158,9 @@ class NodeRuntime(Runtime):
     def _took_part(self, number: int) -> bool:
         contexts = [self.contexts[name] for name in self.here]
         # Agents with clocks of their own keep the network's rounds going while they take part in any.
-        skewed = [shared.rounds for shared in self.parts.all_shared if shared.rounds is not self.parts.rounds]
-        kept, self._keeps = self._keeps, any(clock.goes_on for clock in skewed)
+        kept, self._keeps = self._keeps, self.parts.rounds.is_followed(number + 1)
         if kept is None:
-            kept = self._keeps
+            kept = any(shared.rounds.open_round for shared in self.parts.own.values())
         own = [context for context in contexts if context.shared.rounds is self.parts.rounds]
         return kept or any(context.round == number or context.left[0] == number for context in own)
 
@@ -181,7 +180,7 @@ class NodeRuntime(Runtime):
     def _come_to_end(self) -> None:
         """All agents here are finished, or time is up: the others may need what is here."""
         if self.session.phase == Phase.RUNNING:
-            self.session.done, self.session.phase = self.loop.time(), Phase.DONE
+            self.session.done, self.session.phase = self.loop.now(), Phase.DONE
             self.session.beat()
             self.check()
 
@@ -240,7 +239,7 @@ class NodeRuntime(Runtime):
 
     def _can_go_on(self, names: Collection[Hashable]) -> bool:
         """Return whether something may happen to agents here although no other process sends anything."""
-        now, contexts = self.loop.time(), [self.contexts[name] for name in names]
+        now, contexts = self.loop.now(), [self.contexts[name] for name in names]
         # The network's own rounds are kept open here.
         kept = self.parts.rounds
         return (

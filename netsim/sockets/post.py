@@ -274,7 +274,7 @@ class Post:
         return refused
 
     def _arrive(self, parts: Parts, receiver: Hashable, key: int, kind: int, frame: Frame, time: float) -> None:
-        inbox, now = parts.inboxes[receiver], parts.shared.loop.time()
+        inbox, now = parts.inboxes[receiver], parts.shared.loop.now()
         rounds = parts.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
             # It came later than by its link's model, and somebody could have noticed.

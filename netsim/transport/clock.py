@@ -19,6 +19,7 @@ from netsim.errors import NetsimError
 from netsim.transport.gate import Gate
 from netsim.transport.instants import InstantSelector, VirtualSelector, WallSelector
 from netsim.transport.jobs import at_once
+from netsim.transport.skew import LocalClock
 from netsim.transport.task import OWNER, Future, Generators, Task, refuse_unnumbered, refuse_unordered
 
 __all__ = ["ClockName", "Loop", "new_loop"]
@@ -35,8 +36,13 @@ class Loop(asyncio.SelectorEventLoop):
     since a constructor of asyncio's own types makes it, is refused in virtual time. (In real time no two runs are the
     same, and libraries that talk to the outside may need it.)
 
+    What agents ask and set by asyncio's own methods, `time`, `call_at` and what is made of these, is by the clock of
+    the agent that does so, where that has one of its own; `now` and `call_at_true` are by the simulation's.
+
     Attributes
     ----------
+    skewed : bool
+        Whether some agents have clocks of their own.
     on_error : list of callables
         Asked in turn to handle what is otherwise the exception handler's: each returns whether it did.
     generators : Generators
@@ -50,6 +56,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.numbers = itertools.count()
         self._names = itertools.count(1)
         self._factory_makes = False
+        self.skewed = False
         self.on_error: list[Callable[[dict[str, Any]], bool]] = []
         self.generators = Generators()
         self.on_call: list[Callable[[Context], None]] = []
@@ -57,9 +64,20 @@ class Loop(asyncio.SelectorEventLoop):
         # In place of a set, in whose order they would be closed.
         self._asyncgens = self.generators
 
-    def time(self) -> float:
+    def now(self) -> float:
         """Return the simulated time in seconds."""
         return self.instants.now()
+
+    def time(self) -> float:
+        """Return the time in seconds by the clock of whoever asks."""
+        clock = self._clock()
+        now = self.instants.now()
+        return now if clock is None else clock.local(now)
+
+    def _clock(self) -> LocalClock | None:
+        """Return the clock of whose code runs, if that is not the simulation's."""
+        owner = OWNER.get() if self.skewed else None
+        return None if owner is None else owner.clock
 
     def note_calls(self, note: Callable[[Context], None]) -> None:
         """Call ``note`` with the context of each callback that is to be called soon, until `forget_calls`."""
@@ -86,26 +104,50 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s); at once if that has passed, never if it is infinite."""
-        return self._set_timer(when, callback, args, context, first=False)
-
-    def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s), before all that `call_at` calls then."""
-        return self._set_timer(when, callback, (), context, first=True)
-
-    def _set_timer(
-        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None, first: bool
-    ) -> asyncio.TimerHandle:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
+        """Call ``callback`` at a time (s) by the clock of whoever asks; see `call_at_true`."""
         # A numpy scalar would become the time itself, rounded as numpy rounds.
         when = float(when)
         if math.isnan(when):
             raise ValueError("a timer's time must be a number; it is NaN")
+        clock = self._clock()
+        time = when if clock is None or math.isinf(when) else clock.true(when)
+        return self._set_timer(when, time, callback, args, context, first=False)
+
+    def call_at_true(
+        self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call ``callback`` at a time (s); at once if that has passed, never if it is beyond `LATEST`."""
+        return self._set_timer(when, when, callback, args, context, first=False)
+
+    def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
+        """Call ``callback`` at a time (s), before all else that is to be called then."""
+        return self._set_timer(when, when, callback, (), context, first=True)
+
+    def _set_timer(
+        self,
+        when: float,
+        time: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        first: bool,
+    ) -> asyncio.TimerHandle:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        self.instants.set_timer(timer, partial(self.call_soon, _run, timer, callback, args, context=context), first)
+        start = partial(self.call_soon, _run, timer, callback, args, context=context)
+        self.instants.set_timer(time, timer, start, first)
         return timer
+
+    async def pause(self, seconds: float) -> None:
+        """Let so many seconds of simulated time pass, by whose clock ever."""
+        over = self.create_future()
+        timer = self.call_at_true(self.now() + seconds, _let_go, over)
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     # --- tasks and futures --------------------------------------------------------------------------------------------
 
@@ -221,6 +263,11 @@ _OF_HANDLE = asyncio.Handle.__init__.__code__
 # A gate's futures are in no set, and asyncio's own are the fastest.
 _OF_GATE = Gate.wait.__code__
 _OF_LOOP = (Loop.create_future.__code__, Loop.create_task.__code__)
+
+
+def _let_go(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:

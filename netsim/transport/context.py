@@ -27,6 +27,7 @@ class Context:
         "_passed",
         "collected",
         "delay",
+        "down",
         "energy",
         "first_round",
         "inbox",
@@ -62,6 +63,8 @@ class Context:
         self.requests = 0
         # Seconds that a straggler needs before each message.
         self.delay = 0.0
+        # Whether its node is down.
+        self.down = False
         # The first round that it took part in.
         self.first_round = 0
         # Rounds that had passed when it began again, and that it leaves out; None: to be found out.
@@ -70,6 +73,11 @@ class Context:
     def begins_anew(self) -> None:
         """Take note that the agent's code begins anew, or late."""
         self._passed = None
+
+    async def get_round_to_it(self) -> None:
+        """Let a straggler take its time, unless nothing leaves it any more: it is down, or the run is over."""
+        if not (self.down or self.shared.over):
+            await self.shared.loop.pause(self.delay)
 
     async def send(
         self,
@@ -84,7 +92,7 @@ class Context:
     ) -> bool:
         """Send to a neighbour, as soon as a straggler has got round to it; return whether the link took the frame."""
         if self.delay:
-            await asyncio.sleep(self.delay)
+            await self.get_round_to_it()
         try:
             return self.outbox.send(to, kind, payload, self.round, raw_data, request, is_reply, outcome)
         except AgentError:
@@ -146,5 +154,5 @@ class Rounds:
         self._inside = False
         context = self._context
         context.inbox.be_strict(0 if self._keep_late else context.round)
-        context.left = context.round, context.shared.loop.time()
+        context.left = context.round, context.shared.loop.now()
         context.round = 0

@@ -64,7 +64,7 @@ class Frame:
 
     @property
     def sent_at(self) -> float:
-        """When it was sent, in simulated seconds."""
+        """When it was sent, in simulated seconds, whatever clock its sender has."""
         return self._sent_at
 
     @property

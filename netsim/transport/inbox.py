@@ -77,7 +77,7 @@ class Inbox:
 
         To look changes nothing: what arrives at this very instant is counted, but not settled, for more may come.
         """
-        now = self._loop.time()
+        now = self._loop.now()
         self.settle(self._shared.rounds.before(now))
         present = self.arrivals.due(math.nextafter(now, math.inf))
         for entry in present:
@@ -106,7 +106,12 @@ class Inbox:
         return self._next()
 
     def take(self, until: float) -> list[Frame]:
-        """Return, and forget, the frames that arrived before ``until`` (seconds) and were not read yet."""
+        """Return, and forget, the frames that arrived before ``until`` (s, as `Agent.now`) and were not read yet."""
+        clock = self._shared.clock
+        return self.arrived(until if clock is None or math.isinf(until) else clock.true(until))
+
+    def arrived(self, until: float) -> list[Frame]:
+        """Return, and forget, the frames that arrived before ``until`` (s), whatever clock the agent has."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful or self.collided) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
@@ -130,7 +135,7 @@ class Inbox:
 
     def settle_now(self) -> None:
         """Make what has arrived by now readable, and count it."""
-        self.settle(math.nextafter(self._loop.time(), math.inf))
+        self.settle(math.nextafter(self._loop.now(), math.inf))
 
     def settle(self, until: float) -> None:
         """Make what arrived before ``until`` (seconds) readable, and count it."""
@@ -143,7 +148,7 @@ class Inbox:
         """From now on drop frames of rounds up to this one that arrive after their round has closed."""
         if until != self._strict_until:
             # What has arrived before did so under the rule that held before, whether or not somebody looked.
-            self.settle(self._shared.rounds.before(self._loop.time()))
+            self.settle(self._shared.rounds.before(self._loop.now()))
             self._strict_until = until
 
     def forget(self) -> None:
@@ -268,7 +273,7 @@ class Inbox:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_at = first
-            self._alarm = self._loop.call_at(first, self._ring)
+            self._alarm = self._loop.call_at_true(first, self._ring)
 
     def _want_to_be_told(self) -> None:
         """Let the senders say when something is on its way, from now on."""

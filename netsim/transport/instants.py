@@ -18,9 +18,12 @@ from typing import Any, Protocol
 
 from netsim.errors import Stalled
 
-__all__ = ["InstantSelector", "Onlooker", "Ready", "VirtualSelector", "WallSelector"]
+__all__ = ["LATEST", "InstantSelector", "Onlooker", "Ready", "VirtualSelector", "WallSelector"]
 
 Ready = list[tuple[selectors.SelectorKey, int]]
+
+LATEST = 1e12
+"""The last time (s) that there is, 32,000 years: what is to be later never comes."""
 
 PASSES_PER_INSTANT = 1_000_000
 """How often a loop may pass through what is ready without virtual time moving, before it is taken to be endless."""
@@ -73,6 +76,8 @@ class InstantSelector(selectors.BaseSelector):
         How often the loop has looked for what is ready since virtual time last moved.
     limit : float
         How often it may.
+    beyond : bool
+        Whether something was to come later than `LATEST`.
     jobs : int
         Jobs of other threads that will wake the loop when they are done: it waits for them, however long.
     speed : float
@@ -93,6 +98,7 @@ class InstantSelector(selectors.BaseSelector):
         self.onlookers: list[Onlooker] = []
         self.passes = 0
         self.limit: float = PASSES_PER_INSTANT
+        self.beyond = False
         self.jobs = 0
 
     def now(self) -> float:
@@ -107,19 +113,22 @@ class InstantSelector(selectors.BaseSelector):
         """Call ``callback`` once, when nothing more is ready at the present time."""
         self._instant_ends.append(callback)
 
-    def set_timer(self, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False) -> None:
-        """Call ``start`` when the time of ``handle`` has come, unless that is cancelled; infinity never comes.
+    def set_timer(
+        self, time: float, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False
+    ) -> None:
+        """Call ``start`` when a time (s) has come, unless ``handle`` is cancelled; what is beyond `LATEST` never comes.
 
         Those that are ``first`` come before all others of the same time.
         """
-        if handle.when() == math.inf:
+        if time > LATEST:
+            self.beyond = self.beyond or time < math.inf
             return
         if len(self._timers) >= self._room:
             self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
             heapq.heapify(self._timers)
             self._room = max(1000, 2 * len(self._timers))
         order = next(self._order) + (_FIRST if first else 0)
-        heapq.heappush(self._timers, (handle.when(), order, handle, start))
+        heapq.heappush(self._timers, (time, order, handle, start))
 
     def pending(self) -> list[asyncio.TimerHandle]:
         """Return the timers that are set, in no order."""

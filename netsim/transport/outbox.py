@@ -102,7 +102,7 @@ class Outbox:
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._paths: dict[int, Path] = {}
-        self._ports = ports_of(wiring.links, wiring.radio, shared.rounds.period)
+        self._ports = ports_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
         self._spreader = Spreader(
@@ -135,7 +135,7 @@ class Outbox:
         """Send to every neighbour; return how many links took the frame."""
         shared = self._shared
         rounds = shared.rounds
-        now = shared.loop.time()
+        now = shared.loop.now()
         if now == self._instant or shared.looks or type(kind) is not str:
             self._check(kind, now)
         else:
@@ -173,7 +173,7 @@ class Outbox:
         On a `netsim.Radio` whether it was acknowledged is put into ``outcome``, if that is given.
         """
         wiring, shared, place = self._wiring, self._shared, self.places[to]
-        now = shared.loop.time()
+        now = shared.loop.now()
         self._check(kind, now)
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0

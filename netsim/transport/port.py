@@ -56,9 +56,9 @@ def _bucket(budget: Budget) -> Release:
     return release
 
 
-def _per_round(budget: Budget, period: float) -> Release:
-    """Return a budget that is whole again at each multiple of ``period``."""
-    window, used = -1, 0
+def _per_round(budget: Budget, period: float, offset: float) -> Release:
+    """Return a budget that is whole again at each multiple of ``period`` after ``offset`` (s)."""
+    window, used = -math.inf, 0
     most = _most(budget.bits)
 
     def release(now: float, bits: int) -> float:
@@ -66,7 +66,8 @@ def _per_round(budget: Budget, period: float) -> Release:
         if bits > most:
             return math.inf
         # A round opens within rounding error of its multiple of the period, before or after.
-        present = math.floor(max(now / period + 1e-9, (now + 4 * math.ulp(now)) / period))
+        since = now - offset
+        present = math.floor(max(since / period + 1e-9, (since + 4 * math.ulp(now)) / period))
         if present > window:
             window, used = present, 0
         if used + bits > most:
@@ -75,7 +76,7 @@ def _per_round(budget: Budget, period: float) -> Release:
             # What waits may have used up the round after this one, and more.
             window, used = window + 1, 0
         used += bits
-        return max(now, window * period)
+        return max(now, offset + window * period)
 
     return release
 
@@ -116,6 +117,8 @@ class Port:
         Its rate, queue, MTU, header and budget.
     round_period : float
         Length of a round in seconds.
+    offset : float
+        When the first one opens, in seconds.
 
     Attributes
     ----------
@@ -136,7 +139,7 @@ class Port:
         "release",
     )
 
-    def __init__(self, link: Link, round_period: float) -> None:
+    def __init__(self, link: Link, round_period: float, offset: float = 0.0) -> None:
         self._leave = link.rate.on_port() if isinstance(link.rate, Rate) else None
         self._rate = None if isinstance(link.rate, Rate) else link.rate
         self._queue = math.inf if link.queue is None else link.queue
@@ -146,7 +149,7 @@ class Port:
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model
-            self.release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period)
+            self.release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period, offset)
         self._busy_until = 0.0
         self._held: deque[tuple[float, int]] = deque()
         self._held_bits = 0
@@ -187,8 +190,8 @@ class Port:
         return "", start, ends
 
 
-def ports_of(links: Sequence[Link], radio: Link | None, round_period: float) -> dict[int, Port]:
+def ports_of(links: Sequence[Link], radio: Link | None, round_period: float, offset: float) -> dict[int, Port]:
     """Return the ports by place, where frames may wait, be refused or be cut up; on a radio all share one."""
     if radio is not None:
-        return dict.fromkeys(range(len(links)), Port(radio, round_period)) if radio.has_port else {}
-    return {place: Port(link, round_period) for place, link in enumerate(links) if link.has_port}
+        return dict.fromkeys(range(len(links)), Port(radio, round_period, offset)) if radio.has_port else {}
+    return {place: Port(link, round_period, offset) for place, link in enumerate(links) if link.has_port}

@@ -67,7 +67,7 @@ class ReliableOutbox(Outbox):
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """As `Outbox.broadcast`."""
         shared = self._shared
-        now = shared.loop.time()
+        now = shared.loop.now()
         self._check(kind, now)
         _check_kind(kind)
         if round_number and shared.rounds.is_closing(round_number, now):
@@ -131,7 +131,7 @@ class ReliableOutbox(Outbox):
         key = to, -number
         self._kept[key] = _Sent(data, raw_data, round_number, waiting)
         if self._settings.way == "ack":
-            self._shared.loop.call_later(self._after, self._again, key)
+            self._shared.loop.call_at_true(self._shared.loop.now() + self._after, self._again, key)
         elif len(self._kept) > self._settings.window * (1 + len(self.places)):
             self._kept.popitem(last=False)
 
@@ -142,12 +142,12 @@ class ReliableOutbox(Outbox):
             return
         sent.tries += 1
         # It must still have the time to arrive.
-        in_time = shared.loop.time() + self._after / 3.0 < shared.rounds.deadline(sent.round)
+        in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.tries or not in_time:
             del self._kept[key]
             return
         self._resend(sent, key[1], list(sent.waiting), sent.round)
-        shared.loop.call_later(self._after, self._again, key)
+        shared.loop.call_at_true(shared.loop.now() + self._after, self._again, key)
 
     def _resend(self, sent: _Sent, number: int, to: Iterable[Hashable], round_number: int) -> None:
         for name in to:

@@ -13,9 +13,18 @@ import math
 from collections.abc import Awaitable, Callable
 
 from netsim.core import Gate
+from netsim.errors import NetsimError
 from netsim.transport.clock import Loop
 
-__all__ = ["RoundClock"]
+__all__ = ["SHORTEST_ROUND", "RoundClock", "told_apart"]
+
+SHORTEST_ROUND = 1e-9
+"""In seconds."""
+
+
+def told_apart(period: float, time: float) -> bool:
+    """Return whether rounds of ``period`` seconds are much longer than the rounding of times at ``time`` (s)."""
+    return 16 * math.ulp(time) < period
 
 
 class RoundClock:
@@ -30,7 +39,7 @@ class RoundClock:
     offset : float
         Seconds by which its rounds come late; negative: early, and the first one is shorter.
     reference : RoundClock, optional
-        The network's own, which goes on as long as somebody takes part in rounds of this one.
+        The network's own, whose rounds go on while somebody takes part in rounds of this one.
 
     Attributes
     ----------
@@ -47,12 +56,13 @@ class RoundClock:
         "_ended",
         "_followers",
         "_loop",
-        "_offset",
         "_on_round_end",
         "_opening",
+        "_opens_at",
         "_reference",
         "_timer",
         "closed",
+        "offset",
         "open_deadline",
         "open_round",
         "period",
@@ -68,7 +78,7 @@ class RoundClock:
     ) -> None:
         self._loop = loop
         self._on_round_end = on_round_end
-        self._offset = offset
+        self.offset = offset
         self._reference = reference
         self._followers: list[RoundClock] = []
         if reference is not None:
@@ -79,14 +89,15 @@ class RoundClock:
         self.open_deadline = math.inf
         # The round that closed at this instant and whose row is not written yet; 0: none.
         self._ended = 0
-        # Set while a round is open or is to open.
+        # Set while a round is open or is to open; and when it is to open, or −∞ if one is open, ∞ if none is to.
         self._timer: asyncio.TimerHandle | None = None
+        self._opens_at = math.inf
         self.period = period
         self.closed = 0
 
     def close_time(self, round_number: int) -> float:
         """Return when a round closes, in seconds."""
-        return self._offset + round_number * self.period
+        return self.offset + round_number * self.period
 
     def deadline(self, round_number: int) -> float:
         """Return the time (s) before which a frame of a round must arrive; round 0, outside rounds, never closes."""
@@ -106,7 +117,7 @@ class RoundClock:
 
         ``widths`` is how many times as wide as a boundary is what counts as rounding.
         """
-        boundary = self.close_time(round((time - self._offset) / self.period))
+        boundary = self.close_time(round((time - self.offset) / self.period))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def end_of(self, time: float) -> float:
@@ -115,12 +126,21 @@ class RoundClock:
 
     def before(self, now: float) -> float:
         """Return the end (s) of what surely came before this instant: the deadline, if a round closes now."""
-        number = round((now - self._offset) / self.period)
+        number = round((now - self.offset) / self.period)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> Awaitable[int]:
-        """Return what gives the number of the next round when that opens."""
-        self._go()
+        """Return what gives the number of the next round when that opens.
+
+        Raises
+        ------
+        NetsimError
+            If the time is so far from 0 that its rounding is as long as a round.
+        """
+        if self._opens_at > -math.inf:
+            self._open_by(self.close_time(self._passed(math.ceil)))
+        if self._reference is not None:
+            self._reference._follow(self._opens_at)
         return self._opening.wait()
 
     def next_number(self) -> int:
@@ -128,19 +148,33 @@ class RoundClock:
         # Within a boundary, which is a few roundings wide, it may be open already.
         return max(self._passed(math.ceil), self.open_round) + 1
 
-    def _go(self) -> None:
-        """Open the next round when it is time, if none is open or to be opened."""
-        if self._timer is None:
-            boundary = max(self.close_time(self._passed(math.ceil)), 0.0)
-            self._timer = self._loop.call_at(boundary, self._loop.instants.at_instant_end, self._open)
-        if self._reference is not None:
-            self._reference._go()
+    def _open_by(self, boundary: float) -> None:
+        """Open the next round at a boundary (s), unless one is open or opens before that."""
+        boundary = max(boundary, 0.0)
+        if boundary >= self._opens_at:
+            return
+        if not told_apart(self.period, boundary):
+            raise NetsimError(f"at {boundary:g} s rounds of {self.period:g} s cannot be told apart")
+        if self._timer is not None:
+            self._timer.cancel()
+        self._opens_at = boundary
+        self._timer = self._loop.call_at_true(boundary, self._loop.instants.at_instant_end, self._open)
+
+    def _follow(self, time: float) -> None:
+        """Be in the round that is under way at a time (s), unless it has begun already: then in the next one."""
+        passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
+        self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
+
+    def is_followed(self, number: int) -> bool:
+        """Return whether, before a round closes, somebody takes part in one by a clock that goes beside this one."""
+        end = self.deadline(number)
+        return any(clock._opens_at < end for clock in self._followers)
 
     def _passed(self, rounded: Callable[[float], int]) -> int:
         """Return how many rounds have closed by now; rounded up, how many will have when the next one opens."""
-        now = self._loop.time()
+        now = self._loop.now()
         slack = -self._slack(now) if rounded is math.ceil else self._slack(now)
-        number = rounded((now + slack - self._offset) / self.period)
+        number = rounded((now + slack - self.offset) / self.period)
         # By a clock that is early the first round has begun before the run.
         return 0 if now <= 0 else max(number, 0)
 
@@ -148,11 +182,6 @@ class RoundClock:
     def waiting(self) -> int:
         """How many wait for the next round to open."""
         return len(self._opening)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a round is open, or is to open."""
-        return self._timer is not None
 
     def closing(self) -> Awaitable[int]:
         """Return what is done when the open round closes."""
@@ -178,13 +207,17 @@ class RoundClock:
         if self._ended:
             self._on_round_end(self._ended)
             self._ended = 0
-        if not len(self._opening) and not any(clock._timer is not None for clock in self._followers):
-            self._timer = None
-            return
         # Rounds that passed while nobody took part are skipped.
-        self.closed = max(self.closed, self._passed(math.floor))
-        self.open_round = number = self.closed + 1
+        closed = max(self.closed, self._passed(math.floor))
+        number = closed + 1
+        if not len(self._opening) and not self.is_followed(number):
+            self._timer, self._opens_at = None, math.inf
+            later = min((clock._opens_at for clock in self._followers), default=math.inf)
+            if later < math.inf:
+                self._follow(later)
+            return
+        self.closed, self.open_round, self._opens_at = closed, number, -math.inf
         end = self.close_time(number)
         self.open_deadline = end - self._slack(end)
-        self._timer = self._loop.call_at(end, self._close)
+        self._timer = self._loop.call_at_true(end, self._close)
         self._opening.open(number)

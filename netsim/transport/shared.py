@@ -6,6 +6,7 @@ from netsim.core import Tally
 from netsim.transport.clock import Loop
 from netsim.transport.frame import FrameEncoder
 from netsim.transport.rounds import RoundClock
+from netsim.transport.skew import LocalClock
 
 __all__ = ["Shared"]
 
@@ -15,6 +16,8 @@ class Shared:
 
     Attributes
     ----------
+    clock : LocalClock or None
+        Their own clock, where that is off: then only one agent has part in this.
     encoder : FrameEncoder
         Writes the frames.
     begun : bool
@@ -27,10 +30,11 @@ class Shared:
         Whether one of the two is to be looked at before anything is sent.
     """
 
-    __slots__ = ("begun", "encoder", "looks", "loop", "on_send", "over", "rounds", "tally")
+    __slots__ = ("begun", "clock", "encoder", "looks", "loop", "on_send", "over", "rounds", "tally")
 
-    def __init__(self, loop: Loop, tally: Tally, rounds: RoundClock) -> None:
+    def __init__(self, loop: Loop, tally: Tally, rounds: RoundClock, clock: LocalClock | None = None) -> None:
         self.loop = loop
+        self.clock = clock
         self.tally = tally
         self.rounds = rounds
         self.begun = self.over = self.looks = False

@@ -14,6 +14,7 @@ from types import AsyncGeneratorType, FrameType
 from typing import Any, Protocol, TypeVar
 
 from netsim.errors import BadInput
+from netsim.transport.skew import LocalClock
 
 __all__ = ["OWNER", "Future", "Generators", "Owner", "Task", "refuse_unnumbered", "refuse_unordered"]
 
@@ -24,7 +25,15 @@ _ASYNCIO = vars(asyncio.tasks)
 
 
 class Owner(Protocol):
-    """Whoever is told of the tasks that are made in its context."""
+    """Whoever is told of the tasks that are made in its context.
+
+    Attributes
+    ----------
+    clock : LocalClock or None
+        By which clock these sleep; None: by the simulation's.
+    """
+
+    clock: LocalClock | None
 
     def adopt(self, task: "Task[Any]") -> None:
         """Take note of a task that was made."""

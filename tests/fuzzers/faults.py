@@ -1,6 +1,10 @@
 """Random networks to which everything happens at once: those of `networks` and `radios`, with faults."""
 
-from netsim import Faults
+from dataclasses import dataclass, replace
+
+from netsim import Faults, Link
+from netsim.faults import ClockSkew
+from netsim.latency import Delays, Latency
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case
 from tests.fuzzers.radios import RadioCase, check_air
@@ -30,3 +34,68 @@ def check_faulty(seed: int, counts: dict[str, int], on_radio: bool = False) -> P
         check_air(played)
     check_same(played, faulty(kind(seed), seed, counts).play(watched=True))
     return played
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """A latency that is twice another one."""
+
+    half: Latency
+
+    @property
+    def fixed(self) -> float | None:
+        """Twice the delay, where it is always the same."""
+        return None if self.half.fixed is None else 2 * self.half.fixed
+
+    def delays(self, u: Delays, first: int) -> Delays:
+        """Return twice the delays."""
+        return 2 * self.half.delays(u, first)
+
+
+def slowed(link: Link, times: float) -> Link:
+    """Return a link that needs so many times the time for everything, 1 or 2."""
+    latency = link.latency_model if times == 1 else Doubled(link.latency_model)
+    budget = None if link.budget is None else link.budget_model
+    if budget is not None and budget.per == "second":
+        burst = budget.bits if budget.burst is None else budget.burst
+        budget = replace(budget, bits=budget.bits / times, burst=burst)
+    assert link.rate is None or isinstance(link.rate, float)
+    # A nanosecond is no time to a queue, whatever the clock: frames must take longer.
+    rate = None if link.rate is None else min(link.rate, 1e9) / times
+    return replace(link, latency=latency, rate=rate, budget=budget)
+
+
+def world(seed: int, times: float) -> Case:
+    """Return a case in which everything takes so many times the time, and all clocks are so much slower."""
+    case = Case(seed)
+    network = case.network
+    network.link = slowed(network.link, times)
+    network.links = {ends: slowed(link, times) for ends, link in network.links.items()}
+    network._scheduled = [(times * time, action) for time, action in network._scheduled]
+    # When transmissions collide, it matters which of those that begin at one instant is taken first.
+    network.collisions = False
+    case.until = None if case.until is None else times * case.until
+    # A clock of its own for each, also where that is right: who comes a rounding after others finds no round open.
+    network.faults = Faults([ClockSkew(node, drift=times - 1.0) for node in network.graph])
+    return case
+
+
+def check_slow_clocks(seed: int) -> Played:
+    """Check that agents cannot know that everything is twice as slow if their clocks are so, too."""
+    plain, slow = world(seed, 1.0).play(), world(seed, 2.0).play(trace=True)
+    check_books(slow)
+    if not any(agent.habits.name == "listen" for agent in slow.agents.values()):
+        # Who listens ends when nothing more can happen, and that is when the network's own round has closed.
+        assert slow.run.ended_at == 2 * plain.run.ended_at
+        # Who acts first at an instant has its kinds of message first in the tables.
+        for mine, other in ((slow.links, plain.links), (slow.senders, plain.senders)):
+            assert sorted(map(repr, mine)) == sorted(map(repr, other))
+    for node, agent in slow.agents.items():
+        for got in agent.notes.got:
+            # That is no agent's clock's.
+            got.sent_at /= 2
+        assert repr(agent.notes) == repr(plain.agents[node].notes), f"agent {node!r} noted something else"
+    return slow

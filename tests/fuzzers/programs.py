@@ -19,9 +19,16 @@ from typing import Any
 import numpy as np
 
 import netsim
+from netsim.transport.clock import Loop
+from netsim.transport.skew import LocalClock
+from netsim.transport.task import OWNER
 
 Node = tuple[Any, ...]
 Log = list[tuple[float, str]]
+
+
+DRIFTS = (None, 0.5, -0.3, 5e-5)
+"""Of the clocks by which programs run."""
 
 
 class ProgramError(Exception):
@@ -315,8 +322,23 @@ def outcome_of(task: "asyncio.Task[str]") -> str:
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-async def play(node: Node) -> Log:
-    """Run a program; return its log. What it leaves in the background has some time more, and is then cancelled."""
+class Skewed:
+    """Who makes tasks by a clock that is off."""
+
+    def __init__(self, clock: LocalClock) -> None:
+        self.clock: LocalClock | None = clock
+
+    def adopt(self, task: Any) -> None:
+        """Take no note of a task."""
+
+
+async def play(node: Node, clock: LocalClock | None = None) -> Log:
+    """Run a program, by a clock of its own; return its log.
+
+    What it leaves in the background has some time more, and is then cancelled.
+    """
+    if clock is not None:
+        OWNER.set(Skewed(clock))
     machine = Machine()
     machine.loop.set_exception_handler(lambda loop, context: None)
     main = asyncio.create_task(machine.run(node))
@@ -333,16 +355,24 @@ async def play(node: Node) -> Log:
     return machine.log
 
 
-def log_on(make_loop: Callable[[], asyncio.AbstractEventLoop], node: Node) -> Log:
+def log_on(make_loop: Callable[[], asyncio.AbstractEventLoop], node: Node, clock: LocalClock | None = None) -> Log:
     """Return the log of a program on a loop."""
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        return runner.run(play(node))
+        return runner.run(play(node, clock))
 
 
-def difference(seed: int, size: int = 40) -> str:
-    """Return where the logs of a program differ; empty if nowhere."""
+def skewed_loop() -> Loop:
+    """Return a loop of netsim on which some have clocks of their own."""
+    loop = netsim.new_loop()
+    loop.skewed = True
+    return loop
+
+
+def difference(seed: int, size: int = 40, drift: float | None = None) -> str:
+    """Return where the logs of a program differ; empty if nowhere. With a drift it runs by a clock that is off."""
     node = program(seed, size)
-    ours, model = log_on(netsim.new_loop, node), log_on(ModelLoop, node)
+    clock = None if drift is None else LocalClock(0.0, drift)
+    ours, model = log_on(skewed_loop if clock else netsim.new_loop, node, clock), log_on(ModelLoop, node)
     for place, (mine, other) in enumerate(itertools.zip_longest(ours, model)):
         if mine != other and not (mine and other and mine[1] == other[1] and abs(mine[0] - other[0]) < 2e-6):
             return f"seed {seed}, size {size}, event {place}: netsim {mine}, model {other}"
@@ -351,7 +381,7 @@ def difference(seed: int, size: int = 40) -> str:
 
 def check_one(rng: np.random.Generator) -> None:
     """Raise AssertionError if a program drawn with ``rng`` runs otherwise than on the model."""
-    found = difference(int(rng.integers(2**31)), int(rng.integers(10, 120)))
+    found = difference(int(rng.integers(2**31)), int(rng.integers(10, 120)), rng.choice(DRIFTS))
     assert not found, found
 
 
@@ -366,7 +396,7 @@ def main() -> None:
     for seed in itertools.count(options.seed):
         if time.monotonic() > ends:
             break
-        what = difference(seed, 20 + 20 * (seed % 5))
+        what = difference(seed, 20 + 20 * (seed % 5), DRIFTS[seed % len(DRIFTS)])
         if what:
             found += 1
             print(what, flush=True)

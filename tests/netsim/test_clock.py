@@ -7,12 +7,17 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Coroutine
+from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from netsim import BadInput, Stalled, new_loop
 from netsim.transport.clock import Loop
+from netsim.transport.skew import LocalClock
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
@@ -161,6 +166,7 @@ def test_cancelled_timers_are_forgotten() -> None:
 def test_timers_that_never_come() -> None:
     async def main() -> None:
         loop_of().call_at(math.inf, print)
+        loop_of().call_at(1.1e12, print)
         with pytest.raises(ValueError, match="NaN"):
             loop_of().call_at(math.nan, print)
         await asyncio.sleep(math.inf)
@@ -221,6 +227,38 @@ def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
         "second end",
         "one second",
     ]
+
+
+# --- a node's own clock -----------------------------------------------------------------------------------------------
+
+
+@hypothesis_settings(max_examples=500, deadline=None)
+@given(
+    offset=st.floats(-1e9, 1e9),
+    drift=st.floats(-0.999, 1e3),
+    moment=st.floats(0.0, 1e9),
+)
+def test_a_local_clock_and_the_time_it_shows(offset: float, drift: float, moment: float) -> None:
+    """Against fractions; and who waits until it shows something finds that it does, at once."""
+    clock = LocalClock(offset, drift)
+    rate = Fraction(1.0 + drift)
+    exact = (Fraction(moment) - Fraction(offset)) / rate
+    # Nobody measures less than 1e-200 s.
+    rounding = Fraction(math.ulp(max(abs(moment), abs(offset), 1e-200)))
+    shown = clock.local(moment)
+    assert abs(Fraction(shown) - exact) <= 4 * rounding / rate
+    due = clock.true(shown)
+    assert abs(Fraction(due) - Fraction(moment)) <= 8 * rounding
+    assert clock.local(due) >= shown
+    later = math.nextafter(shown, math.inf)
+    assert clock.local(clock.true(later)) >= later
+    assert clock.true(later) >= due
+
+
+def test_a_local_clock_that_is_right_changes_nothing() -> None:
+    clock = LocalClock(0.0, 0.0)
+    for moment in (0.0, 0.1, 1 / 3, 5e-324, 12.345678901234567, 1e12):
+        assert clock.local(moment) == clock.true(moment) == moment
 
 
 # --- wall-clock time --------------------------------------------------------------------------------------------------

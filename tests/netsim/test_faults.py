@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netsim
-from netsim import AgentError, BadInput, Faults, Link, Network, latency, topology
+from netsim import AgentError, BadInput, Faults, Link, Network, Stalled, latency, topology
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
-from netsim.testing import Listener
-from tests.fuzzers.faults import COUNTS, check_faulty
+from netsim.testing import Actor, Listener
+from tests.fuzzers.faults import COUNTS, check_faulty, check_slow_clocks
 
 
 class Talker(netsim.Agent):
@@ -422,6 +422,75 @@ def test_what_a_straggler_delivers_is_late_as_well() -> None:
     assert [time for time, _, _ in agents[0].heard] == pytest.approx([0.5, 1.0], abs=0.02)
 
 
+class CleansUp(netsim.Agent):
+    """Says goodbye as it is cancelled, and says how that went."""
+
+    def __init__(self, count: int = 30) -> None:
+        self.count = count
+        self.goodbyes: list[Any] = []
+
+    async def run(self) -> None:
+        try:
+            async for k in self.rounds(self.count):
+                await self.broadcast("hello", k)
+                await self.collect()
+        finally:
+            self.goodbyes.append(self.now)
+            try:
+                self.goodbyes.append([await self.broadcast("goodbye", 0), await self.send(self.neighbors[0], "bye", 0)])
+            except AgentError as error:
+                self.goodbyes.append(type(error).__name__)
+            self.goodbyes.append(self.now)
+
+
+@pytest.mark.parametrize("delay", [0.3, 5.0, 1e9])
+def test_a_straggler_that_says_goodbye_as_it_crashes_takes_no_time(delay: float) -> None:
+    """Nothing leaves it any more, so it need not get round to it; it is done when it returns."""
+    faults = [Straggler(0, delay, at=2), Crash(0, at=2.5, until=2.6, keeps_state=True)]
+    agents = {0: CleansUp(), 1: Talker()}
+    run = Network(topology.path(2), faults=faults).run(agents, until=4.2, trace=True)
+    assert agents[0].goodbyes[:3] == [2.5, [0, 0], 2.5]
+    table = run.trace.table()
+    assert table[table["kind"].isin(["goodbye", "bye"])]["event"].tolist() == ["sent", "link_down"] * 2
+
+
+def test_a_straggler_that_says_goodbye_as_the_run_ends_takes_no_time() -> None:
+    agents = {0: CleansUp(), 1: Talker()}
+    run = Network(topology.path(2), faults=[Straggler(0, 0.25)]).run(agents, until=4.2)
+    assert agents[0].goodbyes == [4.2, "RunOver", 4.2]
+    assert run.ended_at == 4.2
+
+
+def test_what_is_to_be_later_than_all_time_is_said_to_come_never() -> None:
+    async def forever(me: Actor) -> None:
+        await asyncio.sleep(1e300)
+        async for _ in me.rounds(2):
+            pass
+
+    with pytest.raises(Stalled) as stalled:
+        Network(topology.path(2)).run({0: Actor(forever), 1: Talker(2)})
+    line = forever.__code__.co_firstlineno + 1
+    assert str(stalled.value) == (
+        "at 2 s every task waits for what can never come: agent 0 waits for sleep() "
+        f"(test_faults.py, line {line}) (what is to be later than 1e+12 s never comes)"
+    )
+    # Who only wants to be woken never, as with sys.maxsize, is.
+    run = Network(topology.path(2)).run({0: Actor(forever), 1: Talker(2)}, until=5.0)
+    assert run.ended_at == 5.0
+
+    async def late(me: Actor) -> None:
+        await asyncio.sleep(1e11)
+        async for _ in me.rounds(1):
+            pass
+
+    with pytest.raises(
+        AgentError, match=r"^agent 0 raised NetsimError at 1e\+11 s .*: at 1e\+11 s rounds of 1e-06 s can"
+    ):
+        Network(topology.path(2), round_period=1e-6).run({0: Actor(late), 1: Talker(2)})
+    run = Network(topology.path(2)).run({0: Actor(late), 1: Talker(2)})
+    assert run.rounds["round"].tolist() == [1, 2, 10**11 + 1]
+
+
 def test_delays_of_a_straggler_add_up() -> None:
     _, run = talk([Straggler(0, 0.2), Straggler(0, 0.3, at=2, until=4)])
     table = run.trace.table()
@@ -456,6 +525,163 @@ def test_rows_go_on_by_the_networks_clock() -> None:
     assert all(agent.rounds_of == list(range(1, 11)) for agent in agents.values())
     # Each receiver judges by its own clock, and all are late by about as much: nothing is.
     assert run.ledger.table([])["late"].iloc[0] == 0
+
+
+# --- a node's own clock -----------------------------------------------------------------------------------------------
+
+
+class Waits(netsim.Agent):
+    """Waits in every way there is, and notes what its clock shows before and after."""
+
+    def __init__(self) -> None:
+        self.shown: list[float] = []
+        self.naps = 0
+
+    def look(self) -> None:
+        assert asyncio.get_running_loop().time() == self.now
+        self.shown.append(self.now)
+
+    async def run(self) -> None:
+        self.look()
+        await asyncio.sleep(2.0)
+        self.look()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3.0):
+                await self.inbox.get()
+        self.look()
+        with contextlib.suppress(TimeoutError):
+            await self.request(self.neighbors[0], "anybody?", None, timeout=0.5)
+        self.look()
+        await asyncio.create_task(self.until(self.now + 1.7))
+        self.look()
+        called = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.8, called.set_result, None)
+        await asyncio.wait_for(called, 100.0)
+        self.look()
+
+    async def until(self, time: float) -> None:
+        while self.now < time:
+            self.naps += 1
+            await asyncio.sleep(time - self.now)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.3, -0.3, 1e5, -1e5])
+@pytest.mark.parametrize("drift", [0.0, 5e-5, -5e-5, 0.5, -0.5, 9.0])
+def test_an_agent_without_rounds_waits_by_its_own_clock(offset: float, drift: float) -> None:
+    agents = {0: Waits(), 1: Waits()}
+    seen: dict[float, float] = {}
+    network = Network(topology.path(2), Link(loss=1.0), faults=[ClockSkew(0, offset, drift)])
+    for time in (0.0, 1.0, 5.0):
+        network.at(time, lambda time=time: seen.update({time: agents[0].now}))  # type: ignore[misc]
+    run = network.run(agents, trace=True)
+    waits = np.cumsum([0.0, 2.0, 3.0, 0.5, 1.7, 0.8])
+    rounding = 1e-9 * max(1.0, abs(offset))
+    # To itself each agent is right; but one begins at another time, and its seconds are of another length.
+    assert agents[1].shown == pytest.approx(waits, abs=rounding)
+    assert agents[0].shown == pytest.approx(waits - offset / (1 + drift), abs=rounding)
+    # Who sleeps until a time finds that it has come.
+    assert [agent.naps for agent in agents.values()] == [1, 1]
+    for time, shown in seen.items():
+        assert shown == pytest.approx((time - offset) / (1 + drift), abs=rounding)
+    # What is recorded is by the simulation's: the requests, and the end.
+    table = run.trace.table()
+    sent = {row.sender: row.time_s for row in table[table["event"] == "sent"].itertuples()}
+    assert sent == {0: pytest.approx(5.0 * (1 + drift), abs=rounding), 1: 5.0}
+    assert run.ended_at == pytest.approx(8.0 * max(1 + drift, 1.0), abs=rounding)
+
+
+def test_rounds_and_sleeps_are_by_one_clock() -> None:
+    """In the middle of a round by its clock, an agent sends; and finds itself where its clock says it is."""
+
+    class Both(netsim.Agent):
+        async def run(self) -> None:
+            self.shown = []
+            async for k in self.rounds(4):
+                self.shown += [self.now - (k - 1)]
+                await asyncio.sleep(0.5)
+                await self.broadcast("half past", k)
+                self.shown += [self.now - (k - 1)]
+                await self.collect()
+                self.shown += [self.now - k]
+
+    agents = {0: Both(), 1: Both()}
+    run = Network(topology.path(2), faults=[ClockSkew(0, offset=0.2, drift=0.25)]).run(agents, trace=True)
+    assert agents[0].shown == pytest.approx([0.0, 0.5, 0.0] * 4, abs=1e-9)
+    table = run.trace.table()
+    sent = table[(table["event"] == "sent") & (table["sender"] == 0)]["time_s"].tolist()
+    assert sent == pytest.approx([0.2 + 1.25 * (k + 0.5) for k in range(4)], abs=1e-9)
+
+
+def test_an_answer_and_what_it_sets_off_are_by_the_clock_of_who_answers() -> None:
+    class Answers(netsim.Agent):
+        def answer(self, frame: netsim.Frame) -> float:
+            self.loop = asyncio.get_running_loop()
+            self.loop.call_later(2.0, self.note)
+            return self.now
+
+        def note(self) -> None:
+            self.noted = self.loop.time()
+
+        async def run(self) -> None:
+            await asyncio.sleep(6.0)
+
+    class Asks(netsim.Agent):
+        async def run(self) -> None:
+            await asyncio.sleep(4.0)
+            self.told = (await self.request(1, "time", None)).payload
+            self.thought = self.now
+
+    agents: dict[int, Any] = {0: Asks(), 1: Answers()}
+    Network(topology.path(2), faults=[ClockSkew(1, drift=1.0), ClockSkew(0, offset=1.0)]).run(agents)
+    # At 4 s; and 2 s by a clock that is half as fast are 4.
+    assert (agents[0].told, agents[0].thought, agents[1].noted) == (2.0, 3.0, 4.0)
+
+
+def test_a_budget_of_a_round_is_of_the_rounds_of_who_sends() -> None:
+    class Twice(netsim.Agent):
+        async def run(self) -> None:
+            self.took = []
+            async for _ in self.rounds(3):
+                for wait in (0.1, 0.8):
+                    await asyncio.sleep(wait)
+                    self.took.append(await self.broadcast("x", bytes(20)))
+
+    agents = {0: Twice(), 1: Twice()}
+    Network(topology.path(2), Link(budget=300), faults=[ClockSkew(0, offset=0.5)]).run(agents)
+    assert agents[0].took == agents[1].took == [1, 0] * 3
+
+
+@pytest.mark.parametrize("offset", [1e5, 1e9, 123456.75])
+def test_rounds_that_nobody_takes_part_in_have_no_rows(offset: float) -> None:
+    agents, run = talk([ClockSkew(0, offset=offset)], link=Link())
+    first = math.floor(offset) + 1
+    last = math.ceil(offset + 10)
+    # The others' ten rounds, and those of the network's rounds in which the late one has its ten.
+    assert run.rounds["round"].tolist() == [*range(1, 11), *range(first, last if last > offset + 10 else last + 1)]
+    assert agents[0].rounds_of == list(range(1, 11))
+    assert run.ended_at == offset + 10
+
+
+def test_rows_begin_with_the_first_round_that_anybody_takes_part_in() -> None:
+    _, run = talk([ClockSkew(node, offset=7.25) for node in range(4)])
+    assert run.rounds["round"].tolist() == list(range(8, 18))
+    # One that comes to rounds later does not wait for who is later still.
+
+    class Sleeper(Talker):
+        async def run(self) -> None:
+            await asyncio.sleep(20.5)
+            await super().run()
+
+    agents = {0: Talker(3), 1: Sleeper(3)}
+    run = Network(topology.path(2), faults=[ClockSkew(0, offset=40)]).run(agents)
+    assert run.rounds["round"].tolist() == [22, 23, 24, 41, 42, 43]
+    assert agents[1].rounds_of == [22, 23, 24]
+
+
+def test_a_fast_clock_has_no_more_rows_than_there_are_rounds() -> None:
+    agents, run = talk([ClockSkew(0, offset=-1e9), ClockSkew(1, drift=-0.999)])
+    assert run.rounds["round"].tolist() == list(range(1, 11))
+    assert agents[0].rounds_of == agents[1].rounds_of == list(range(1, 11))
 
 
 # --- the script -------------------------------------------------------------------------------------------------------
@@ -526,6 +752,23 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
         (lambda: Crash(0, at=1, keeps_state=2), "keeps_state = 2"),  # type: ignore[arg-type]
         (lambda: Straggler(0, 0.0), "delay = 0"),
         (lambda: ClockSkew(0, drift=-1), "drift = -1"),
+        (lambda: ClockSkew(0, offset=1e300), r"offset = 1e\+300: must be at most 1e\+12"),
+        (lambda: ClockSkew(0, offset=-1e13), r"offset = -10000000000000.0: must be a number >= -1e\+12"),
+        (
+            lambda: Network(topology.ring(4), faults=[ClockSkew(0, drift=1e300)]),
+            r"drift = 1e\+300: must be such that rounds by this clock last from 1e-09 s to 1e\+12 s, not 1e\+300 s",
+        ),
+        (
+            lambda: Network(topology.ring(4), round_period=1e-6, faults=[ClockSkew(0, drift=-0.9999)]),
+            r"drift = -0.9999: must be such that rounds by this clock last from 1e-09 s to 1e\+12 s, not 1e-10 s",
+        ),
+        (
+            lambda: Network(topology.ring(4), round_period=1e-6, faults=[ClockSkew(0, offset=1e11)]),
+            r"ClockSkew: offset = 100000000000.0: must be so small that rounds of 1e-06 s can be told apart",
+        ),
+        (lambda: Straggler(0, 1e300), r"delay = 1e\+300: must be at most 1e\+12"),
+        (lambda: Crash(0, at=1e300), r"at = 1e\+300: must be at most 1e\+12"),
+        (lambda: Crash(0, at=1, until=1e300), r"until = 1e\+300: must be at most 1e\+12"),
         (lambda: Jitter(-0.1), "most = -0.1"),
         (lambda: Jitter(0.1, on=[0, 1]), "on = "),  # type: ignore[list-item]
         (lambda: Jitter(0.1, on=[(0, 1), (1, 0), [0, 1]]), r"on = \(0, 1\): must be named once"),  # type: ignore[list-item]
@@ -584,6 +827,12 @@ def test_books_close_and_runs_repeat_with_every_fault_at_once(
     seed: int, counts: dict[str, int], on_radio: bool
 ) -> None:
     check_faulty(seed, counts, on_radio)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 40))
+def test_agents_cannot_know_that_all_clocks_are_slow_in_a_slow_world(first: int) -> None:
+    for seed in range(first, first + 40):
+        check_slow_clocks(seed)
 
 
 def test_a_fault_elsewhere_changes_no_draw() -> None:

@@ -10,6 +10,12 @@ def test_random_programs_run_as_on_asyncios_loop(first: int) -> None:
     assert [found for seed in range(first, first + 40) if (found := difference(seed, 20 + 20 * (seed % 5)))] == []
 
 
+@pytest.mark.parametrize("drift", [1.0, 0.1, -0.25, -5e-5])
+def test_programs_by_a_clock_that_is_off_notice_nothing(drift: float) -> None:
+    """All that asyncio has of time is by the clock of whose code runs: sleeps, timeouts and timers."""
+    assert [found for seed in range(25) if (found := difference(seed, 20 + 20 * (seed % 5), drift))] == []
+
+
 def test_the_programs_do_something() -> None:
     """They end in many ways, and every statement is among them."""
     log = [what for seed in range(100) for _, what in log_on(ModelLoop, program(seed))]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from netsim import Agent, AgentError, BadInput, Budget, Energy, Link, Network, Radio, Run, Stalled, topology
-from netsim.faults import Crash, Join, Leave, LinkDown, Partition
+from netsim.faults import ClockSkew, Crash, Join, Leave, LinkDown, Partition
 from netsim.radio import DutyCycle, LoRaAirtime
 from netsim.testing import Actor, Listener, Talker, counts, sized
 
@@ -423,6 +423,29 @@ def test_who_sleeps_hears_nothing_and_sends_later() -> None:
     assert run.on_air["start_s"].tolist() == [1.0, 10.0]
     assert counts(run, receiver=1) == {"delivered": 2}
     assert counts(run, receiver=2) == {"asleep": 2}
+
+
+def test_a_node_sleeps_by_its_own_clock() -> None:
+    """One whose clock is 5 s behind wakes 5 s later; of one that is half as fast all times are twice as long."""
+
+    def found(offsets: dict[int, float], faults: list[ClockSkew]) -> Any:
+        cycle = DutyCycle(period=10.0, awake=3.0, offsets=offsets)
+        network = Network(
+            topology.star(3),
+            LINK,
+            medium=Radio(access="aloha", duty_cycle=cycle, energy=Energy(listen=1.0)),
+            faults=faults,
+        )
+        run = network.run({0: talk(1.0, 9.0), 1: Listener(), 2: Listener()}, until=40.0, trace=True)
+        assert run.on_air["start_s"].tolist() == [1.0, 10.0]
+        on = run.energy["receive_s"] + run.energy["listen_s"]
+        return counts(run, receiver=1), counts(run, receiver=2), on.tolist()[1:]
+
+    behind = found({}, [ClockSkew(2, offset=5.0)])
+    assert behind == found({2: 5.0}, []) == ({"delivered": 2}, {"asleep": 2}, [12.0, 12.0])
+    # On from 4 to 10 s and from 24 to 30 s, and a frame that begins at 10 s is missed; or until 11 s, and it is heard.
+    assert found({2: 2.0}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 2}, [12.0, 12.0])
+    assert found({2: 2.5}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 1, "delivered": 1}, [12.0, 12.0])
 
 
 @pytest.mark.parametrize("period", [0.1, 0.3, 1 / 3, 7.3])
