@@ -184,6 +184,27 @@ def test_rows_go_on_while_an_agent_whose_clock_is_late_takes_part(tmp_path: Path
     held_against(make, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("offsets", "rows"),
+    [
+        ({i: 0.37 + 0.02 * i for i in range(6)}, [4, 5, 6, 7, 8, 9, 10]),
+        ({i: 0.15 for i in range(6)}, [2, 3, 4, 5, 6, 7]),
+        ({3: 1.5}, [*range(1, 7), *range(16, 22)]),
+    ],
+)
+def test_rows_are_of_rounds_in_which_anybody_anywhere_takes_part(
+    offsets: dict[int, float], rows: list[int], tmp_path: Path
+) -> None:
+    def make() -> Made:
+        faults = [ClockSkew(agent, offset=offset) for agent, offset in offsets.items()]
+        made = Network(nx.cycle_graph(6), Link(latency=0.02), round_period=0.1, seed=3, faults=faults)
+        return made, {i: Word() for i in range(6)}
+
+    made, agents = make()
+    assert made.run(agents).rounds["round"].tolist() == rows
+    held_against(make, tmp_path)
+
+
 class Taker(Agent):
     """Takes all that will ever come."""
 
