@@ -188,7 +188,7 @@ def test_rows_go_on_while_an_agent_whose_clock_is_late_takes_part(tmp_path: Path
     ("offsets", "rows"),
     [
         ({i: 0.37 + 0.02 * i for i in range(6)}, [4, 5, 6, 7, 8, 9, 10]),
-        ({i: 0.15 for i in range(6)}, [2, 3, 4, 5, 6, 7]),
+        (dict.fromkeys(range(6), 0.15), [2, 3, 4, 5, 6, 7]),
         ({3: 1.5}, [*range(1, 7), *range(16, 22)]),
     ],
 )
