@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from netsim import Faults, Link
 from netsim.faults import ClockSkew
 from netsim.latency import Delays, Latency
+from netsim.loss import GilbertElliott
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case
 from tests.fuzzers.radios import RadioCase, check_air
@@ -65,7 +66,10 @@ def slowed(link: Link, times: float) -> Link:
     assert link.rate is None or isinstance(link.rate, float)
     # A nanosecond is no time to a queue, whatever the clock: frames must take longer.
     rate = None if link.rate is None else min(link.rate, 1e9) / times
-    return replace(link, latency=latency, rate=rate, budget=budget)
+    loss = link.loss
+    if isinstance(loss, GilbertElliott) and loss.slot is not None:
+        loss = replace(loss, slot=times * loss.slot)
+    return replace(link, latency=latency, rate=rate, budget=budget, loss=loss)
 
 
 def world(seed: int, times: float) -> Case:

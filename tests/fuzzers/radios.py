@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 from netsim import Energy, Link, Network, Radio, Run, latency
-from netsim.faults import Crash, Join, Leave
+from netsim.faults import ClockSkew, Crash, Join, Leave
 from netsim.radio import DutyCycle
 from tests.fuzzers.laws import Played, check_books, check_same, rows_of
 from tests.fuzzers.messages import received_is_what_was_delivered, received_is_what_was_sent
@@ -201,7 +201,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     radio = network.medium
     assert isinstance(radio, Radio)
     assert run.air is not None
-    energy, cycle = radio.energy_of(node), radio.duty_cycle
+    energy, cycle = radio.energy_of(node), cycle_of(network, node)
     assert energy is not None
     names, off = list(run.agents), off_times(run, network, node)
     # When (s) what changes by how much: times that it is off, sends and hears, and the power of bits sent and heard.
@@ -237,6 +237,18 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
         counts[what] += sign
         watts_of[what] += watts
     return spent
+
+
+def cycle_of(network: Network, node: Hashable) -> DutyCycle | None:
+    """Return a node's duty cycle in true time: by its own clock, if that is off."""
+    assert isinstance(network.medium, Radio)
+    cycle = network.medium.duty_cycle
+    for fault in network.faults:
+        if cycle is not None and isinstance(fault, ClockSkew) and fault.agent == node:
+            rate = 1.0 + fault.drift
+            begins = fault.offset + cycle.offsets.get(node, 0.0) * rate
+            cycle = DutyCycle(period=cycle.period * rate, awake=cycle.awake * rate, offsets={node: begins})
+    return cycle
 
 
 def is_awake(cycle: DutyCycle, node: Hashable, time: float) -> bool:

@@ -268,7 +268,7 @@ def test_an_installation_under_a_former_name_beside_this_one_changes_nothing(tmp
     old.mkdir()
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: netsim\nVersion: 0.1.0\n")
     (old / "entry_points.txt").write_text("[netsim.studies]\nnetsim = netsim.scenarios:SHELF\n")
-    words = ["run", "averaging", "--rounds", "2", "--out"]
+    words = ["run", "averaging", "--agents", "5", "--out"]
     assert call(*words, "plain", cwd=tmp_path).returncode == 0
     assert call(*words, "beside", cwd=tmp_path, PYTHONPATH=str(tmp_path)).returncode == 0
     plain, beside = ((tmp_path / name / "rounds.csv").read_bytes() for name in ("plain", "beside"))

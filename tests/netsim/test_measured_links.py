@@ -48,8 +48,8 @@ def test_only_good_links_are_kept() -> None:
 
 def test_reception_of_one_direction_is_that() -> None:
     graph, of = from_table(TABLE, link=Link(rate=1e6), least=0.6)
-    agents = {node: Talker([(0.1 * k, k) for k in range(400)]) for node in graph}
     for medium in ("wires", Radio()):
+        agents = {node: Talker([(0.1 * k, k) for k in range(400)]) for node in graph}
         run = Network(graph, Link(rate=1e6), links=of, medium=medium).run(agents)  # type: ignore[arg-type]
         table = run.ledger.table().set_index(["sender", "receiver"])
         heard = table["delivered"] / (table["delivered"] + table["lost"])

@@ -157,6 +157,7 @@ def test_a_study_that_failed_is_saved_as_partial_from_python_too(room: Path) -> 
         folders.load(study.save(room / "out"))
 
 
+@pytest.mark.filterwarnings("ignore:time.sleep:RuntimeWarning")
 def test_a_run_whose_failure_the_scenario_survives_is_not_in_a_whole_folder(room: Path) -> None:
     text = SLOW.replace('    play("second", end)\n    1 / 0', SURVIVES)
     (room / "slow.py").write_text(text)
