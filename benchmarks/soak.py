@@ -30,7 +30,12 @@ from netsim import Link, Network, latency
 
 AGENTS, DEGREE, ROUNDS = 20, 10, 5000
 # The fuzzer of each part, and how many of its inputs are one task of a worker.
-FUZZERS = {"inputs": ("wire", 2000), "programs": ("programs", 50), "networks": ("networks", 10)}
+FUZZERS = {
+    "inputs": ("wire", 2000),
+    "programs": ("programs", 50),
+    "networks": ("networks", 10),
+    "journals": ("journals", 50),
+}
 MINUTES = 5
 Task = tuple[str, int, int, int]
 
@@ -205,7 +210,7 @@ def soak(counts: dict[str, int], deliveries: int, seed: int, seconds: float) -> 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     command = argparse.ArgumentParser(description=__doc__)
-    for name, value in (("inputs", 10_000_000), ("programs", 200_000), ("networks", 20_000)):
+    for name, value in (("inputs", 10_000_000), ("programs", 200_000), ("networks", 20_000), ("journals", 200_000)):
         command.add_argument(f"--{name}", type=int, default=value, help=f"how many, default {value:,}")
     command.add_argument("--deliveries", type=int, default=100_000_000, help="default 100,000,000")
     command.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")

@@ -2,6 +2,7 @@
 can be noticed elsewhere. A file that ends in the midst of an entry is that of a process that was killed.
 """
 
+import math
 import os
 import struct
 import zlib
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from netsim.count.records import DETAIL, EXIT, LEFT, SENT
 from netsim.errors import NetsimError, one_line
+from netsim.transport.wire import check_whole
 
 __all__ = [
     "ARRAY",
@@ -37,6 +39,23 @@ of what is watched of agents."""
 
 Records = dict[str, NDArray[np.void]]
 """Events by stream, as `netsim.count.tally.Tally.news` returns them."""
+
+# Of each entry the form of its content.
+_FORMS: dict[int, Any] = {
+    BEGIN: {
+        **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
+        **{"joined": float, "sampled": bool, "epoch": float},
+    },
+    KINDS: [str],
+    RECORDS: [bytes, bytes, bytes, bytes],
+    ROW: [int, float, bool],
+    ARRAY: [bytes, bytes],
+    STATE: [int, {"new": {int: [object]}, "told": {int: bytes}, "gone": [int]}, int],
+    END: {
+        **{"end": float, "in_flight": [[int]], "why": str, "dead": [str], "clocks": {str: [float]}},
+        **{"dropped": {str: int}, "datagrams": [int, int, int, int], "overruns": int, "longest_lag": float},
+    },
+}
 
 _HEAD = struct.Struct("<III")
 _STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
@@ -98,16 +117,45 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the whole entries of a journal, what each is of and its content; raises NetsimError if it is none."""
     try:
         with path.open("rb") as file:
+            left = os.fstat(file.fileno()).st_size - len(_MARK)
             if file.read(len(_MARK)) != _MARK:
                 raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote")
             while len(head := file.read(_HEAD.size)) == _HEAD.size:
                 size, what, check = _HEAD.unpack(head)
-                body = file.read(size)
-                if len(body) < size or zlib.crc32(body) != check:
+                left -= _HEAD.size + size
+                if left < 0 or zlib.crc32(body := file.read(size)) != check:
                     return
-                yield what, msgpack.unpackb(body, strict_map_key=False)
+                yield what, _content(path, what, body)
     except OSError as error:
         raise NetsimError(f"file = {str(path)!r}: cannot be read ({error.strerror or one_line(error)})") from None
+
+
+def _content(path: Path, what: int, body: bytes) -> Any:
+    """Return the content of an entry; raises NetsimError if it has not the form that `Journal` gave it."""
+    try:
+        check_whole(body)
+        content = msgpack.unpackb(body, strict_map_key=False)
+        if _fits(content, _FORMS[what]):
+            return content
+    except Exception:
+        # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
+        pass
+    raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote; an entry is of another form")
+
+
+def _fits(value: Any, form: Any) -> bool:
+    """Return whether a value has a form: of a class; a list of one form, or of one each; a dict by name or of any."""
+    if type(form) is list and type(value) is list:
+        forms = form * len(value) if len(form) == 1 else form
+        return len(forms) == len(value) and all(map(_fits, value, forms))
+    if type(form) is dict and type(value) is dict:
+        [(key, item), *more] = form.items()
+        if type(key) is type and not more:
+            return all(_fits(name, key) and _fits(each, item) for name, each in value.items())
+        return all(name in form and _fits(each, form[name]) for name, each in value.items())
+    if form is float:
+        return type(value) in (float, int) and math.isfinite(value)
+    return form is object or type(value) is form
 
 
 def records_of(content: list[bytes]) -> Records:

@@ -14,9 +14,9 @@ import numpy as np
 from netsim import check
 from netsim._wiring import Asked, Parts, Settings, build
 from netsim.agent import Agent
-from netsim.count.records import CORRUPTED, MISSING, TO_ALL, Transmission
+from netsim.count.records import CAUSES, CORRUPTED, MISSING, TO_ALL, Transmission
 from netsim.count.scene import Scene, positions_of
-from netsim.errors import BadInput, NetsimError
+from netsim.errors import BadInput, NetsimError, one_line
 from netsim.run import Probe, Run
 from netsim.sockets.journal import (
     ARRAY,
@@ -40,6 +40,8 @@ __all__ = ["Gathered", "Part", "gather", "gathered"]
 
 # Real seconds by which a process may differ from an earlier one about when a run began.
 _AT_ONCE = 1.0
+# Bits and numbers of one event.
+_MOST = 1 << 53
 
 
 @dataclass
@@ -142,6 +144,17 @@ def gather(
 
 def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
     """Put a run together; see `gather`."""
+    try:
+        return _gathered(settings, result, folder, run, trace)
+    except NetsimError:
+        raise
+    except Exception as error:
+        # A file that somebody has written by hand can make much fail; what it means here is one.
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise NetsimError(f"folder = {str(folder)!r}: must hold what the processes of a run wrote ({why})") from error
+
+
+def _gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
     parts = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
     parts = [part for part in parts if "joined" in part.begin]
     if not parts:
@@ -221,6 +234,8 @@ class _Merger:
         """Return the run."""
         self._result.sampled = any(part.begin["sampled"] for part in self._parts)
         try:
+            for part, records in self._records():
+                self._check(part, records)
             self._number_kinds()
             self._find_ends()
             rows = list(self._rows())
@@ -276,6 +291,30 @@ class _Merger:
         sent: list[int] = [records["details"]["round"].max(initial=0).item() for _, records in self._records()]
         last: int = max([0, *sent, *(rows if not self._result.sampled else ())])
         return last
+
+    def _check(self, part: Part, records: Records) -> None:
+        """Raise NetsimError unless events are of this network: what counts them takes every number as a place."""
+        sent, exits, details, left = (records[name] for name in ("sent", "exits", "details", "left"))
+        flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
+        keys, kinds = (np.concatenate([exits[name], flight[:, i]]) for i, name in enumerate(("key", "kind")))
+        links, agents, count = len(self._ledger.senders), len(self._names), len(part.kinds)
+        amounts = [sent[name] for name in ("number", "payload_bits", "raw_data_bits", "wire_bits", "saturated", "each")]
+        within: list[tuple[Any, int, int]] = [
+            *((each, 0, _MOST) for each in (*amounts, left["bits"], left["number"], sent["checksum"])),
+            *((each >> self._tally.shift, 0, links) for each in (keys, left["key"])),
+            *((each, 0, count) for each in (kinds, sent["kind"])),
+            (sent["sender"], 0, agents),
+            (sent["link"], TO_ALL, links),
+            (sent["taken"], 0, 2),
+            (exits["cause"], 0, len(CAUSES)),
+        ]
+        times = (sent["time"], exits["time"], left["time"])
+        if (
+            len(sent) != len(details)
+            or any(((each < low) | (each >= high)).any() for each, low, high in within)
+            or not all(np.isfinite(each).all() for each in times)
+        ):
+            raise NetsimError(f"file = {str(part.path)!r}: must tell of this network's agents and links; it does not")
 
     def _number_kinds(self) -> None:
         """Number kinds of message in the order of their first use, as a simulation does, whoever used them first."""

@@ -1,33 +1,48 @@
 """Agents given the states that others came to: whoever holds one of their objects, as a probe does, sees it, too.
 
-Whoever reads states makes objects only of the classes that its own agents are made of, and of netsim's and numpy's: a
-file can name no others.
+Whoever reads states makes objects only of the classes that its own agents are made of, of netsim's, and of some of
+Python's: a file can name no others. It calls nothing for a file's sake but the ``__setstate__`` of such a class.
 """
 
 import builtins
 import importlib
 import inspect
-import io
-import pickle
+import math
 import sys
-from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
+from decimal import Decimal
+from enum import Enum
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim.agent import Agent
-from netsim.errors import NetsimError, one_line
-from netsim.sockets.objects import AGENT, ARRAY, LEFT_OUT, OBJECT, VALUE, LeftOut, kind_of, made, refill
-from netsim.sockets.states import Heap, Written
+from netsim.errors import NetsimError, WireError, one_line
+from netsim.sockets.objects import (
+    ARRAY,
+    ERROR,
+    ITEMS,
+    ITSELF,
+    OBJECT,
+    VALUE,
+    LeftOut,
+    has_method,
+    home_of,
+    kind_of,
+    kind_of_class,
+    made,
+    put_together,
+    refill,
+)
+from netsim.sockets.states import PLAIN, SIMPLE, Heap, Tag, Written
+from netsim.transport.wire import check_keys, check_whole, decode
 
 __all__ = ["StateReader"]
-
-# Of these no function is called for a file's sake, whoever holds it.
-_POWERFUL = ("builtins", "operator", "importlib", "os", "posix", "nt", "subprocess", "sys", "runpy", "shutil")
 
 
 def _is_exception(value: Any) -> bool:
@@ -35,31 +50,22 @@ def _is_exception(value: Any) -> bool:
 
 
 _BUILTIN = ("bool", "bytearray", "complex", "frozenset", "int", "float", "list", "object", "range", "set", "slice")
-_RANDOM = ("numpy.random._generator", "numpy.random.mtrand")
-_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _HARMLESS = {
     *(("builtins", name) for name in (*_BUILTIN, "dict", "tuple", "str", "bytes")),
     *(("builtins", name) for name, each in vars(builtins).items() if _is_exception(each)),
-    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
     ("fractions", "Fraction"),
-    ("decimal", "Decimal"),
     *(("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")),
-    # numpy's folder of compiled code has had two names.
-    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
-    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
-    *(("numpy.random._pickle", f"__{name}_ctor") for name in ("generator", "bit_generator", "randomstate")),
-    *((f"numpy.random._{name.lower()}", name) for name in _BIT_GENERATORS),
-    *(("numpy.random.bit_generator", name) for name in ("SeedSequence", "__pyx_unpickle_SeedSequence")),
+    ("random", "Random"),
+    ("numpy.random._generator", "Generator"),
+    ("numpy.random.mtrand", "RandomState"),
+    *((f"numpy.random._{name.lower()}", name) for name in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")),
     *(("asyncio.queues", name) for name in ("Queue", "PriorityQueue", "LifoQueue")),
     *(("asyncio.locks", name) for name in ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore")),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("copyreg", "_reconstructor"),
 }
 """What agents may come to hold though they did not at the beginning."""
 
-# Attributes before what holds things by their hashes.
-_ORDER = (OBJECT, "list", "deque", "dict", "set")
+# What others refer to and cannot be made empty; attributes before what holds things by their hashes; then all is there.
+_ORDER = (ARRAY, VALUE, OBJECT, ERROR, ITEMS, "list", "deque", "dict", "set", ITSELF)
 
 
 class StateReader:
@@ -72,35 +78,33 @@ class StateReader:
     """
 
     def __init__(self, agents: Mapping[Hashable, Agent]) -> None:
-        self._agents = agents
+        self._agents = list(agents.values())
         self._allowed = set(_HARMLESS)
         # As the writers number them, from the same beginning.
-        names = {id(agent): name for name, agent in agents.items()}
-        self._first = {name: self._numbered(agent, names) for name, agent in agents.items()}
+        numbers = {id(agent): number for number, agent in enumerate(self._agents)}
+        self._first = {name: self._numbered(agent, numbers) for name, agent in agents.items()}
         # Whoever wrote the agents wrote what stands beside them, too.
-        modules = {each.__module__ for agent in agents.values() for each in type(agent).__mro__}
+        modules = {each.__module__ for agent in self._agents for each in type(agent).__mro__}
         self._own = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
-        self._arrays: dict[bytes, bytes] = {}
+        self._arrays: dict[bytes, NDArray[Any]] = {}
         # By process and agent, its objects and their kinds.
-        self._heaps: dict[tuple[Hashable, Hashable], tuple[dict[int, Any], dict[int, str]]] = {}
+        self._heaps: dict[tuple[Hashable, Hashable], tuple[dict[int, Any], dict[int, tuple[str, type]]]] = {}
         # Attributes that objects were told to have.
         self._names: dict[int, set[str]] = {}
-        self._lasting = {id(value) for objects in self._first.values() for value, _ in objects.values()}
+        self._lasting = {id(value) for objects in self._first.values() for value in objects.values()}
 
-    def _numbered(self, agent: Agent, names: Mapping[int, Hashable]) -> dict[int, tuple[Any, bytes]]:
-        """Return by number the objects of an agent and what is told of them, and allow what is named there."""
-        heap = Heap(agent, names, lambda digest, array: None)
-        # One that cannot be pickled is refused where it is to be written.
+    def _numbered(self, agent: Agent, numbers: Mapping[int, int]) -> dict[int, Any]:
+        """Return by number the objects of an agent, and allow what is named there."""
+        heap = Heap(agent, numbers, lambda digest, data: None)
+        # One that cannot be told is refused where it is to be written.
         with suppress(Exception):
-            written = heap.written()
-            self._allowed |= {(names[0], names[1]) for _, *names in written["new"].values() if names}
-            for raw in written["told"].values():
-                _Recorder(io.BytesIO(raw), self._allowed).load()
+            heap.written()
+        self._allowed |= heap.names
         return heap.objects()
 
-    def learn(self, digest: bytes, raw: bytes) -> None:
-        """Take note of an array's bytes."""
-        self._arrays[digest] = raw
+    def learn(self, digest: bytes, data: bytes) -> None:
+        """Take note of an array; raises WireError if the bytes are none."""
+        self._arrays[digest] = _array(data)
 
     def restore(self, process: Hashable, name: Hashable, written: Written) -> None:
         """Give an agent what a process wrote of it.
@@ -112,73 +116,59 @@ class StateReader:
         """
         if (process, name) not in self._heaps:
             # Another process of the same agent begins from the beginning, too.
-            self._heaps[process, name] = {key: value for key, (value, _) in self._first[name].items()}, {0: OBJECT}
+            agent = self._first[name][0]
+            self._heaps[process, name] = dict(self._first[name]), {0: (kind_of(agent), type(agent))}
         try:
-            self._restore(*self._heaps[process, name], written, self._first[name])
-        except NetsimError:
-            raise
+            self._restore(*self._heaps[process, name], written)
         except Exception as error:
-            raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
+            why = one_line(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
+            raise NetsimError(f"an agent's state cannot be read ({why})") from error
 
-    def _restore(
-        self,
-        objects: dict[int, Any],
-        kinds: dict[int, str],
-        written: Written,
-        first: Mapping[int, tuple[Any, bytes]],
-    ) -> None:
-        told = written["told"]
-        for number, (kind, *where) in written["new"].items():
-            kinds[number] = kind
-            if kind not in (ARRAY, VALUE):
-                objects[number] = self._made(kind, where, objects.get(number))
-        # Then there is all that others can refer to.
-        for kind in (ARRAY, VALUE, *_ORDER):
-            # Of those that were met on the way from one to another, the other first.
-            for number in sorted(told, reverse=True):
-                if kinds[number] != kind:
-                    continue
-                if kind == ARRAY:
-                    objects[number] = self._refilled(objects.get(number), told[number])
-                elif kind == VALUE:
-                    there, raw = first.get(number, (None, b""))
-                    objects[number] = there if raw == told[number] else self.load(told[number], objects)
-                else:
-                    value, holds = objects[number], self.load(told[number], objects)
-                    self._names[id(value)] = refill(value, kind, holds, self._names.get(id(value), ()))
+    def _restore(self, objects: dict[int, Any], kinds: dict[int, tuple[str, type]], written: Written) -> None:
+        told = {number: _unpacked(raw) for number, raw in written["told"].items()}
+        for number, (kind, *more) in written["new"].items():
+            self._begin(objects, kinds, number, kind, more, len(written["told"].get(number, b"")))
+        # Of one kind what was met on the way from another first: that may look into it.
+        for number in sorted(told, key=lambda each: (_ORDER.index(kinds[each][0]), -each)):
+            kind, cls = kinds[number]
+            there = objects.get(number)
+            if kind == ARRAY:
+                objects[number] = self._refilled(there, told[number])
+                continue
+            holds = self._value(told[number], objects)
+            if kind == VALUE:
+                objects[number] = put_together(cls, holds, there)
+            else:
+                self._names[id(there)] = refill(there, kind, holds, self._names.get(id(there), ()))
         for number in written["gone"]:
             del kinds[number]
             value = objects.pop(number)
             if id(value) not in self._lasting:
                 self._names.pop(id(value), None)
 
-    def load(self, raw: bytes, objects: Mapping[int, Any] | None = None) -> Any:
-        """Return what was pickled; raises NetsimError if the bytes are none that can be taken."""
-        try:
-            return _Unpickler(io.BytesIO(raw), objects or {}, self._agents, self._find).load()
-        except Exception as error:
-            raise NetsimError(f"an agent's state cannot be read ({type(error).__name__}: {one_line(error)})") from error
+    def _begin(
+        self, objects: dict[int, Any], kinds: dict[int, tuple[str, type]], number: int, kind: str, more: Any, size: int
+    ) -> None:
+        """Make an object that holds nothing yet, unless there is one of its class."""
+        there = objects.get(number)
+        cls = np.ndarray if kind in (ARRAY, ITEMS) else self._find(*more)
+        if kind not in _ORDER or (cls is not np.ndarray and kind_of_class(cls) != kind):
+            raise NetsimError(f"{more} is no {kind}")
+        kinds[number] = kind, cls
+        if kind == ITEMS:
+            # Each of them takes a byte at least where it is told.
+            if math.prod(more) > size or min(more, default=0) < 0:
+                raise NetsimError("an array claims to hold more than it does")
+            if type(there) is not np.ndarray or (there.dtype, there.shape) != (np.dtype(object), tuple(more)):
+                objects[number] = np.empty(more, object)
+        elif kind not in (ARRAY, VALUE) and type(there) is not cls:
+            objects[number] = made(cls)
 
-    def _made(self, kind: str, where: list[str], there: Any) -> Any:
-        """Return the object that is there, if it is of a class; else a new one."""
-        cls = type(there)
-        if [cls.__module__, cls.__qualname__] == where and kind_of(there) == kind:
-            return there
-        new = made(self._find(*where))
-        if kind_of(new) != kind:
-            raise NetsimError(f"an agent's state cannot be read ({'.'.join(where)} is no {kind})")
-        return new
-
-    def _refilled(self, old: Any, raw: bytes) -> NDArray[Any]:
+    def _refilled(self, old: Any, told: Any) -> NDArray[Any]:
         """Return an array with what is told of it: the one that is there, if that can take it."""
-        new = self.load(raw)
-        if isinstance(new, tuple):
-            digest, dtype, shape, by_column = new
-            new = np.frombuffer(self._arrays[digest], np.dtype(dtype)).reshape(shape)
-            new = np.array(new, order="F" if by_column else "C")
-        if not isinstance(new, np.ndarray):
-            raise NetsimError("an agent's state cannot be read (an array is none)")
-        if not isinstance(old, np.ndarray) or (old.dtype, old.shape) != (new.dtype, new.shape):
+        is_kept, data, by_column = told
+        new = np.array(self._arrays[data] if is_kept else _array(data), order="F" if by_column else "C")
+        if type(old) is not np.ndarray or (old.dtype, old.shape) != (new.dtype, new.shape):
             return new
         if old.flags.writeable:
             old[...] = new
@@ -186,8 +176,22 @@ class StateReader:
             return new
         return old
 
+    def _value(self, tree: Any, objects: Mapping[int, Any]) -> Any:
+        """Return what a tree of `netsim.sockets.states.Heap` stands for; raises an error if it stands for nothing."""
+        if type(tree) in PLAIN:
+            return tree
+        tag, *parts = tree
+        if tag in _NAMED:
+            value = self._find(parts[0], parts[1])
+            return value if tag == Tag.NAME else _NAMED[tag](value, *(self._value(each, objects) for each in parts[2:]))
+        if tag == Tag.REFERENCE:
+            return objects[parts[0]]
+        if tag == Tag.AGENT:
+            return self._agents[range(len(self._agents))[parts[0]]]
+        return _READ[tag](*(self._value(each, objects) for each in parts))
+
     def _find(self, module: str, name: str) -> Any:
-        """Return what a pickle names; raises NetsimError if it may not."""
+        """Return what a file names; raises NetsimError if it may not."""
         found = None
         if module in self._own or _may(module) or (module, name) in self._allowed:
             found = importlib.import_module(module)
@@ -207,65 +211,83 @@ def _may(module: str) -> bool:
     return any(module == each or module.startswith(f"{each}.") for each in parts)
 
 
+def _unpacked(raw: bytes) -> Any:
+    check_whole(raw)
+    return msgpack.unpackb(raw, unicode_errors="surrogatepass")
+
+
+def _array(data: bytes) -> NDArray[Any]:
+    """Return an array from its bytes in the wire format, read-only; raises an error if they are none."""
+    array = decode(data)
+    # Elements of no size may claim to be very many.
+    if type(array) is not np.ndarray or array.size > len(data):
+        raise WireError("an array is none")
+    return array
+
+
+# --- what trees stand for ---------------------------------------------------------------------------------------------
+
+
+def _frozen(*items: Any) -> frozenset[Any]:
+    check_keys(items, "decode")
+    return frozenset(items)
+
+
+def _scalar(raw: bytes) -> Any:
+    value = decode(raw)
+    if not isinstance(value, np.generic | complex):
+        raise WireError("a number is none")
+    return value
+
+
+def _subclass(cls: Any, value: Any) -> Any:
+    home = home_of(cls)
+    count = len(getattr(cls, "_fields", ()))
+    if type(value) is not home or issubclass(cls, Enum) or (count and count != len(value)):
+        raise NetsimError(f"a {cls.__qualname__} is none")
+    return home.__new__(cls, value)
+
+
+def _member(cls: type, name: str) -> Any:
+    if not issubclass(cls, Enum):
+        raise NetsimError(f"{cls.__qualname__} has no members")
+    return cls.__members__[name]
+
+
 def _method(holder: Any, name: str) -> Any:
-    """Return a method of an object, or of a class."""
+    if not has_method(holder, name):
+        raise NetsimError(f"it names {name} of a {type(holder).__qualname__}, which is no method")
     cls = holder if isinstance(holder, type) else type(holder)
     found = inspect.getattr_static(cls, name)
-    if isinstance(found, classmethod if cls is holder else FunctionType):
+    if isinstance(found, classmethod | FunctionType):
+        # Nothing that the class may do when it is asked for an attribute.
         return MethodType(found.__func__ if isinstance(found, classmethod) else found, holder)
-    if (cls in (list, dict, set, deque) or cls.__module__ in _RANDOM) and callable(found):
-        return getattr(holder, name)
-    raise NetsimError(f"it names {name} of a {cls.__name__}, which is no method")
+    return getattr(holder, name)
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(
-        self,
-        source: io.BytesIO,
-        objects: Mapping[int, Any],
-        agents: Mapping[Hashable, Agent],
-        find: Callable[[str, str], Any],
-    ) -> None:
-        super().__init__(source)
-        self._objects = objects
-        self._agents = agents
-        self._find = find
-
-    def persistent_load(self, pid: Any) -> Any:
-        if isinstance(pid, tuple):
-            what, holder, *name = pid
-            return self._agents[holder] if what == AGENT else _method(holder, *name)
-        return LeftOut() if pid == LEFT_OUT else self._objects[pid]
-
-    def find_class(self, module: str, name: str) -> Any:
-        return self._find(module, name)
+def _simple(name: str, *arguments: Any) -> Any:
+    [cls] = [each for each in SIMPLE if each.__name__ == name]
+    first = arguments[0]
+    if cls is partial:
+        function, given, by_name = arguments
+        return partial(function, *given, **dict(by_name))
+    if type(first) is not {bytearray: bytes, Decimal: str}.get(cls, type(first)):
+        raise TypeError(f"a {name} is none")
+    return cls(*arguments)
 
 
-class _Anything:
-    """Stands for what a pickle names, and for what is made of it."""
-
-    def __new__(cls, *values: Any, **more: Any) -> "_Anything":
-        """Return one, of whatever it is to be made."""
-        return super().__new__(cls)
-
-    def take(self, *values: Any, **more: Any) -> "_Anything":
-        """Do nothing."""
-        return self
-
-    __call__ = __setstate__ = __setitem__ = append = extend = add = update = take
-
-
-class _Recorder(pickle.Unpickler):
-    """Reads what this process wrote itself, and notes what it names, but makes nothing of it."""
-
-    def __init__(self, source: io.BytesIO, named: set[tuple[str, str]]) -> None:
-        super().__init__(source)
-        self._named = named
-
-    def persistent_load(self, pid: Any) -> Any:
-        return _Anything()
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module not in _POWERFUL or isinstance(getattr(sys.modules.get(module), name, None), type):
-            self._named.add((module, name))
-        return _Anything
+_NAMED: dict[Any, Callable[..., Any]] = {
+    Tag.NAME: lambda value: value,
+    Tag.SUBCLASS: _subclass,
+    Tag.MEMBER: _member,
+}
+_READ: dict[Any, Callable[..., Any]] = {
+    Tag.TUPLE: lambda *items: items,
+    Tag.FROZENSET: _frozen,
+    Tag.INTEGER: lambda raw: int.from_bytes(memoryview(raw), "little", signed=True),
+    Tag.SCALAR: _scalar,
+    Tag.DTYPE: lambda raw: _array(raw).dtype,
+    Tag.METHOD: _method,
+    Tag.LEFT_OUT: LeftOut,
+    Tag.MADE: _simple,
+}

@@ -32,7 +32,7 @@ class Scribe:
     Raises
     ------
     BadInput
-        If an agent that is here cannot be pickled.
+        If an agent that is here holds what cannot be told.
     NetsimError
         If the file cannot be written; so do the methods.
     """
@@ -46,7 +46,7 @@ class Scribe:
         self._told_kinds = self._told_changes = 0
         self._session = session
         self._journal = journal = Journal(path)
-        self._writer = StateWriter(agents, lambda digest, array: journal.put(ARRAY, [digest, array.tobytes()]))
+        self._writer = StateWriter(agents, lambda digest, data: journal.put(ARRAY, [digest, data]))
         journal.put(
             BEGIN,
             {

@@ -3,45 +3,95 @@
 What an agent holds, directly or by way of others, is told object by object: each that can change in its place has a
 number, under which others refer to it. Told is what is new since the last time. Arrays are kept once, under a hash of
 what is in them, so that data which never change cost nothing.
+
+What is told is msgpack: None, numbers, texts and bytes as they are, all else a list that begins with what it is.
+Nothing in it is a call: whoever reads it makes what it names in a way of its own (`netsim.sockets.restoring`).
 """
 
-import copyreg
+import datetime
 import hashlib
-import io
-import pickle
 from collections.abc import Callable, Hashable, Mapping
+from decimal import Decimal
+from enum import Enum, IntEnum, auto
+from functools import partial
 from typing import Any
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
 from netsim.sockets.objects import (
-    AGENT,
     ARRAY,
+    ITEMS,
+    ITSELF,
     LEFT_OUT,
     METHOD,
-    OBJECT,
-    VALUE,
-    class_of,
     content,
+    has_method,
+    home_of,
+    is_name,
     kind_of,
-    sets_itself,
+    named,
 )
+from netsim.transport.wire import encode
 
-__all__ = ["Heap", "StateWriter", "Written"]
+__all__ = ["PLAIN", "SIMPLE", "Heap", "StateWriter", "Tag", "Written"]
 
 # In bytes: smaller arrays are no longer than what would stand for them; larger ones are compared, then hashed.
 _SMALL, _LARGE = 64, 1 << 16
 
-Reference = tuple[bytes, str, tuple[int, ...], bool]
-"""Of an array: the hash of what is in it, its type, its shape, and whether it lies column by column."""
-
 Written = dict[str, Any]
-"""Of a state: ``new``, by number the kind of objects, and the class of those that can change in their place; ``told``,
-by number what those hold that are new or changed, pickled; ``gone``, the numbers of those that nothing holds any more.
-Number 0 is the agent."""
+"""Of a state: ``new``, by number the kind of objects, and the class of those that have one, or an array's shape;
+``told``, by number what those hold that are new or changed, packed; ``gone``, the numbers of those that nothing holds
+any more. Number 0 is the agent."""
+
+
+class Tag(IntEnum):
+    """What a list is that stands for something."""
+
+    REFERENCE = auto()
+    TUPLE = auto()
+    FROZENSET = auto()
+    INTEGER = auto()
+    """Of more than 64 bits, in bytes."""
+    SUBCLASS = auto()
+    """Of a number, a text or a tuple: the class and what its base would be."""
+    SCALAR = auto()
+    """Of numpy's, in the wire format; a complex number, too."""
+    DTYPE = auto()
+    """Of an array, in the wire format."""
+    NAME = auto()
+    """Of a class or a function."""
+    MEMBER = auto()
+    """Of an enumeration."""
+    METHOD = auto()
+    AGENT = auto()
+    """Another agent, by its number."""
+    LEFT_OUT = auto()
+    MADE = auto()
+    """A class of `SIMPLE`, and its arguments."""
+
+
+PLAIN: tuple[type, ...] = (type(None), bool, int, float, str, bytes)
+"""What is as it is; integers of up to 64 bits."""
+
+_BASES = (int, float, str, bytes, tuple)
+
+SIMPLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    bytearray: lambda value: (bytes(value),),
+    range: lambda value: (value.start, value.stop, value.step),
+    slice: lambda value: (value.start, value.stop, value.step),
+    Decimal: lambda value: (str(value),),
+    datetime.date: lambda value: (value.year, value.month, value.day),
+    datetime.timedelta: lambda value: (value.days, value.seconds, value.microseconds),
+    datetime.timezone: lambda value: (value.utcoffset(None), value.tzname(None)),
+    datetime.datetime: lambda value: (*value.timetuple()[:6], value.microsecond, value.tzinfo),
+    datetime.time: lambda value: (value.hour, value.minute, value.second, value.microsecond, value.tzinfo),
+    partial: lambda value: (value.func, value.args, tuple(value.keywords.items())),
+}
+"""What is made of a few arguments, and nothing else."""
 
 
 class StateWriter:
@@ -52,31 +102,31 @@ class StateWriter:
     agents : mapping
         {name: agent}, all of the network's.
     keep : callable
-        Called with the digest and the array for each array that is new.
+        Called with the digest and the bytes of each array that is new.
     """
 
-    def __init__(self, agents: Mapping[Any, Agent], keep: Callable[[bytes, NDArray[Any]], None]) -> None:
+    def __init__(self, agents: Mapping[Any, Agent], keep: Callable[[bytes, bytes], None]) -> None:
         self._agents = agents
-        self._names = {id(agent): name for name, agent in agents.items()}
+        self._numbers = {id(agent): number for number, agent in enumerate(agents.values())}
         self._keep = keep
         self._known: set[bytes] = set()
         self._heaps: dict[Hashable, Heap] = {}
 
     def state(self, name: Hashable) -> Written:
-        """Return what is new of an agent's state since the last call; raises BadInput if it cannot be pickled."""
+        """Return what is new of an agent's state since the last call; raises BadInput if it cannot be told."""
         heap = self._heaps.get(name)
         if heap is None:
-            heap = self._heaps[name] = Heap(self._agents[name], self._names, self._kept)
+            heap = self._heaps[name] = Heap(self._agents[name], self._numbers, self._kept)
         try:
             return heap.written()
         except Exception as error:
-            why = f"{type(error).__name__}: {one_line(error)}"
-            raise BadInput(f"agents[{name!r}]: must hold what can be pickled, to be gathered ({why})") from error
+            why = one_line(error) if type(error) is TypeError else f"{type(error).__name__}: {one_line(error)}"
+            raise BadInput(f"agents[{name!r}]: must hold what can be told, to be gathered ({why})") from error
 
-    def _kept(self, digest: bytes, array: NDArray[Any]) -> None:
+    def _kept(self, digest: bytes, data: bytes) -> None:
         if digest not in self._known:
             self._known.add(digest)
-            self._keep(digest, array)
+            self._keep(digest, data)
 
 
 class _Entry:
@@ -86,12 +136,12 @@ class _Entry:
 
     def __init__(self, number: int, value: Any, kind: str) -> None:
         self.number, self.value, self.kind = number, value, kind
-        self.form = _form(value) if kind == ARRAY else None
+        self.form = _form(value) if kind in (ARRAY, ITEMS) else None
         self.last = -1
         self.raw = b""
         # Of a large array.
         self.copy: NDArray[np.uint8] | None = None
-        self.reference: Reference | None = None
+        self.reference: list[Any] = []
 
 
 class Heap:
@@ -100,175 +150,142 @@ class Heap:
     Parameters
     ----------
     agent : Agent
-    names : mapping
-        {identity: name} of all agents of the network: others are only named.
+    numbers : mapping
+        {identity: number} of all agents of the network: others are only named.
     keep : callable
-        Called with the digest and the array for each array that is told.
+        Called with the digest and the bytes of each array that is told.
+
+    Attributes
+    ----------
+    names : set of (str, str)
+        The modules and names of all classes and functions that were told of.
     """
 
-    def __init__(
-        self, agent: Agent, names: Mapping[int, Hashable], keep: Callable[[bytes, NDArray[Any]], None]
-    ) -> None:
-        self.names = {key: name for key, name in names.items() if key != id(agent)}
+    def __init__(self, agent: Agent, numbers: Mapping[int, int], keep: Callable[[bytes, bytes], None]) -> None:
+        self.names: set[tuple[str, str]] = set()
+        self._agents = {key: number for key, number in numbers.items() if key != id(agent)}
         self._keep = keep
         self._count = self._pass = 0
         self._entries: dict[int, _Entry] = {}
         # Those that were met in this pass, the last of which are still to be told.
         self._met: list[_Entry] = []
-        self._new: dict[int, list[str]] = {}
-        self._told: dict[int, bytes] = {}
-        self._agent = self._entries[id(agent)] = _Entry(0, agent, OBJECT)
+        self._new: dict[int, list[Any]] = {}
+        self._entries[id(agent)] = self._agent = _Entry(0, agent, kind_of(agent))
 
-    def objects(self) -> dict[int, tuple[Any, bytes]]:
-        """Return by number all objects, and what was told of them last."""
-        return {entry.number: (entry.value, entry.raw) for entry in self._entries.values()}
+    def objects(self) -> dict[int, Any]:
+        """Return all objects by number."""
+        return {entry.number: entry.value for entry in self._entries.values()}
 
     def written(self) -> Written:
-        """Return what is new since the last time."""
+        """Return what is new since the last time; raises an error if something cannot be told."""
         self._pass += 1
-        self._met, self._new, self._told = [], {}, {}
+        self._met, self._new, told = [], {}, {}
         before = {entry.number for entry in self._entries.values()}
         self._meet(self._agent)
         for entry in self._met:
-            raw = self._array(entry) if entry.kind == ARRAY else self._content(entry)
+            what = self._array(entry) if entry.kind == ARRAY else self._tree(content(entry.value, entry.kind))
+            raw = msgpack.packb(what, unicode_errors="surrogatepass")
             if raw != entry.raw:
-                entry.raw = self._told[entry.number] = raw
+                entry.raw = told[entry.number] = raw
+        for entry in self._met if told else ():
+            # What it makes of its state may be another thing though only the parts of that have changed.
+            if entry.kind == ITSELF:
+                told[entry.number] = entry.raw
         # What nothing holds any more is let go of, and its place in memory may be another's.
         self._entries = {key: entry for key, entry in self._entries.items() if entry.last == self._pass}
         gone = before - {entry.number for entry in self._entries.values()}
-        return {"new": self._new, "told": self._told, "gone": sorted(gone)}
-
-    def is_agent(self, value: Any) -> bool:
-        """Return whether an object is the agent itself."""
-        return value is self._agent.value
-
-    def known(self, value: Any) -> int | None:
-        """Return the number of an object that has one."""
-        entry = self._entries.get(id(value))
-        # An array of another form is another one, and a value may have become another one.
-        if (
-            entry is None
-            or (entry.kind == ARRAY and entry.form != _form(value))
-            or (entry.kind == VALUE and entry.last != self._pass)
-        ):
-            return None
-        self._meet(entry)
-        return entry.number
-
-    def number(self, value: Any, kind: str) -> int:
-        """Return the number that an object is given; raises TypeError if its class is not to be found."""
-        if kind == VALUE:
-            return self._number_of_value(value)
-        entry = self._add(value, kind, *([] if kind == ARRAY else class_of(value)))
-        self._meet(entry)
-        return entry.number
-
-    def _number_of_value(self, value: Any) -> int:
-        raw = self._value(value)
-        entry = self._entries.get(id(value))
-        if entry is None or entry.raw != raw:
-            entry = self._add(value, VALUE)
-            entry.raw = self._told[entry.number] = raw
-        entry.last = self._pass
-        return entry.number
-
-    def _add(self, value: Any, kind: str, *where: str) -> _Entry:
-        self._count += 1
-        entry = self._entries[id(value)] = _Entry(self._count, value, kind)
-        self._new[entry.number] = [kind, *where]
-        return entry
-
-    def _value(self, value: Any) -> bytes:
-        target = io.BytesIO()
-        _ValuePickler(target, self, value).dump(value)
-        return target.getvalue()
+        return {"new": self._new, "told": told, "gone": sorted(gone)}
 
     def _meet(self, entry: _Entry) -> None:
         if entry.last != self._pass:
             entry.last = self._pass
             self._met.append(entry)
 
-    def _array(self, entry: _Entry) -> bytes:
-        array = entry.value
-        if array.nbytes <= _SMALL or not array.ndim or array.dtype.kind not in "biufc":
-            return self._value(array)
-        return pickle.dumps(self._large(entry) if array.nbytes >= _LARGE else self._reference(array), protocol=5)
+    def _reference(self, value: Any, kind: str) -> list[Any]:
+        """Return what stands for an object with a number; one that has none is given one."""
+        entry = self._entries.get(id(value))
+        # An array of another form is another one.
+        if entry is None or (entry.form is not None and entry.form != _form(value)):
+            self._count += 1
+            entry = self._entries[id(value)] = _Entry(self._count, value, kind)
+            more = [] if kind == ARRAY else list(value.shape) if kind == ITEMS else self._name(type(value))
+            self._new[entry.number] = [kind, *more]
+        self._meet(entry)
+        return [Tag.REFERENCE, entry.number]
 
-    def _reference(self, array: NDArray[Any]) -> Reference:
-        plain = np.ascontiguousarray(array)
-        # The bytes alone do not tell a shape from another.
-        what = f"{plain.dtype.str}{plain.shape}".encode()
-        digest = hashlib.blake2b(plain.view(np.uint8).data, digest_size=16, key=what[:64]).digest()
-        self._keep(digest, plain)
-        return digest, array.dtype.str, array.shape, array.flags.f_contiguous and not array.flags.c_contiguous
+    def _name(self, value: Any) -> list[str]:
+        found = named(value)
+        self.names.add((found[0], found[1]))
+        return found
 
-    def _large(self, entry: _Entry) -> Reference:
+    def _tree(self, value: Any) -> Any:
+        """Return what stands for a value; raises TypeError if nothing does."""
+        cls = type(value)
+        if cls in PLAIN and (cls is not int or -(1 << 63) <= value < 1 << 63):
+            return value
+        if cls is tuple or cls is frozenset:
+            return [Tag.TUPLE if cls is tuple else Tag.FROZENSET, *map(self._tree, value)]
+        kind = kind_of(value)
+        if kind == LEFT_OUT:
+            return [Tag.LEFT_OUT]
+        if kind == METHOD:
+            return self._method(value)
+        if id(value) in self._agents:
+            return [Tag.AGENT, self._agents[id(value)]]
+        return self._reference(value, kind) if kind else self._tree_of_simple(cls, value)
+
+    def _method(self, value: Any) -> list[Any]:
+        holder, name = value.__self__, value.__name__
+        if kind_of(holder) == LEFT_OUT:
+            return [Tag.LEFT_OUT]
+        if has_method(holder, name) and getattr(holder, name) == value:
+            return [Tag.METHOD, self._tree(holder), name]
+        raise TypeError(f"not {name} of a {type(holder).__qualname__}")
+
+    def _tree_of_simple(self, cls: Any, value: Any) -> list[Any]:
+        if cls is int:
+            return [Tag.INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
+        if isinstance(value, np.generic) or cls is complex:
+            return [Tag.SCALAR, encode(value)]
+        if isinstance(value, np.dtype):
+            return [Tag.DTYPE, encode(np.empty(0, value))]
+        if isinstance(value, Enum):
+            if cls.__members__.get(value.name) is value:
+                return [Tag.MEMBER, *self._name(cls), value.name]
+        elif cls in SIMPLE:
+            return [Tag.MADE, cls.__name__, *map(self._tree, SIMPLE[cls](value))]
+        elif home_of(cls) in _BASES and not getattr(value, "__dict__", None):
+            return [Tag.SUBCLASS, *self._name(cls), self._tree(home_of(cls).__getnewargs__(value)[0])]
+        elif is_name(value):
+            return [Tag.NAME, *self._name(value)]
+        raise TypeError(f"not a {cls.__module__}.{cls.__qualname__}")
+
+    def _array(self, entry: _Entry) -> list[Any]:
+        """Return whether the bytes of an array are kept, they or their hash, and whether it lies column by column."""
+        if entry.value.nbytes >= _LARGE:
+            return self._large(entry)
+        data = encode(entry.value)
+        return self._kept(entry.value, data) if entry.value.nbytes > _SMALL else [False, data, _by_column(entry.value)]
+
+    def _kept(self, array: NDArray[Any], data: bytes) -> list[Any]:
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        self._keep(digest, data)
+        return [True, digest, _by_column(array)]
+
+    def _large(self, entry: _Entry) -> list[Any]:
         # Mostly data, which stay as they are: to compare them takes a tenth of the time that a hash does.
         raw = np.ascontiguousarray(entry.value).reshape(-1).view(np.uint8)
-        if entry.copy is None or entry.reference is None or not _same(entry.copy, raw):
-            entry.copy, entry.reference = raw.copy(), self._reference(entry.value)
+        if entry.copy is None or not _same(entry.copy, raw):
+            entry.copy, entry.reference = raw.copy(), self._kept(entry.value, encode(entry.value))
         return entry.reference
-
-    def _content(self, entry: _Entry) -> bytes:
-        if entry.kind == OBJECT and sets_itself(entry.value):
-            return self._value(entry.value.__getstate__())
-        target = io.BytesIO()
-        _Pickler(target, self, None).dump(content(entry.value, entry.kind))
-        return target.getvalue()
-
-
-class _Registered:
-    """How objects are pickled, as `copyreg` knows; not exceptions, for which others register what others lack."""
-
-    def __getitem__(self, cls: type) -> Any:
-        if issubclass(cls, BaseException):
-            raise KeyError(cls)
-        return copyreg.dispatch_table[cls]
-
-
-class _ValuePickler(pickle.Pickler):
-    """Pickles a value, ``itself``, in one but for its arrays."""
-
-    dispatch_table: Any = _Registered()
-
-    def __init__(self, target: io.BytesIO, heap: Heap, itself: Any) -> None:
-        super().__init__(target, protocol=5)
-        self._heap = heap
-        self._itself = itself
-
-    def persistent_id(self, obj: Any) -> Any:
-        kind = kind_of(obj)
-        if not kind or obj is self._itself:
-            return None
-        if kind == LEFT_OUT:
-            return LEFT_OUT
-        if kind == METHOD:
-            # Whose it is may have a number.
-            return METHOD, obj.__self__, obj.__name__
-        if id(obj) in self._heap.names:
-            return AGENT, self._heap.names[id(obj)]
-        return self._referred(obj, kind)
-
-    def _referred(self, obj: Any, kind: str) -> Any:
-        # Whoever makes a value may look into all that it is made of: only arrays are there by then.
-        if self._heap.is_agent(obj) or (kind == ARRAY and obj.nbytes > _SMALL):
-            return self._numbered(obj, kind)
-        return None
-
-    def _numbered(self, obj: Any, kind: str) -> int:
-        number = self._heap.known(obj)
-        return self._heap.number(obj, kind) if number is None else number
-
-
-class _Pickler(_ValuePickler):
-    """Pickles what an object holds; ``itself`` is not referred to."""
-
-    def _referred(self, obj: Any, kind: str) -> Any:
-        return self._numbered(obj, kind)
 
 
 def _form(array: NDArray[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return array.dtype, array.shape
+
+
+def _by_column(array: NDArray[Any]) -> bool:
+    return array.flags.f_contiguous and not array.flags.c_contiguous
 
 
 def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:

@@ -246,14 +246,14 @@ def _check_parts(value: Any, room: int, action: str) -> None:
         raise WireError(f"cannot {action} the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     parts = value
     if kind is dict:
-        _check_keys(value, action)
+        check_keys(value, action)
         parts = list(chain(value, value.values()))
     if not _TO_CHECK.isdisjoint(map(type, parts)):
         for part in parts:
             _check_parts(part, room - 1, action)
 
 
-def _check_keys(keys: Collection[Any], action: str) -> None:
+def check_keys(keys: Collection[Any], action: str) -> None:
     """Raise WireError if so many keys of a dict have the same hash that looking one up takes long."""
     hashes = list(map(hash, keys))
     if len(keys) - len(set(hashes)) >= _MOST_COLLISIONS and max(Counter(hashes).values()) > _MOST_COLLISIONS:
@@ -302,7 +302,7 @@ def decode(data: bytes) -> Any:
 
 def _decode(data: bytes, room: int) -> Any:
     """Return what these bytes, whoever wrote them, are; tuples may be ``room`` deep."""
-    _check_whole(data)
+    check_whole(data)
 
     def read_other(code: int, body: bytes) -> Any:
         if code != _TUPLE:
@@ -318,7 +318,7 @@ def _decode(data: bytes, room: int) -> Any:
     return msgpack.unpackb(data, ext_hook=read_other, object_pairs_hook=_dict, strict_map_key=False)
 
 
-def _check_whole(data: bytes) -> None:
+def check_whole(data: bytes) -> None:
     """Raise an error if these bytes claim more items than they hold, before any list of such a length is made."""
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
     unpacker.feed(data)
@@ -326,7 +326,7 @@ def _check_whole(data: bytes) -> None:
 
 
 def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    _check_keys([key for key, _ in pairs], "decode")
+    check_keys([key for key, _ in pairs], "decode")
     return dict(pairs)
 
 

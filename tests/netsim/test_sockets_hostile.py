@@ -2,26 +2,31 @@
 
 import collections
 import os
-import pickle
 import random
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
+import msgpack
+import numpy as np
 import pytest
 
-from netsim import UDP, BadInput, NetsimError, Network, gather
+from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
 from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
 from netsim.sockets.journal import STATE, entries
 from netsim.sockets.restoring import StateReader
 from netsim.sockets.session import DROPPED, Session
+from netsim.sockets.states import StateWriter, Tag
+from tests.fuzzers import journals as journals_fuzzer
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
 from tests.parts import Average, addresses, in_parts, played, shares, spread
 
+ROOT = Path(__file__).parents[2]
 KEY = b"sixteen bytes at least"
 MESSAGE = Message(6, "state", 0.25, b"data", [3, 4, 0.5, 5, 6, 0.75])
 PARCEL = Parcel(0, 1, 0, [MESSAGE, MESSAGE])
@@ -231,41 +236,123 @@ def test_a_recording_does_not_begin_a_run() -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-class Evil:
-    def __reduce__(self) -> Any:
-        return os.system, ("touch hacked",)
+def told(value: Any) -> Any:
+    """Return a state of an agent whose ``value`` is this tree."""
+    content = [Tag.TUPLE, [Tag.TUPLE, "value", value], [Tag.TUPLE]]
+    return {"new": {}, "told": {0: msgpack.packb(content)}, "gone": []}
 
 
-def test_a_state_makes_no_object_of_a_class_that_no_agent_was_made_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    reader = StateReader({0: Average(1.0)})
-    for value in (Evil(), os.system, nx.Graph(), Path("x"), collections.ChainMap()):
-        with pytest.raises(NetsimError, match="an agent's state cannot be read"):
-            reader.load(pickle.dumps({"value": value}))
-    assert not (tmp_path / "hacked").exists()
-    for broken in (b"", b"\x80", pickle.dumps({"value": 1.0})[:-3]):
-        with pytest.raises(NetsimError, match="cannot be read"):
-            reader.load(broken)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
+def test_a_state_names_no_class_that_no_agent_was_made_of() -> None:
+    names = [("os", "system"), ("builtins", "eval"), ("networkx.classes.graph", "Graph"), ("pathlib", "PosixPath")]
+    names += [
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("numpy._core.numeric", "_frombuffer"),
+        ("copyreg", "__newobj__"),
+    ]
+    # By way of a module that has it.
+    names += [
         ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"),
         ("netsim.transport.inbox", "asyncio.Queue"),
         ("tests.parts", "subprocess.Popen"),
         ("tests.parts", "Path"),
         ("netsim.agents", "os.system"),
         ("builtins", "list.append"),
-    ],
-)
-def test_a_state_names_nothing_by_way_of_a_module_that_has_it(names: tuple[str, str]) -> None:
-    reader = StateReader({0: Average(1.0)})
-    text = b"".join(b"\x8c" + bytes([len(name)]) + name.encode() for name in names)
-    with pytest.raises(NetsimError, match="an agent's state cannot be read"):
-        reader.load(b"\x80\x04" + text + b"\x93.")
+    ]
+    for module, name in names:
+        with pytest.raises(NetsimError, match=r"^an agent's state cannot be read \("):
+            StateReader({0: Average(1.0)}).restore("a", 0, told([Tag.NAME, module, name]))
+        for kind in ("object", "value", "error", "list"):
+            written = told(1) | {"new": {7: [kind, module, name]}}
+            with pytest.raises(NetsimError, match="cannot be read"):
+                StateReader({0: Average(1.0)}).restore("a", 0, written)
+
+
+@pytest.mark.parametrize("bits", ["MT19937", "Philox", "RandomState"])
+def test_a_random_generator_is_given_no_place_beyond_its_numbers(bits: str) -> None:
+    agent: Any = Agent()
+    agent.stream = getattr(np.random, bits)(1)
+    for place in (-1, 700, 2**31 - 1, 2**40):
+        state = StateWriter({0: agent}, lambda digest, data: None).state(0)
+        number = next(number for number, (kind, *_) in state["new"].items() if kind == "value")
+        leaves = msgpack.unpackb(state["told"][number])
+        # After the key; of Philox after the buffer.
+        where = {"MT19937": 2, "Philox": 4, "RandomState": 2}[bits]
+        assert type(leaves[where]) is int
+        leaves[where] = place
+        state["told"][number] = msgpack.packb(leaves)
+        with pytest.raises(NetsimError, match="pos of a random generator is none"):
+            StateReader({0: agent}).restore("a", 0, state)
+
+
+GATHERS = """
+import pickle, sys, tempfile
+from pathlib import Path
+import numpy as np
+from netsim import NetsimError
+from netsim.count.records import EXIT, SENT
+from netsim.sockets.journal import RECORDS, STATE
+from tests.fuzzers.journals import gathered, honest
+
+class Array:
+    def __reduce__(self):
+        return np.ndarray, ((1,), np.dtype("O"), b"A" * 8)
+
+class Crash:
+    def __reduce__(self):
+        return list, (Array(),)
+
+def events(dtype, **numbers):
+    event = np.zeros(1, dtype)
+    for name, number in numbers.items():
+        event[name] = number
+    return RECORDS, [event.tobytes() if dtype is each else b"" for each in (SENT, EXIT, None, None)]
+
+entries = {
+    "pickle": (STATE, [0, {"new": {}, "told": {0: pickle.dumps((("value", Crash()), ()))}, "gone": []}, 0]),
+    "link": events(EXIT, key=2**62), "cause": events(EXIT, cause=10**8), "kind": events(EXIT, kind=-(10**8)),
+    "sender": events(SENT, sender=10**12), "to": events(SENT, link=10**12),
+}
+found = list(honest())
+found.insert(-1, entries[sys.argv[1]])
+with tempfile.TemporaryDirectory() as folder:
+    try:
+        gathered(found, Path(folder))
+    except NetsimError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("what", ["pickle", "link", "cause", "kind", "sender", "to"])
+def test_gathering_a_hostile_journal_ends_in_one_line(what: str) -> None:
+    done = subprocess.run([sys.executable, "-c", GATHERS, what], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    says = "an agent's state cannot be read" if what == "pickle" else "must tell of this network's agents and links"
+    assert says in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_hostile_journals_are_gathered_or_refused_and_nothing_else() -> None:
+    """In a process of its own: what is to be found may end it."""
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzzers.journals", "0", "300"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    count = int(done.stdout.split()[2])
+    assert 10 < count < 150
+    if sys.platform == "linux":
+        # Nothing was made as large as a file claims.
+        assert int(done.stdout.split()[4]) < 600
+
+
+def test_an_honest_journal_of_the_fuzzer_is_the_run(tmp_path: Path) -> None:
+    made, agents = journals_fuzzer.made()
+    simulated = made.run(agents, trace=True)
+    run = journals_fuzzer.gathered(journals_fuzzer.honest(), tmp_path)
+    assert run.trace_hash == simulated.trace_hash
+    assert run.ledger.table().drop(columns="missing").equals(simulated.ledger.table())
+    ours, theirs = run.agents[0], agents[0]
+    assert ours.value.tolist() == theirs.value.tolist()
+    assert [repr(frame) for frame in ours.frames] == [repr(frame) for frame in theirs.frames]
 
 
 @pytest.fixture(scope="module")

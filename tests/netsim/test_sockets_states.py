@@ -1,18 +1,23 @@
 """Agents' states, told by one process and given to the agents of another: values, and what is one object."""
 
 import collections
+import copy
 import copyreg
 import dataclasses
+import datetime
+import decimal
 import enum
 import fractions
+import functools
 import random
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import Agent
+from netsim import Agent, BadInput
 from netsim.agents import LocalProblem, Squared
 from netsim.sockets.restoring import StateReader
 from netsim.sockets.states import StateWriter
@@ -34,7 +39,7 @@ class Holder(Agent):
 def test_a_state_is_put_into_the_objects_that_are_there() -> None:
     arrays: dict[bytes, bytes] = {}
     there, here = Holder(), Holder()
-    writer = StateWriter({0: there}, lambda digest, array: arrays.setdefault(digest, array.tobytes()) and None)
+    writer = StateWriter({0: there}, arrays.__setitem__)
     inner, table, stream = here.notes["inner"], here.table, here.stream
     reader = StateReader({0: here})
     states = [writer.state(0)]
@@ -97,7 +102,7 @@ class Containers(Agent):
 def told(changes: list[Any], there: Any, here: Any) -> None:
     """Tell one agent's state, at first and after each change, and put it into the other."""
     arrays: dict[bytes, bytes] = {}
-    writer = StateWriter({0: there}, lambda digest, array: arrays.__setitem__(digest, array.tobytes()))
+    writer = StateWriter({0: there}, arrays.__setitem__)
     reader = StateReader({0: here})
     for change in [lambda agent: None, *changes]:
         change(there)
@@ -271,7 +276,6 @@ class Values(Agent):
         self.other = LocalProblem(self.shared.reshape(30, 1), self.shared, loss=Squared(), regularizer=0.1)
         self.sum = np.sum
         self.many: Any = {}
-        self.table: Any = pd.DataFrame({"a": [0.5], "b": ["z"]})
 
     def forward(self) -> int:
         return self.fixed.size
@@ -307,7 +311,6 @@ def test_values_are_what_they_were() -> None:
         agent.colour = Colour.RED
         agent.record["b"][1] += 0.5
         agent.many[Corner(1, "b")] = (agent.fixed, fractions.Fraction(1, 3), 10**40, b"raw", {7, 8})
-        agent.table = pd.DataFrame({"a": [1.0, agent.fixed.size], "b": ["x", "y"]})
 
     there, here = Values(), Values()
     cost, other, corner, fixed = here.cost, here.other, here.point.at, here.fixed
@@ -331,12 +334,11 @@ def test_values_are_what_they_were() -> None:
     assert here.record.tolist() == there.record.tolist() == [(0, 0.0), (0, 1.5), (0, 0.0)]
     assert here.many == {Corner(1, "b"): (fixed, fractions.Fraction(1, 3), 10**40, b"raw", {7, 8})}
     assert here.many[Corner(1, "b")][0] is fixed
-    assert here.table.equals(there.table)
 
 
 def test_what_nothing_holds_any_more_is_let_go_of() -> None:
     agent = Walker()
-    writer = StateWriter({0: agent}, lambda digest, array: None)
+    writer = StateWriter({0: agent}, lambda digest, data: None)
     before = writer.state(0)
     for _ in range(3):
         agent.x = agent.x + 1.0
@@ -346,3 +348,114 @@ def test_what_nothing_holds_any_more_is_let_go_of() -> None:
     # The first two are held by other names.
     assert len(state["gone"]) == 2
     assert len(before["told"]) > len(state["told"]) == 3
+
+
+class Number(int):
+    pass
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Keeper:
+    """Takes its state by a method of its own, which looks into all of it."""
+
+    def __init__(self) -> None:
+        self.parts: Any = {"sizes": [1]}
+        self.total = 1
+
+    def __getstate__(self) -> Any:
+        return {"parts": self.parts}
+
+    def __setstate__(self, state: Any) -> None:
+        self.parts = state["parts"]
+        self.total = sum(self.parts["sizes"])
+
+
+ONE_OF_EACH: dict[str, Any] = {
+    **{"none": None, "true": True, "int": -7, "long": -(2**70), "float": -0.0, "text": "\ud800é", "bytes": b"\x00"},
+    **{"complex": 1 - 2j, "tuple": (1, ("a",)), "frozen": frozenset({1, "x"}), "bytearray": bytearray(b"ab")},
+    **{"range": range(1, 9, 2), "slice": slice(None, 3), "decimal": decimal.Decimal("-1.50"), "number": Number(3)},
+    **{"fraction": fractions.Fraction(2, 3), "date": datetime.date(2024, 2, 29), "level": Level.LOW},
+    **{"when": datetime.datetime(2024, 1, 2, 3, 4, 5, 6, datetime.timezone(datetime.timedelta(hours=-2), "there"))},
+    **{"span": datetime.timedelta(days=-1, microseconds=3), "time": datetime.time(1, 2, 3, 4)},
+    **{"scalar": np.float32(1.5), "moment": np.datetime64("2024-01-02", "s"), "dtype": np.dtype([("a", "<i4")])},
+    **{
+        "partial": functools.partial(round, 1.25, ndigits=1),
+        "ufunc": np.tanh,
+        "function": np.linalg.norm,
+        "class": list,
+    },
+    **{
+        "strided": np.arange(20.0)[::-2],
+        "times": np.array(["2024-01-02"], dtype="M8[D]"),
+        "none of it": np.zeros((0, 3)),
+    },
+    **{"fields": np.array([(1, "é")], dtype=[("a", "<i2"), ("b", "<U2")]), "whole": np.array(3.0)},
+    **{"items": np.array([[1], None, "x"], dtype=object), "path": collections.OrderedDict(b=1, a=[2])},
+    **{"old": np.random.RandomState(3), "bits": np.random.Philox(5), "missing": FileNotFoundError(2, "none", "here")},
+}
+
+
+def shown(value: Any) -> Any:
+    """Return what is to be the same of one of them."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tolist()
+    if isinstance(value, np.random.RandomState | np.random.Philox):
+        return repr(value.random_raw(3) if isinstance(value, np.random.Philox) else value.random(3))
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    return type(value), repr(value)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_whatever_may_be_held_arrives(name: str) -> None:
+    """At the beginning, and as what an agent comes to hold."""
+
+    def hold(agent: Any) -> None:
+        agent.late = [ONE_OF_EACH[name]]
+
+    there, here = (Averages(value) for value in (ONE_OF_EACH[name], copy.deepcopy(ONE_OF_EACH[name])))
+    # Of functions only those are taken that an agent has had from the beginning.
+    told([hold], there, here)
+    assert shown(here.first) == shown(there.first)
+    assert shown(here.late[0]) == shown(copy.deepcopy(ONE_OF_EACH[name]))
+
+
+class Averages(Agent):
+    def __init__(self, value: Any) -> None:
+        self.first = value
+        self.late: Any = None
+
+    async def run(self) -> None: ...
+
+
+def test_what_takes_its_state_itself_is_given_all_of_it() -> None:
+    def change(agent: Any) -> None:
+        agent.first.parts["sizes"].append(5)
+
+    there, here = Averages(Keeper()), Averages(Keeper())
+    keeper = here.first
+    told([change, change, lambda agent: setattr(agent, "late", Keeper())], there, here)
+    assert here.first is keeper
+    assert keeper.total == 11
+    assert here.late.total == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (re.compile("x"), "re.Pattern"),
+        (pd.DataFrame({"a": [1]}), "BlockManager"),
+        (np.ma.masked_array([1.0]), "numpy.ma.MaskedArray"),
+        (memoryview(b"x"), "builtins.memoryview"),
+        (np.array([(1, None)], dtype=[("a", "i4"), ("b", "O")])[0], "cannot encode"),
+        ("x".join, "not join of a str"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_cannot_be_told_is_refused_by_name(value: Any, name: str) -> None:
+    writer = StateWriter({"a": Averages(value)}, lambda digest, data: None)
+    with pytest.raises(BadInput, match=rf"^agents\['a'\]: must hold what can be told, to be gathered \(.*{name}"):
+        writer.state("a")

@@ -1,0 +1,394 @@
+"""Hostile journals: honest ones with parts exchanged, states and events of somebody's own making.
+
+`netsim.gather` reads them or raises a NetsimError; then a probe looks at what the agents were given. A seed repeats
+what it found: ``check_one(np.random.default_rng(seed))``. ``python -m tests.fuzzers.journals 0 500`` tries seeds.
+"""
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import random
+import struct
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+
+import netsim
+from netsim import Agent, Link, NetsimError, Network, core, latency, topology
+from netsim.count.records import EXIT, LEFT, SENT
+from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal
+from netsim.sockets.node import mark_of
+from netsim.sockets.states import StateWriter, Tag
+from netsim.transport.wire import encode
+
+Rng = np.random.Generator
+Entries = list[tuple[int, Any]]
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Corner(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    size: int
+    of: Any
+
+
+class Itself:
+    def __init__(self) -> None:
+        self.parts = [1.0]
+
+    def __getstate__(self) -> Any:
+        return {"parts": self.parts}
+
+    def __setstate__(self, state: Any) -> None:
+        self.parts = state["parts"]
+
+
+class Holder(Agent):
+    """Holds one of each that can be told, and changes it in each round."""
+
+    def __init__(self, number: int) -> None:
+        self.value = np.full(20, float(number))
+        self.table = np.asfortranarray(np.arange(12_000.0).reshape(100, 120))
+        self.record = np.zeros(9, dtype=[("a", "i4"), ("b", "f8")])
+        self.items = np.array([[1], "two", None], dtype=object)
+        self.dice = {name: getattr(np.random, name)(number) for name in ("MT19937", "PCG64", "Philox", "SFC64")}
+        self.streams = [np.random.Generator(each) for each in self.dice.values()] + [np.random.RandomState(number)]
+        self.old = random.Random(number)
+        self.copies = core.Copies((number, 9), (3,))
+        self.things: Any = [Fixed(1, [2]), Corner(1, "b"), Itself(), ValueError("so", [number]), Colour.RED]
+        self.simple: Any = (fractions.Fraction(1, 3), decimal.Decimal("0.1"), datetime.date(2020, 1, 2), 10**40, 1j)
+        self.more: Any = (np.float32(1), np.dtype("i4"), range(3), bytearray(b"x"), functools.partial(round, 1.5))
+        self.kept: Any = collections.deque(maxlen=3)
+        self.counts = collections.Counter("ab")
+        self.groups: Any = collections.defaultdict(list, {9: [{2, 3}]})
+        self.how: Any = (self.draw, np.sum, list, self.kept.append)
+        self.frames: list[Any] = []
+
+    def draw(self) -> float:
+        return self.old.random()
+
+    async def run(self) -> None:
+        async for number in self.rounds(4):
+            await self.broadcast("state", self.value)
+            self.frames = await self.collect()
+            self.value = sum((frame.payload for frame in self.frames), self.value) / (1 + len(self.frames))
+            self.table[number] += 1
+            self.items[0].append(number)
+            self.kept.append(self.value)
+            self.counts[number] += 1
+            self.groups[number].append(Fixed(number, self.things))
+            self.draw()
+            for stream in self.streams:
+                stream.random()
+
+
+def look(agents: Any) -> int:
+    """Look at all that agents hold, as a probe could; what is damaged raises what it likes."""
+    for agent in agents.values():
+        len(repr(vars(agent)))
+        for stream in agent.streams:
+            stream.random()
+            stream.integers(9) if isinstance(stream, np.random.Generator) else stream.randint(9)
+        for frame in agent.frames:
+            len(repr(frame.payload))
+        agent.copies.heard(9)
+        agent.draw()
+        float(agent.table.sum())
+    return 1
+
+
+def made() -> tuple[Network, dict[int, Agent]]:
+    link = Link(latency=latency.uniform(0.01, 0.2), loss=0.1, duplicate=0.1, corrupt=0.1)
+    graph = topology.ring(4)
+    return Network(graph, link, round_period=0.1, seed=1), {node: Holder(node) for node in graph}
+
+
+@functools.cache
+def honest() -> tuple[tuple[int, Any], ...]:
+    """Return the entries of a run in one process, as that would have written them."""
+    network, agents = made()
+    found: Entries = []
+    names = {id(agent): number for number, agent in enumerate(agents.values())}
+    writer = StateWriter(agents, lambda digest, data: found.append((ARRAY, [digest, data])))
+
+    def states(in_round: int) -> None:
+        for name, agent in agents.items():
+            found.append((STATE, [names[id(agent)], writer.state(name), in_round]))
+
+    def row(number: int) -> None:
+        states(number)
+        found.append((ROW, [number, 0.1 * number, True]))
+
+    states(0)
+    run = network.run(agents, trace=True, progress=row)
+    records = run.ledger.tally.records()
+    places = dict.fromkeys(agents, 0)
+    begin = {"host": "a", "hosts": ["a"], "incarnation": 1, "run": 0, "netsim": netsim.__version__}
+    begin |= {"mark": mark_of(network.settings, agents, places), "places": [*places.values()]}
+    begin |= {"joined": 0.0, "sampled": False, "epoch": 0.0}
+    events = [records[name].tobytes() for name in ("sent", "exits", "details", "left")]
+    end = {"end": run.ended_at, "in_flight": [[int(key), int(kind)] for key, kind in run.ledger.in_flight()], "why": ""}
+    end |= {"dead": [], "clocks": {}, "dropped": {}, "datagrams": [0, 0, 0, 0], "overruns": 0, "longest_lag": 0.0}
+    states(4)
+    return ((BEGIN, begin), (KINDS, list(run.ledger.tally.kinds)), *found, (RECORDS, events), (END, end))
+
+
+def packed(content: Any) -> bytes:
+    return bytes(msgpack.packb(content, unicode_errors="surrogatepass"))
+
+
+def gathered(found: Any, folder: Path) -> Any:
+    """Return the run that is made of these entries."""
+    path = folder / "run-0" / "a.journal"
+    Journal(path).close()
+    with path.open("ab") as file:
+        for what, content in found:
+            body = content if isinstance(content, bytes) else packed(content)
+            file.write(struct.pack("<III", len(body), what, zlib.crc32(body)) + body)
+    network, agents = made()
+    return netsim.gather(network, agents, folder, [look], trace=True)
+
+
+# --- hostile ----------------------------------------------------------------------------------------------------------
+
+
+def deep(levels: int) -> Any:
+    tree: Any = None
+    for _ in range(levels):
+        tree = [int(Tag.TUPLE), tree]
+    return tree
+
+
+def array(descr: Any, shape: list[int], raw: bytes) -> bytes:
+    head = msgpack.packb([descr, *shape])
+    return msgpack.packb(msgpack.ExtType(1, raw + head + bytes([len(head)])))
+
+
+BAD_ARRAYS = (
+    *(
+        array(each, [1], b"A" * 8)
+        for each in ("O", "|O", "T", "object", [["a", "O"]], [["a", [["b", "O"]]]], "f8,O", "x")
+    ),
+    *(array("f8", shape, b"A" * 8) for shape in ([2], [-1], [2**40], [2**62], [0], [1, 1, 2**63 - 1])),
+    *(array(each, [2**40], b"") for each in ("V0", "S0", "U0")),
+    array("f8", [0, 2**60], b""),
+    *(b"", b"\xc1", encode("text"), encode([1.0]), encode(np.float64(1.0)), encode((1, 2))),
+)
+TREES: tuple[Any, ...] = (
+    *([Tag.REFERENCE, each] for each in (0, 1, -1, 10**6, 2**63, 1.5, None, [0], "0")),
+    *([Tag.AGENT, each] for each in (-1, 4, 2**63, "0", None)),
+    *([Tag.NAME, *each] for each in (
+        ("os", "system"), ("builtins", "eval"), ("builtins", "list"), ("numpy", "ndarray"), ("numpy", "dtype"),
+        ("numpy._core.multiarray", "_reconstruct"), ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"),
+        ("tests.fuzzers.journals", "sys.exit"), ("tests.fuzzers.journals", "Path"), ("", ""), ("os",), (1, 2),
+        ("netsim._core", "Tally"), ("netsim.transport.clock", "Loop"), ("builtins", "ValueError"),
+    )),
+    *([Tag.MADE, *each] for each in (
+        ("bytearray", 10**12), ("bytearray", "x"), ("Decimal", "1e999999999999"), ("Decimal", 1), ("Decimal", "x"),
+        ("slice", 1, 2, 3), ("range", 0, 1.5, 1), ("range", 0, 1, 0), ("date", 0, 0, 0), ("datetime", *[10**9] * 8),
+        ("timedelta", 10**18, 0, 0), ("timezone", 1, 2), ("time", 99, 0, 0, 0, None), ("eval", "1"),
+        ("partial", 1, 2, 3),
+        ("partial", [Tag.NAME, "builtins", "list"], [Tag.TUPLE, 1], [Tag.TUPLE, 1]),
+    )),
+    *([Tag.METHOD, *each] for each in (
+        ([Tag.NAME, "builtins", "list"], "append"), ([Tag.REFERENCE, 0], "run"), ([Tag.REFERENCE, 0], "__class__"),
+        ([Tag.REFERENCE, 0], "_netsim"), (1, "bit_length"), ("x", "format"), ([Tag.LEFT_OUT], "x"), (None, None),
+    )),
+    *([Tag.SUBCLASS, *each] for each in (
+        ("tests.fuzzers.journals", "Corner", [Tag.TUPLE, 1]), ("tests.fuzzers.journals", "Fixed", [Tag.TUPLE, 1]),
+        ("tests.fuzzers.journals", "Corner", 1), ("tests.fuzzers.journals", "Colour", 1), ("builtins", "bool", 1),
+    )),
+    *([Tag.MEMBER, *each] for each in (
+        ("tests.fuzzers.journals", "Colour", "BLUE"), ("tests.fuzzers.journals", "Colour", 1),
+        ("builtins", "int", "real"),
+    )),
+    *([tag, each] for tag in (Tag.SCALAR, Tag.DTYPE) for each in (*BAD_ARRAYS, encode(1j), encode(np.int8(1)), 5)),
+    *([Tag.FROZENSET, *each] for each in (([Tag.REFERENCE, 0],), ([Tag.REFERENCE, 3],), tuple(range(50)))),
+    *([Tag.INTEGER, each] for each in (b"", b"\xff" * 500, 5, "x")),
+    *([], [0], [99], [-1], [None], [[]], {}, {1: 2}, [Tag.LEFT_OUT, 1], msgpack.ExtType(1, b"x"), b"raw", "text"),
+    *(float("nan"), float("inf"), 2**63, -(2**63), True, None, deep(40), deep(400)),
+)  # fmt: skip
+KINDS_OF = ("array", "items", "object", "itself", "error", "value", "list", "dict", "set", "deque", "", "left out", 5)
+CLASSES = (
+    ("tests.fuzzers.journals", "Holder"), ("tests.fuzzers.journals", "Itself"), ("numpy", "ndarray"),
+    ("numpy.random._pcg64", "PCG64"), ("numpy.random._generator", "Generator"), ("random", "Random"),
+    ("netsim._core", "Copies"), ("netsim._core", "Frame"), ("netsim._core", "Tally"), ("builtins", "ValueError"),
+    ("builtins", "UnicodeDecodeError"), ("builtins", "OSError"), ("builtins", "object"), ("collections", "OrderedDict"),
+    ("netsim.transport.frame", "Frame"), ("netsim.transport.clock", "Loop"), ("asyncio.queues", "Queue"),
+    ("os", "stat"),
+    (), (3,), (2**40,), (2**40, 2**40), (-1,), (0, 2**62), ("x", 1),
+)  # fmt: skip
+
+
+def any_of(rng: Rng, choices: Any) -> Any:
+    return choices[int(rng.integers(len(choices)))]
+
+
+def anything(rng: Rng) -> Any:
+    """Return a value that msgpack takes."""
+    kind = int(rng.integers(8))
+    if kind < 3:
+        return any_of(rng, TREES)
+    if kind == 3:
+        return int(rng.integers(-(2**63), 2**63 - 1)) >> int(rng.integers(64))
+    if kind == 4:
+        return rng.bytes(int(rng.integers(40)))
+    return any_of(rng, (0, 1, -1, 2**31, 2**63, 1e300, -0.0, float("nan"), "", "\ud800", b"", [], {}, [[]], True, None))
+
+
+def changed(rng: Rng, value: Any) -> Any:
+    """Return a value with a part of it exchanged, left out, doubled, or all of it."""
+    if not isinstance(value, list | dict) or not value or rng.random() < 0.1:
+        return anything(rng)
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    key = any_of(rng, keys)
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    how = rng.random()
+    if how < 0.08:
+        del copy[key]
+    elif how < 0.16 and isinstance(copy, list):
+        copy.insert(int(key), any_of(rng, copy))
+    elif how < 0.2 and isinstance(copy, dict):
+        copy[any_of(rng, (0, 1, 7, -1, 2**40, "x", None))] = copy.pop(key)
+    else:
+        copy[key] = changed(rng, copy[key])
+    return copy
+
+
+def changed_state(rng: Rng, content: Any) -> Any:
+    """Return a state with something else in it; what was told is looked into."""
+    which, written, in_round = content
+    written = {name: dict(part) if isinstance(part, dict) else list(part) for name, part in written.items()}
+    told, new = written["told"], written["new"]
+    if told and rng.random() < 0.8:
+        number = any_of(rng, list(told))
+        if rng.random() < 0.15:
+            told[number] = bytes(flipped(rng, told[number]))
+        else:
+            tree = msgpack.unpackb(told[number], unicode_errors="surrogatepass")
+            told[number] = packed(changed(rng, tree))
+    elif new:
+        number = any_of(rng, [*new, 10**6])
+        new[number] = [any_of(rng, KINDS_OF), *any_of(rng, CLASSES)]
+        told.setdefault(number, packed(anything(rng)))
+    else:
+        return changed(rng, content)
+    return [which, written, in_round]
+
+
+def flipped(rng: Rng, data: bytes) -> bytes:
+    if not data:
+        return b"\xc1"
+    copy = bytearray(data)
+    for _ in range(int(rng.integers(1, 4))):
+        copy[int(rng.integers(len(copy)))] = int(rng.integers(256))
+    return bytes(copy[: int(rng.integers(1, len(copy) + 1))] if rng.random() < 0.2 else copy)
+
+
+def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
+    """Return events one of which has another number somewhere."""
+    copy = list(content)
+    place, dtype = any_of(rng, ((0, SENT), (1, EXIT), (3, LEFT)))
+    if rng.random() < 0.1 or not copy[place] or len(copy[place]) % dtype.itemsize:
+        copy[int(rng.integers(4))] = rng.bytes(int(rng.integers(300)))
+        return copy
+    events = np.frombuffer(copy[place], dtype).copy()
+    name = any_of(rng, dtype.names)
+    row = int(rng.integers(len(events)))
+    whole = dtype[name].kind == "i"
+    most = np.iinfo(dtype[name]).max if whole else 0
+    odd = (-1, 0, 1, 7, most, -most - 1, most // 2, 10**6) if whole else (-1.0, 1e300, float("nan"), float("inf"), 0.05)
+    events[row][name] = any_of(rng, odd)
+    copy[place] = events.tobytes()
+    return copy
+
+
+def hostile(rng: Rng) -> Entries:
+    """Return the entries of a journal that somebody has had in hand; bytes are an entry as it stands in the file."""
+    found = list(honest())
+    for _ in range(int(rng.integers(1, 4))):
+        place = int(rng.integers(len(found)))
+        # States and events are most of what is read.
+        wanted = any_of(rng, (STATE, STATE, STATE, RECORDS, RECORDS, ARRAY, None))
+        places = [number for number, (what, _) in enumerate(found) if what == wanted]
+        place = any_of(rng, places) if places else place
+        what, content = found[place]
+        how = rng.random()
+        if isinstance(content, bytes):
+            # One that was changed before.
+            continue
+        if how < 0.03:
+            del found[place]
+        elif how < 0.06:
+            found.insert(int(rng.integers(len(found))), (what, content))
+        elif how < 0.1:
+            found[place] = what, flipped(rng, packed(content))
+        elif how < 0.13:
+            found[place] = any_of(rng, (0, 1, 2, 3, 4, 5, 6, 7, 2**31)), packed(content)
+        elif what == STATE and how < 0.95:
+            found[place] = what, packed(changed_state(rng, content))
+        elif what == RECORDS:
+            found[place] = what, packed(changed_events(rng, content))
+        elif what == ARRAY and how < 0.6:
+            found[place] = what, [content[0], any_of(rng, BAD_ARRAYS)]
+        else:
+            found[place] = what, packed(changed(rng, content))
+    return found
+
+
+def check_one(rng: Rng) -> bool:
+    """Return whether a hostile journal could be gathered; raises whatever is no NetsimError."""
+    found = hostile(rng)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run = gathered(found, Path(folder))
+        except NetsimError as refused:
+            says = str(refused)
+        else:
+            # What is counted is whole numbers, whoever made them up.
+            run.ledger.table()
+            return True
+    assert "\n" not in says
+    return False
+
+
+def megabytes() -> float:
+    """Return the peak memory of this process; NaN where the system does not tell."""
+    try:
+        return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+    except OSError:
+        return float("nan")
+
+
+def main() -> None:
+    """Try the seeds from one number to another; print how many could be gathered."""
+    first, stop = map(int, sys.argv[1:])
+    accepted = 0
+    for seed in range(first, stop):
+        try:
+            accepted += check_one(np.random.default_rng(seed))
+        except BaseException:
+            print(f"seed {seed}", file=sys.stderr)
+            raise
+    print(f"{stop - first} journals, {accepted} gathered, {megabytes():.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
