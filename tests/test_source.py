@@ -79,6 +79,14 @@ REAL = {
     # It looks whether agents drew any, and draws none.
     "netsim/_mistakes.py": ["random", "np.random.get_state"],
     "netsim/live/server.py": ["secrets"],
+    # Generators that agents hold are told of to other processes.
+    "netsim/sockets/objects.py": [
+        "random",
+        "np.random.RandomState",
+        "np.random.MT19937",
+        "np.random.PCG64DXSM",
+        "np.random.SFC64",
+    ],
     "netsim/studies/deploy/plan.py": ["secrets"],
     "netsim/sockets/session.py": ["time.time"],
 }
