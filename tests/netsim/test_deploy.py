@@ -171,7 +171,7 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
     done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     plan = Plan.read(folder)
     killed = plan.host("p1").address
     assert f"Process {killed} was killed, or its part was cut off: what it took with it is missing." in done.stdout
@@ -187,6 +187,17 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
     # Whoever comes back takes part from the next round on: frames from there on are delivered again.
     grown = rounds["delivered"].diff().iloc[-8:]
     assert grown.max() == rounds["delivered"].iloc[0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_a_key_that_others_may_read_is_refused(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "deployment"
+    planned(folder, study, rounds=4)
+    (folder / "key").chmod(0o644)
+    done = netsim("node", folder, "--host", "p0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "key': must be its owner's alone, mode 600" in done.stderr
+    assert done.stderr.endswith("it is 644\n")
 
 
 def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path: Path) -> None:

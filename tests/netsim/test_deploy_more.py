@@ -123,7 +123,7 @@ def test_who_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
         for second in sorted(seconds):
             os.kill(second, signal.SIGSTOP)
         said, _ = running.communicate(timeout=60)
-    assert running.returncode == 0
+    assert running.returncode == 1
     assert str(tmp_path) not in _commands()
     assert " was killed, or its part was cut off: what it took with it is missing." in said
 

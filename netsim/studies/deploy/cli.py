@@ -72,7 +72,8 @@ def _command(scenario: Scenario) -> click.Command:
         if nodes is None:
             hosts = local_hosts(processes, carrier)
         plan = plan_of(scenario, given, settings, hosts, trace)
-        deploy(plan, Asked(out, Formats.chosen(figures, tables)), Reporter())
+        whole = deploy(plan, Asked(out, Formats.chosen(figures, tables)), Reporter())
+        click.get_current_context().exit(0 if whole else 1)
 
     title = scenario.function.__doc__ and scenario.title
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
@@ -114,4 +115,5 @@ def gather_it(folder: str, out: str | None, figures: str, tables: str) -> None:
     """Make a run folder of what the processes of a deployment wrote, and hold it against the simulation."""
     from netsim.studies.deploy.deploy import Asked, gather_folder
 
-    gather_folder(Path(folder), Asked(out, Formats.chosen(figures, tables)), Reporter())
+    whole = gather_folder(Path(folder), Asked(out, Formats.chosen(figures, tables)), Reporter())
+    click.get_current_context().exit(0 if whole else 1)

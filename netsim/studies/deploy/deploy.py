@@ -49,8 +49,11 @@ class _Progress(Reporter):
         """Print nothing."""
 
 
-def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
-    """Run a study in several processes on this machine, or write what each host is to run."""
+def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> bool:
+    """Run a study in several processes on this machine, or write what each host is to run.
+
+    Returns whether all processes came to their end.
+    """
     scenario = catalogue.find(plan.scenario)
     with terminable(), claimed(scenario, asked.out) as place:
         if plan.is_here:
@@ -61,24 +64,26 @@ def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> None:
         plan = dataclasses.replace(plan, runs=len(rehearsal.runs))
         if not plan.is_here:
             _write_folder(plan, place, reporter)
-            return
+            return True
         # Nobody else may read it, for the key's sake.
         with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
             plan.write(folder)
             _run_processes(plan, folder, rehearsal.runs, reporter)
-            study = _played_back(plan, folder, rehearsal.runs, reporter)
+            study, whole = _played_back(plan, folder, rehearsal.runs, reporter)
         _save(study, place, asked.formats, reporter)
+    return whole
 
 
-def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> None:
-    """Make a run folder of what the processes of a deployment wrote."""
+def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> bool:
+    """Make a run folder of what the processes of a deployment wrote; return whether all came to their end."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
     with terminable(), claimed(scenario, asked.out) as place:
         rehearsal = _rehearsed(plan, reporter)
-        study = _played_back(plan, folder, rehearsal.runs, reporter)
+        study, whole = _played_back(plan, folder, rehearsal.runs, reporter)
         _save(study, place, asked.formats, reporter)
+    return whole
 
 
 def play_share(folder: Path, name: str, told: Callable[[int, int], None]) -> None:
@@ -134,8 +139,11 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
         processes.wait()
 
 
-def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> Study:
-    """Return the study with what the processes did in place of simulations, and say how the two differ."""
+def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
+    """Return the study with what the processes did in place of simulations, and whether all came to their end.
+
+    The study notes how the two differ.
+    """
     scenario, parameters = plan.find()
     playback = Playback(folder / PARTS)
     study = scenario.prepare(trace=plan.trace, reporter=_Told(reporter), **parameters)
@@ -158,7 +166,7 @@ def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Repor
     study.table("processes", "Processes", sameness.processes(names, playback.found))
     for note in sameness.notes(names, simulated, playback.found):
         study.note(note)
-    return study
+    return study, not any(made.killed or made.failed for made in playback.found)
 
 
 class _Told(Reporter):

@@ -3,8 +3,10 @@
 import hashlib
 import itertools
 import json
+import os
 import re
 import secrets
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -202,6 +204,7 @@ class Plan:
     @classmethod
     def read(cls, folder: Path) -> "Plan":
         """Return the plan that a folder holds; raises BadInput if it holds none, or one of another version."""
+        _must_be_private(folder / KEY)
         try:
             content = json.loads((folder / PLAN).read_text(encoding="utf-8"))
             key = bytes.fromhex((folder / KEY).read_text(encoding="ascii"))
@@ -304,3 +307,15 @@ def _listed(file: str, name: str, content: Any) -> Host:
     if agents is not None and not (isinstance(agents, list) and agents):
         raise check.refuse(f"{where}.agents", agents, "a list of agents' names")
     return Host(name, address, None if agents is None else tuple(map(str, agents)))
+
+
+def _must_be_private(key: Path) -> None:
+    """Raise BadInput if others than its owner may read or write a key that exists."""
+    try:
+        mode = stat.S_IMODE(key.stat().st_mode)
+    except OSError:
+        return
+    if os.name == "posix" and mode & 0o077:
+        raise BadInput(
+            f"key = {str(key)!r}: must be its owner's alone, mode 600, for it opens the network; it is {mode:o}"
+        )
