@@ -48,6 +48,7 @@ _FORMS: dict[int, Any] = {
     },
     KINDS: [str],
     RECORDS: [bytes, bytes, bytes, bytes],
+    CHANGES: [bytes, bytes, bytes, bytes],
     ROW: [int, float, bool],
     ARRAY: [bytes, bytes],
     STATE: [int, {"new": {int: [object]}, "told": {int: bytes}, "gone": [int]}, int],
