@@ -99,6 +99,9 @@ class DynamicSteps(OnlineSteps):
         Bits an element of the Q methods (1-16).
     range : float
         Fixed range [-range, range) of their quantizer, of --compare-bits, too; by default a range for each message.
+    saturate : bool
+        What lies outside that range takes its last level. Without: the integer goes on, with the bits that it needs
+        (equation 3.21 as printed).
     """
 
     TABLE = "dynamic_settings"
@@ -112,12 +115,13 @@ class DynamicSteps(OnlineSteps):
 
     bits: int | None = None
     range: float | None = None
+    saturate: bool = True
     squared: bool = False
 
     def coder(self, bits: int | None = None) -> Uniform:
         """Return the Q methods' coder, of so many bits if given; raises BadInput for numbers outside their ranges."""
         count = check.integer("bits", self.bits if bits is None else bits, low=1)
-        return fixed_or_own(count, self.range)
+        return fixed_or_own(count, self.range, saturate=self.saturate)
 
     def censor(self) -> PowerLaw:
         """Return the Co methods' censor; raises BadInput for numbers outside their ranges."""

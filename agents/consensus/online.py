@@ -11,6 +11,7 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 
 from dataclasses import KW_ONLY, dataclass
 
+from netsim import check
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks
 from netsim.agents.costs.stream import StreamCost
@@ -80,19 +81,31 @@ class DOKL(Dual):
     """Online ADMM (dissertation §3.5 and its reference 109).
 
     θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
-    Its parameters are those of `ODKLA`, but that η may be 0.
+    Its parameters are those of `ODKLA`, but that η may be 0, and one more.
+
+    Parameters
+    ----------
+    solve : {"rank-one", "dense"}
+        How the minimum is found. "rank-one" takes O(D) operations; "dense" solves the D × D system, for squared losses
+        only: the same models to rounding, and the running time that table 3.1 reports.
     """
 
     paper = papers.DISSERTATION
     cost: StreamCost
     _: KW_ONLY
     eta: Scheduled = Scheduled(low=0.0)
+    solve: str = "rank-one"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.one_of("solve", self.solve, ("rank-one", "dense"))
 
     @asks("draw", "argmin")
     def local_step(self) -> Array:
         """Return argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]."""
         self.cost.draw(self.theta)
-        return self.cost.argmin(self.eta / 2.0 + self.rho * self.degree, self.pull_to_sum() - self.eta * self.theta)
+        argmin = self.cost.argmin if self.solve == "rank-one" else self.cost.dense_argmin
+        return argmin(self.eta / 2.0 + self.rho * self.degree, self.pull_to_sum() - self.eta * self.theta)
 
 
 @dataclass(eq=False, repr=False)

@@ -85,6 +85,10 @@ class StreamCost:
         """Return argmin L_t(θ) + quadratic‖θ‖² + ⟨linear, θ⟩, in the shape of θ."""
         raise NotImplementedError
 
+    def dense_argmin(self, quadratic: float, linear: Vector) -> Vector:
+        """Return the same as `argmin`, by solving a system of linear equations; BadInput where there is none."""
+        raise BadInput(f'solve = "dense": must go with a squared loss of numbers; the cost is {type(self).__name__}')
+
 
 class OnlineCost(StreamCost):
     """One agent's cost, a sample at a time, for predictions that are numbers.
@@ -144,3 +148,11 @@ class OnlineCost(StreamCost):
         phi = self.features
         slope = self.loss.slope(-float(linear @ phi) / double, float(phi @ phi) / double, self.target)
         return (linear + slope * phi) / -double
+
+    def dense_argmin(self, quadratic: float, linear: Vector) -> Vector:
+        """Return `argmin` of a squared loss from [2φφᵀ + 2(r + quadratic)I]θ = 2yφ − linear, at a cost of O(D³)."""
+        if not isinstance(self.loss, Squared):
+            raise BadInput(f'solve = "dense": must go with a squared loss; the cost has {type(self.loss).__name__}')
+        phi = self.features
+        system = 2.0 * np.outer(phi, phi) + 2.0 * (self.regularizer + quadratic) * np.eye(len(phi))
+        return np.linalg.solve(system, 2.0 * self.target * phi - linear)

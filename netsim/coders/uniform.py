@@ -56,18 +56,28 @@ class Uniform(Coder):
     """The b-bit uniform quantizer: the integer ⌊(h − u)/Δ⌋ travels and u + (integer + ½)Δ is decoded.
 
     With ``low`` and ``high`` the range [u, v) is fixed: no side information, values outside saturate and are counted.
-    Without, it is ±max|h| of each message, as one float32 that travels along; a vector of zeros then decodes to zeros.
-    Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each row of a matrix has a range
-    of its own.
+    With ``saturate=False`` they do not, as equation 3.21 is printed: Δ stays, and a message that reaches beyond [u, v)
+    has as many bits an element more as it needs, up to 16 in all; its payload is counted with these.
+    Without ``low`` and ``high``, the range is ±max|h| of each message, as one float32 that travels along; a vector of
+    zeros then decodes to zeros. Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each
+    row of a matrix has a range of its own.
 
     Raises
     ------
     BadInput
-        If ``bits`` is not in 1…16, only one end is given, or ``low`` ≥ ``high``; in `encode` if an element is not
-        finite, or beyond float32's range where the range is the message's.
+        If ``bits`` is not in 1…16, only one end is given, ``low`` ≥ ``high``, or ``saturate`` is False without them; in
+        `encode` if an element is not finite, or beyond float32's range where the range is the message's.
     """
 
-    def __init__(self, bits: int, low: float | None = None, high: float | None = None, *, by_row: bool = False) -> None:
+    def __init__(
+        self,
+        bits: int,
+        low: float | None = None,
+        high: float | None = None,
+        *,
+        by_row: bool = False,
+        saturate: bool = True,
+    ) -> None:
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
         self.by_row = check.flag("by_row", by_row)
         if by_row and low is not None:
@@ -82,20 +92,34 @@ class Uniform(Coder):
             if np.isinf(high - low):
                 raise BadInput(f"high = {high:g}: must be within float64's range of low = {low:g}")
             self.fixed = (low, high)
+        self.unsaturated = not check.flag("saturate", saturate)
+        if self.unsaturated and self.fixed is None:
+            raise BadInput("saturate = False: must go with low and high; a message's own range holds all its elements")
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded array; ``rng`` is not used."""
         h = real_array(vector)
         if self.fixed:
-            low, high = self.fixed
+            bits, low, high = self._wide_enough(h) if self.unsaturated else (self.bits, *self.fixed)
             saturated = int(np.count_nonzero((h < low) | (h >= high)))
-            return FixedRange(self.bits, h.shape, self.fixed, self._cells(h, low, high), saturated)
+            return FixedRange(bits, h.shape, (low, high), _cells(h, low, high, bits), saturated)
         scale = scales(np.abs(matrix(h)).max(axis=1, initial=0.0) if self.by_row else np.abs(h).max(initial=0.0))
         reach = columns(scale, self.by_row)
-        return MessageRange(self.bits, h.shape, scale, self._cells(h, -reach, reach))
+        return MessageRange(self.bits, h.shape, scale, _cells(h, -reach, reach, self.bits))
 
-    def _cells(self, h: Vector, low: Any, high: Any) -> bytes:
-        """Return the number of each element's cell, packed."""
-        levels = 1 << self.bits
-        integers = np.floor((h - low) / without_zero((high - low) / levels))
-        return pack(np.clip(integers, 0, levels - 1).astype(np.uint16), self.bits)
+    def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
+        """Return bits and range: the fixed range doubled about its middle, a bit each time, until it holds ``h``."""
+        assert self.fixed is not None
+        bits, (low, high) = self.bits, self.fixed
+        smallest, largest = h.min(initial=low), h.max(initial=low)
+        while bits < MOST_BITS and not (low <= smallest and largest < high) and math.isfinite(2.0 * (high - low)):
+            half = (high - low) / 2.0
+            bits, low, high = bits + 1, low - half, high + half
+        return bits, low, high
+
+
+def _cells(h: Vector, low: Any, high: Any, bits: int) -> bytes:
+    """Return the number of each element's cell, packed."""
+    levels = 1 << bits
+    integers = np.floor((h - low) / without_zero((high - low) / levels))
+    return pack(np.clip(integers, 0, levels - 1).astype(np.uint16), bits)

@@ -21,11 +21,18 @@ Reader = Callable[[Runs], "pd.DataFrame"]
 
 AGREES, DIFFERS, OPEN, NO_DATA, VOID = "agrees", "differs", "undecided", "no data", "void"
 
+IN_PART, CAUSE_SHOWN, EXCLUDED = "agrees in part", "differs, cause shown", "differs, causes excluded"
+
+OUTCOMES = (AGREES, IN_PART, CAUSE_SHOWN, EXCLUDED, OPEN, VOID, NO_DATA)
+"""What may become of a claim, each in one of these."""
+
 LEARNED = 0.9
 """A model has learned something if its error is at most this share of the best constant answer's."""
 
 _SHARE = 0.95
-_NEAR = 0.1
+NEAR = 0.1
+"""A printed number is near ours if the median of our seeds is off by at most this share of it."""
+
 _WIDEST = 0.5
 """An interval whose half is wider than this share of the published number decides nothing."""
 
@@ -65,11 +72,14 @@ class Try:
         Name of the work.
     read : callable, optional
         How it is read there, if not as the claim is.
+    of : tuple of str
+        The algorithms that it is about there, if not those of the claim.
     """
 
     label: str
     work: str
     read: "Reader | None" = None
+    of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +171,15 @@ class Found:
         return float(np.mean(self.values)) if self.values else math.nan
 
     @property
+    def median(self) -> float:
+        """Median over the seeds; NaN if a run has no value."""
+        return float(np.median(self.values)) if self.values else math.nan
+
+    @property
     def near(self) -> bool:
         """Whether the median over the seeds is within 10 % of the published number, rounding of the print aside."""
         theirs = self.cell.published
-        if theirs is None or not self.values:
-            return False
-        return bool(abs(np.median(self.values) - theirs) <= _NEAR * abs(theirs) + self.cell.digit)
+        return theirs is not None and abs(self.median - theirs) <= NEAR * abs(theirs) + self.cell.digit
 
     @property
     def off(self) -> float:
@@ -223,6 +236,22 @@ class Judged:
         """The changes with which all of it agrees; of what agrees as it is, none."""
         return [label for label, each in self.tried.items() if each.verdict == AGREES]
 
+    @property
+    def outcome(self) -> str:
+        """Which of `OUTCOMES` it is."""
+        if self.verdict in (AGREES, VOID, NO_DATA):
+            return self.verdict
+        if self.causes:
+            return CAUSE_SHOWN
+        if self.agreeing:
+            return IN_PART
+        return EXCLUDED if self.verdict == DIFFERS else OPEN
+
+    @property
+    def near(self) -> int:
+        """How many printed numbers are within 10 % of our median."""
+        return sum(one.near for one in self.found)
+
 
 def judge(cell: Cell, values: Sequence[float]) -> Found:
     """Judge a cell by ours, one of each seed.
@@ -269,7 +298,10 @@ def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
     found = _judged(claim, mine)
     if found.verdict == AGREES:
         return found
-    others = {each.label: (replace(claim, read=each.read or claim.read), runs[each.work]) for each in claim.tries}
+    others = {
+        each.label: (replace(claim, read=each.read or claim.read, of=each.of or claim.of), runs[each.work])
+        for each in claim.tries
+    }
     return replace(found, tried={label: _judged(*one) for label, one in others.items() if not one[1].missing})
 
 
@@ -285,38 +317,36 @@ def _judged(claim: Claim, runs: Runs) -> Judged:
 def why(each: Judged) -> str:
     """Return why a claim does not hold, as far as runs in other settings tell; empty if it does hold.
 
-    Nothing is called a cause but a change with which cells agree that did not.
+    Nothing is called a cause but a change with which all of it agrees.
     """
     if each.verdict in (AGREES, NO_DATA):
         return ""
-    most = max((other.agreeing for other in each.tried.values()), default=0)
-    best = [label for label, other in each.tried.items() if other.agreeing == most]
     said = []
     if each.void:
         said.append(f"Ours does not learn: its error is {each.over_constant:.3g} times a constant answer's.")
     if each.causes:
         said.append(f"Cause shown: it agrees with {' or '.join(each.causes)}.")
-    elif most > each.agreeing:
-        said.append(f"More of it agrees with {' or '.join(best)}; why the rest does not is not known.")
-    elif all(one.verdict in (AGREES, OPEN) for one in each.found):
-        said += [] if each.void else ["Our seeds lie too far apart to tell."]
-    elif not each.void:
-        said.append("The cause is not known." if each.tried else "The cause is not known; no other setting was tried.")
-    parts = [_tried(label, each, other) for label, other in each.tried.items()]
-    tried = [f"Tried: {'; '.join(parts)}."] if parts else []
-    return " ".join([*said, *tried])
+        return " ".join(said)
+    most = max((other.agreeing for other in each.tried.values()), default=0)
+    better = [label for label, other in each.tried.items() if other.agreeing == most > each.agreeing]
+    excluded = [label for label in each.tried if label not in better]
+    if better:
+        said.append(f"More of it agrees ({most} of {len(each.found)}) with {' or '.join(better)}.")
+    if excluded:
+        said.append(f"Excluded: {'; '.join(excluded)}.")
+    elif not better and not each.void:
+        apart = all(one.verdict in (AGREES, OPEN) for one in each.found)
+        said.append("Our seeds lie too far apart to tell." if apart else "No other setting was run.")
+    return " ".join(said)
 
 
-def _tried(label: str, each: Judged, other: Judged) -> str:
-    but = ", but does not learn" if other.void else ""
-    if len(other.found) == 1 and other.found[0].cell.published is None:
-        return f"{label}: {other.found[0].mean:.3g}, {other.found[0].verdict}{but}"
-    if other.void:
-        return f"{label}: does not learn"
-    return (
-        f"{label}: {other.agreeing} of {len(other.found)} agree ({each.agreeing} before), {typical(other.found)} off "
-        f"({typical(each.found)} before)"
-    )
+def attempt(each: Judged) -> str:
+    """Return in a few words what became of a claim in one setting."""
+    if each.void:
+        return "does not learn"
+    if each.found[0].cell.published is None:
+        return f"{each.found[0].mean:.3g}, {each.verdict}"
+    return f"{each.agreeing} of {len(each.found)} agree, {each.near} within 10 %, {typical(each.found)} off"
 
 
 def typical(cells: Sequence[Found]) -> str:

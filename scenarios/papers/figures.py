@@ -3,14 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from netsim.scenarios.papers.claim import AGREES, Judged, Paper, printed
+import numpy as np
+
+from netsim.scenarios.papers.claim import AGREES, DIFFERS, NEAR, OPEN, VOID, Found, Judged, Paper, printed
 from netsim.scenarios.papers.reading import rows_of
-from netsim.scenarios.papers.report import spread
 from netsim.scenarios.papers.work import Runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_VERDICTS = {
+    AGREES: ("C0", "agrees"),
+    DIFFERS: ("C3", "differs"),
+    OPEN: ("C1", "undecided: our seeds lie too far apart"),
+    VOID: ("0.6", "void: ours does not learn"),
+}
+"""The colour of a verdict on a number, and what the legend calls it."""
 
 _COLOURS = {"CTA": "C2", "DKLA": "C0", "COKE": "C3"}
 _SHOWN = (
@@ -23,50 +32,72 @@ _SHOWN = (
 def draw(papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> "dict[str, tuple[Figure, str]]":
     """Return the figures that there is something to show in, each with its caption, by name."""
     found = {}
-    numbers = [each for claims in papers.values() for each in claims if spread(each.found)[1] > 0]
-    if numbers:
+    tables = _tables(papers)
+    if tables:
+        seeds = len(next(iter(tables.values()))[0][0].values)
         found["reproduction_ratios"] = (
-            _ratios(numbers),
-            "Ours over theirs: median and range of each row of the printed tables; filled where all numbers agree, "
-            "grey where our model does not learn",
+            _ratios(tables),
+            f"Ours over theirs, every printed number of every table: the median of our {seeds} seeds over what is "
+            "printed. Grey band: within 10 %. Printed zeros, and runs without a value, have no ratio",
         )
     shown = [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]
     if shown:
-        caption = "COKE's tables: lines ours, mean and range of the seeds; marks as printed"
+        caption = (
+            "COKE's tables: lines ours, mean and range of the seeds; crosses as printed. Right: against the mean "
+            "number of transmissions so far; what has sent nothing is drawn at 1"
+        )
         found["reproduction_coke"] = (_coke(shown, runs), caption)
     return found
 
 
-def _ratios(claims: Sequence[Judged]) -> "Figure":
+def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Found, str]]]:
+    """Return each printed number that has a ratio, with the verdict on it, by paper, table and data set."""
+    found: dict[str, list[tuple[Found, str]]] = {}
+    for paper, claims in papers.items():
+        for each in claims:
+            name = f"{paper.name}, {each.claim.where}: {each.claim.what.partition(',')[0].partition(':')[0]}"
+            cells = [(one, VOID if each.void else one.verdict) for one in each.found if one.cell.published]
+            if cells:
+                found.setdefault(name, []).extend((one, said) for one, said in cells if one.median > 0.0)
+    return {name: cells for name, cells in found.items() if cells}
+
+
+def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.5, 1.0 + 0.16 * len(claims)), layout="constrained")
+    figure = Figure(figsize=(8.0, 1.3 + 0.34 * len(tables)), layout="constrained")
     panel = figure.subplots()
-    for row, each in enumerate(claims):
-        low, middle, high = spread(each.found)
-        agrees = each.verdict == AGREES
-        colour = "C0" if agrees else "0.6" if each.void else "C3"
-        panel.plot([max(low, 1e-3), high], [row, row], color=colour, linewidth=1.5)
-        panel.plot(middle, row, "o", color=colour, markerfacecolor=colour if agrees else "white", markersize=5)
-    panel.axvline(1.0, color="0.3", linewidth=0.8, zorder=0)
+    panel.axvspan(1.0 - NEAR, 1.0 + NEAR, color="0.9", zorder=0)
+    panel.axvline(1.0, color="0.3", linewidth=0.8, zorder=1)
+    drawn = {}
+    for row, cells in enumerate(tables.values()):
+        offsets = np.linspace(-0.28, 0.28, len(cells)) if len(cells) > 1 else [0.0]
+        for (one, said), offset in zip(cells, offsets, strict=True):
+            colour, label = _VERDICTS[said]
+            assert one.cell.published is not None
+            ratio = one.median / one.cell.published
+            (drawn[label],) = panel.plot(ratio, row + offset, "o", color=colour, markersize=3.5, alpha=0.8)
+        near = sum(one.near for one, _ in cells)
+        panel.annotate(
+            f"{near} of {len(cells)}", (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=8
+        )
+    panel.annotate("within 10 %", (1.01, -0.9), xycoords=("axes fraction", "data"), va="center", fontsize=8)
     panel.set_xscale("log")
-    panel.set_yticks(range(len(claims)), [f"{_short(each)}" for each in claims], fontsize=6)
-    panel.set_ylim(len(claims) - 0.4, -0.6)
+    panel.set_yticks(range(len(tables)), list(tables), fontsize=8)
+    panel.set_ylim(len(tables) - 0.5, -0.6)
     panel.set_xlabel("ours / theirs")
     panel.grid(axis="x", alpha=0.3)
+    labels = [label for _, label in _VERDICTS.values() if label in drawn]
+    handles = [drawn[label] for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
-
-
-def _short(each: Judged) -> str:
-    what = each.claim.what
-    return f"{each.claim.where}: {what if len(what) < 70 else what[:67] + '…'}"
 
 
 def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 2.1 * len(shown) + 0.4), layout="constrained")
-    panels = figure.subplots(len(shown), 2, squeeze=False)
+    panels = figure.subplots(len(shown), 2, squeeze=False, sharey="row")
     for (left, right), (name, data, title) in zip(panels, shown, strict=True):
         for algorithm, colour in _COLOURS.items():
             _lines(left, right, runs[name], algorithm, data, colour)
@@ -90,7 +121,7 @@ def _lines(left: "Axes", right: "Axes", runs: Runs, algorithm: str, data: str, c
     mean = errors.mean()
     left.plot(mean.index, mean, color=colour, label=algorithm)
     left.fill_between(mean.index, errors.min(), errors.max(), color=colour, alpha=0.2, linewidth=0)
-    right.plot(sent, mean, color=colour)
+    right.plot(sent, mean, color=colour, drawstyle="steps-post")
     points = printed("coke_by_round", "train_mse", dataset=data, algorithm=algorithm)
     left.plot(points["round"], points["train_mse"], "x", color=colour, label=f"{algorithm}, printed")
     right.plot(points["transmissions"].clip(lower=1), points["train_mse"], "x", color=colour)

@@ -3,50 +3,55 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from netsim.results import told_interval
 from netsim.scenarios.papers.claim import (
-    AGREES,
+    CAUSE_SHOWN,
     DIFFERS,
+    EXCLUDED,
+    IN_PART,
     LEARNED,
     NO_DATA,
     OPEN,
+    OUTCOMES,
     VOID,
     Found,
     Judged,
     Paper,
+    attempt,
     typical,
     why,
 )
 from netsim.scenarios.papers.work import Runs
 
-_INTRODUCTION = """\
-# What the papers report, and what netsim gets
+_TITLE = "# What the papers report, and what netsim gets"
 
+_INTRODUCTION = """\
 `{command}` wrote this page; nothing in it is edited by hand. It repeats what the papers report with the studies
 of netsim, {seeds} seeds each, and puts ours beside theirs. Published numbers are quoted from the papers named at the
 head of each section; the data are not part of netsim ([scenarios](scenarios.md) says where they are looked for).
+"""
 
+_KEY = """\
 * A **printed number** agrees if it lies where 95 % of further runs of ours would lie, by Student's t over the seeds
   (± is half of that interval), rounding of the print aside: a paper's run then could be one of ours. Where that
   interval reaches further than half of the number to either side, agreement would say nothing: it is *undecided*.
+  Beside it stands a second verdict: whether the number is within 10 % of the median of our seeds.
 * A **statement**, such as a figure makes, has a criterion: a measure and its bounds. It agrees if the 95 % interval of
   our mean, by Student's t over the seeds, lies within the bounds, and differs if it lies wholly without; else it is
   *undecided*.
+* **Differs, cause shown**: with one other setting all of it agrees, which does not prove that the paper used it.
+  **Differs, causes excluded**: it does not agree in any of the settings that were run to find out why. The
+  [appendix](#appendix-what-other-settings-gave) has what each of them gave.
 * A claim is **void** where our model does not learn: where the error of the best algorithm that it is about is more
   than {learned:g} times that of the best constant answer (the target's variance; always naming the largest class).
-  Agreement is hollow there, and a difference says nothing of the method: it is in neither column. A claim
-  stands if it is about what learning does not change: running times, the links of a graph.
-* Where something does not agree, other settings are run to find out why, and it says what they gave. *Cause shown*:
-  with that one change all of it agrees, which does not prove that the paper used it; and "the cause is not known" means
-  just that.
-* What says *no data* needs a table that was not at hand when this was written.
+  Agreement is hollow there, and a difference says nothing of the method. A claim stands if it is about what learning
+  does not change: running times, the links of a graph.
+* **No data**: the table that it needs was not at hand when this was written.
 """
 
 _SHARED_KEY = (
-    "In the tables: ours ± half of the interval of a further run (Student's t, n = {seeds} seeds), theirs in brackets; "
-    "**bold** where it differs, *slanted* where it is undecided; "
+    "In the tables of numbers: ours ± half of the interval of a further run (Student's t, n = {seeds} seeds), theirs "
+    "in brackets; **bold** where it differs, *slanted* where it is undecided; "
     "– where a run of ours has no such value."
 )
 
@@ -73,18 +78,26 @@ def write(
     every : collection of str
         The names of all papers, so that it can say if some are not in it.
     """
+    shown = [f"![{caption}]({name})\n" for name, caption in figures.items()]
     lines = [
-        _INTRODUCTION.format(seeds=seeds, command=_command(papers, every), learned=LEARNED),
+        _TITLE,
+        "",
+        *shown[:1],  # first of all, how ours compare at a glance
+        _INTRODUCTION.format(seeds=seeds, command=_command(papers, every)),
         "## In short",
         "",
-        *_overview(papers),
+        *_table(overview(papers)),
         "",
+        _KEY.format(learned=LEARNED),
+        _SHARED_KEY.format(seeds=seeds),
+        "",
+        *shown[1:],
     ]
-    lines += [_SHARED_KEY.format(seeds=seeds), ""]
-    for name, caption in figures.items():
-        lines += [f"![{caption}]({name})", ""]
     for paper, claims in papers.items():
-        lines += _section(paper, claims, runs)
+        lines += _section(paper, claims)
+    lines += ["## Appendix: what other settings gave", ""]
+    for paper, claims in papers.items():
+        lines += _appendix(paper, claims, runs)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -97,18 +110,20 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
     """Return a row for each paper: how many claims there are, and what became of them."""
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
-        verdicts = [each.verdict for each in claims]
-        agree, differ, undecided, void, absent = map(verdicts.count, (AGREES, DIFFERS, OPEN, VOID, NO_DATA))
-        part = len(claims) - agree - differ - undecided - void - absent
-        counts = {"agree": agree, "in part": part, "differ": differ, "undecided": undecided, "void": void}
-        counts |= {"no data": absent, "cause shown": sum(bool(each.causes) for each in claims)}
-        printed = [each for each in claims if each.found and each.found[0].cell.published is not None]
+        outcomes = [each.outcome for each in claims]
+        counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+        printed = [each for each in claims if _is_printed(each)]
         cells = sum(len(each.found) for each in printed)
         numbers = f"{sum(each.agreeing for each in printed)} of {cells}" if cells else "–"
-        close = f"{sum(one.near for each in printed for one in each.found)} of {cells}" if cells else "–"
+        close = f"{sum(each.near for each in printed)} of {cells}" if cells else "–"
         said = {"printed numbers that agree": numbers, "within 10 % of our median": close}
         rows.append({"paper": paper.name, "claims": len(claims), **counts, **said})
     return rows
+
+
+def _is_printed(each: Judged) -> bool:
+    """Return whether a claim is numbers that a paper prints, and there are some of ours."""
+    return bool(each.found) and each.found[0].cell.published is not None
 
 
 def near(claims: Sequence[Judged]) -> Iterator[str]:
@@ -120,22 +135,22 @@ def near(claims: Sequence[Judged]) -> Iterator[str]:
     yield from (f"{name} {sum(cells)} of {len(cells)}" for name, cells in found.items() if cells)
 
 
-def _overview(papers: Mapping[Paper, Sequence[Judged]]) -> Iterator[str]:
-    rows = overview(papers)
+def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
     yield _line(list(rows[0]))
     yield "|" + "---|" * len(rows[0])
     yield from (_line(list(row.values())) for row in rows)
 
 
-def _section(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -> Iterator[str]:
+def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
     yield from (f"## {paper.name}", "", f"{paper.title}.", "")
+    yield from _by_outcome(claims)
     tables: dict[tuple[str, tuple[str, ...]], list[Judged]] = {}
     for each in claims:
-        if each.found and each.found[0].cell.published is not None:
+        if _is_printed(each):
             tables.setdefault((each.claim.where, tuple(one.cell.label for one in each.found)), []).append(each)
     for (where, labels), rows in tables.items():
         yield from _numbers(where, labels, rows)
-    statements = [each for each in claims if each.found and each.found[0].cell.published is None]
+    statements = [each for each in claims if each.found and not _is_printed(each)]
     if statements:
         yield from (
             "### What figures and text say",
@@ -147,22 +162,37 @@ def _section(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -
             one, claim = each.found[0], each.claim
             yield _line([claim.where, claim.what, _interval(one), _marked(each.verdict), claim.criterion])
         yield ""
-    yield from _reasons(claims)
-    yield from _absent(claims)
-    yield from _settings(paper, runs)
+    for text in paper.left_out:
+        yield f"Left out: {text}"
+        yield ""
+
+
+def _by_outcome(claims: Sequence[Judged]) -> Iterator[str]:
+    """Yield a table of what became of the claims, and why: a row for each outcome, and for each reason."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for outcome in OUTCOMES:
+        for each in claims:
+            if each.outcome == outcome:
+                said = each.missing or why(each)
+                rows.setdefault((outcome, said), []).append(f"{each.claim.where}, {each.claim.what}")
+    yield from ("| outcome | claims | which | why |", "|---|---|---|---|")
+    for (outcome, said), which in rows.items():
+        yield _line([_marked(outcome), len(which), "; ".join(which), said])
+    yield ""
 
 
 def _numbers(where: str, labels: Sequence[str], rows: Sequence[Judged]) -> Iterator[str]:
     yield f"### {where.capitalize()}: {', '.join(labels) if len(labels) < 4 else f'{labels[0]} to {labels[-1]}'}"
     yield ""
-    yield _line(["ours (theirs)", *labels, "agree", "median off"])
-    yield "|" + "---|" * (len(labels) + 3)
+    yield _line(["ours (theirs)", *labels, "agree", "within 10 %", "median off"])
+    yield "|" + "---|" * (len(labels) + 4)
     for each in rows:
         power = _power([one.cell.published for one in each.found if one.cell.published])
         unit = f", in 1e{power}" if power else ""
         cells = [_cell(one, 10.0**power) for one in each.found]
         agree = VOID if each.void else f"{each.agreeing} of {len(each.found)}"
-        yield _line([each.claim.what + unit, *cells, agree, typical(each.found)])
+        close = f"{each.near} of {len(each.found)}"
+        yield _line([each.claim.what + unit, *cells, agree, close, typical(each.found)])
     yield ""
 
 
@@ -211,45 +241,28 @@ def _interval(one: Found) -> str:
 
 
 def _marked(verdict: str) -> str:
-    return f"**{verdict}**" if verdict == DIFFERS else f"*{verdict}*" if verdict in (OPEN, VOID) else verdict
+    if verdict in (DIFFERS, CAUSE_SHOWN, EXCLUDED):
+        return f"**{verdict}**"
+    return f"*{verdict}*" if verdict in (OPEN, VOID, IN_PART) else verdict
 
 
-def _reasons(claims: Sequence[Judged]) -> Iterator[str]:
-    """Yield why claims do not agree; those with the same reason together."""
-    told: dict[str, list[str]] = {}
-    for each in claims:
-        text = why(each)
-        if text:
-            told.setdefault(text, []).append(f"{each.claim.where}, {each.claim.what} ({each.verdict})")
-    if not told:
-        return
-    yield from ("### What does not agree", "")
-    for text, which in told.items():
-        yield f"* {'; '.join(which)}. {text}"
-    yield ""
+def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Yield what other settings gave, what the paper leaves open, and the command of each run."""
+    yield from (f"### {paper.name}: other settings", "")
+    tried = [each for each in claims if each.tried]
+    if tried:
+        yield from ("| claim | as it is | in other settings |", "|---|---|---|")
+        for each in tried:
+            what = f"{each.claim.where}, {each.claim.what}"
+            yield _line([what, attempt(each), "; ".join(f"{key}: {attempt(one)}" for key, one in each.tried.items())])
+        yield ""
     left = dict.fromkeys(each.claim.open for each in claims if each.claim.open and why(each))
     if left:
-        yield "The papers leave open what may matter here:"
+        yield "The paper leaves open what may matter here:"
         yield ""
         yield from (f"* {text}." for text in left)
         yield ""
-
-
-def _absent(claims: Sequence[Judged]) -> Iterator[str]:
-    absent: dict[str, list[str]] = {}
-    for each in claims:
-        if each.missing:
-            absent.setdefault(each.missing, []).append(f"{each.claim.where}, {each.claim.what}")
-    if not absent:
-        return
-    yield from ("### No data", "")
-    for reason, which in absent.items():
-        yield f"* {reason}: {'; '.join(which)}."
-    yield ""
-
-
-def _settings(paper: Paper, runs: Mapping[str, Runs]) -> Iterator[str]:
-    yield from ("### Settings", "", "| run, with each seed | what differs from the paper |", "|---|---|")
+    yield from ("| run, with each seed | what differs from the paper |", "|---|---|")
     for work in paper.works:
         if not runs[work.name].missing:
             failed = runs[work.name].failed
@@ -257,9 +270,6 @@ def _settings(paper: Paper, runs: Mapping[str, Runs]) -> Iterator[str]:
             about = [work.differs or _tried_only(paper, work.name), *some]
             yield _line([f"`{work.command}`", "; ".join(about)])
     yield ""
-    for text in paper.left_out:
-        yield f"Left out: {text}"
-        yield ""
 
 
 def _tried_only(paper: Paper, name: str) -> str:
@@ -280,15 +290,9 @@ def table(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
             for one in each.found:
                 ours = {"ours": one.mean, "low": one.low, "high": one.high, "seeds": len(one.values)}
                 cell = {"cell": one.cell.label, "published": one.cell.published, **ours, "off": one.off}
-                rows.append({**about, **cell, "verdict": VOID if each.void else one.verdict, "why": why(each)})
+                near = {} if one.cell.published is None else {"within_10_percent": one.near}
+                verdict = VOID if each.void else one.verdict
+                rows.append({**about, **cell, "verdict": verdict, **near, "why": why(each)})
             if not each.found:
                 rows.append({**about, "verdict": NO_DATA, "why": each.missing})
     return rows
-
-
-def spread(cells: Sequence[Found]) -> tuple[float, float, float]:
-    """Return the smallest, the median and the largest of ours over theirs, of the cells that have both."""
-    ratios = [1.0 + one.off for one in cells if math.isfinite(one.off)]
-    if not ratios:
-        return math.nan, math.nan, math.nan
-    return float(np.min(ratios)), float(np.median(ratios)), float(np.max(ratios))

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -78,7 +78,7 @@ class OnlineSteps(Published):
     def of(self, method: Method) -> Method:
         """Return a method with these step sizes."""
         rho, eta, step = (check.finite(name, getattr(self, name)) for name in ("rho", "eta", "step"))
-        return method.with_steps(**_taken(method.kind, rho, eta, step))
+        return method.with_steps(**{**method.steps, **_taken(method.kind, rho, eta, step)})
 
 
 def _taken(kind: type, rho: float, eta: float, step: float) -> dict[str, float]:
@@ -113,6 +113,7 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     found = (
         Method("RFF-DOKL", RFFDOKL, coder=plain),
         Method("DOKL", DOKL, coder=plain),
+        Method("DOKL dense", DOKL, coder=plain, steps={"solve": "dense"}),
         Method("ODKLA", ODKLA, coder=plain),
         Method("QC-ODKLA", ODKLA, censor=censor, coder=coder),
         Method("DDKL", DDKL, coder=plain),
@@ -123,7 +124,7 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     return {method.name: method for method in found}
 
 
-def fixed_or_own(bits: int, reach: float | None) -> Uniform:
+def fixed_or_own(bits: int, reach: float | None, *, saturate: bool = True) -> Uniform:
     """Return a quantizer with the fixed range [-reach, reach), or with a range for each message (None).
 
     Raises
@@ -132,9 +133,11 @@ def fixed_or_own(bits: int, reach: float | None) -> Uniform:
         For numbers outside their ranges.
     """
     if reach is None:
+        if not saturate:
+            raise BadInput("saturate = False: must go with a range; a message's own range holds all its elements")
         return Uniform(bits)
     reach = check.finite("range", reach, above=0.0)
-    return Uniform(bits, -reach, reach)
+    return Uniform(bits, -reach, reach, saturate=saturate)
 
 
 def own_methods(compared: Compared, steps: OnlineSteps, censor: Censor, taken: Collection[str] = ()) -> list[Method]:
@@ -219,6 +222,30 @@ class OnlineTask(Streams):
         self.measure = Measure(self.costs, rounds, ideal, None)
 
 
+class _Stopwatch:
+    """The processor seconds that agents spend in ``local_step``, of those that have one.
+
+    Parameters
+    ----------
+    agents : iterable
+    """
+
+    def __init__(self, agents: Iterable[Any]) -> None:
+        self.seconds = 0.0
+        for agent in agents:
+            if hasattr(agent, "local_step"):
+                agent.local_step = self._timed(agent.local_step)
+
+    def _timed(self, step: Callable[[], Array]) -> Callable[[], Array]:
+        def timed() -> Array:
+            start = time.thread_time()
+            found = step()
+            self.seconds += time.thread_time() - start
+            return found
+
+        return timed
+
+
 class Streaming:
     """Agents on a network that learn from streams.
 
@@ -255,6 +282,7 @@ class Streaming:
         self.share = regularizer / len(self.graph)
         self.tracking = tracking
         self.seconds: dict[str, float] = {}
+        self.step_seconds: dict[str, float] = {}
         self._weights = averaging_weights(self.graph)
 
     def begin(self) -> Streams:
@@ -272,13 +300,14 @@ class Streaming:
         start = time.perf_counter()
         streams = self.begin()
         agents, measure = method.made(study, method.name, streams, rounds), self.measure(streams, rounds)
+        steps = _Stopwatch(agents.values())
         with may_diverge() as outcome:
             check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
         if outcome.error is not None:
             steps = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
             study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {outcome.error}")
             return
-        self.seconds[method.name] = time.perf_counter() - start
+        self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, steps.seconds
         study.constant = {"running_mse": measure.variance}
 
     def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
