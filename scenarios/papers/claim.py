@@ -329,12 +329,15 @@ def why(each: Judged) -> str:
         return " ".join(said)
     most = max((other.agreeing for other in each.tried.values()), default=0)
     better = [label for label, other in each.tried.items() if other.agreeing == most > each.agreeing]
-    excluded = [label for label in each.tried if label not in better]
+    hollow = [label for label, other in each.tried.items() if other.void]
+    excluded = [label for label in each.tried if label not in (*better, *hollow)]
     if better:
         said.append(f"More of it agrees ({most} of {len(each.found)}) with {' or '.join(better)}.")
     if excluded:
         said.append(f"Excluded: {'; '.join(excluded)}.")
-    elif not better and not each.void:
+    if hollow and not each.void:
+        said.append(f"Tells nothing, for nothing is learned: {'; '.join(hollow)}.")
+    if not each.tried and not each.void:
         apart = all(one.verdict in (AGREES, OPEN) for one in each.found)
         said.append("Our seeds lie too far apart to tell." if apart else "No other setting was run.")
     return " ".join(said)

@@ -70,7 +70,7 @@ class Method:
 
     name: str
     kind: type[netsim.Agent]
-    steps: Mapping[str, Step] = field(default_factory=dict)
+    steps: Mapping[str, Step | str] = field(default_factory=dict)
     censor: Censor | None = None
     coder: Coder | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Method:
                 found[name] = _text(value)
         return found
 
-    def with_steps(self, **steps: Step) -> "Method":
+    def with_steps(self, **steps: Step | str) -> "Method":
         """Return the method with other step sizes."""
         return dataclasses.replace(self, steps=steps)
 

@@ -300,14 +300,14 @@ class Streaming:
         start = time.perf_counter()
         streams = self.begin()
         agents, measure = method.made(study, method.name, streams, rounds), self.measure(streams, rounds)
-        steps = _Stopwatch(agents.values())
+        watch = _Stopwatch(agents.values())
         with may_diverge() as outcome:
             check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
         if outcome.error is not None:
             steps = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
             study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {outcome.error}")
             return
-        self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, steps.seconds
+        self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, watch.seconds
         study.constant = {"running_mse": measure.variance}
 
     def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
