@@ -121,5 +121,5 @@ class Uniform(Coder):
 def _cells(h: Vector, low: Any, high: Any, bits: int) -> bytes:
     """Return the number of each element's cell, packed."""
     levels = 1 << bits
-    integers = np.floor((h - low) / without_zero((high - low) / levels))
+    integers = np.floor((np.clip(h, low, high) - low) / without_zero((high - low) / levels))
     return pack(np.clip(integers, 0, levels - 1).astype(np.uint16), bits)

@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 """Of numbers that are not whole: |a − b| ≤ 1e-9 · max(1, |a|, |b|)."""
 
 # Of a table: how long something took on the machine.
-_MEASURED_TIME = {"seconds"}
+_MEASURED_TIME = {"seconds", "step_seconds"}
 # What of a summary is not a result, or is compared elsewhere.
 _NOT_COMPARED = {"bytes", "failed", "partial"}
 # In a trace hash, and a frame's checksum, its bytes count: it is another as soon as a last digit that is sent is.
@@ -85,7 +85,8 @@ class _Difference:
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     """Repeat a run folder from its settings and compare the trace hash, the tables, the summary and the traces.
 
-    Columns called ``seconds``, of time measured on the machine, are left out; whole numbers and text must be the same.
+    Columns of time measured on the machine (``seconds``, ``step_seconds``) are left out; whole numbers and text must be
+    the same.
 
     Parameters
     ----------

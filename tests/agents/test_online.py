@@ -128,10 +128,11 @@ def test_logistic_odkla_equals_its_recursion(graph: str, seed: int, bits: int | 
 
 @everywhere
 @twice
-def test_dokl_equals_its_recursion(graph: str, seed: int) -> None:
+@pytest.mark.parametrize("solve", ["rank-one", "dense"])
+def test_dokl_equals_its_recursion(graph: str, seed: int, solve: str) -> None:
     task = Task(graph, seed)
     task.check(
-        lambda i: DOKL(task.cost(i), ROUNDS, rho=0.3, eta=1.5),
+        lambda i: DOKL(task.cost(i), ROUNDS, rho=0.3, eta=1.5, solve=solve),
         online.dokl(task.features, task.targets, task.adjacency, task.share, 0.3, 1.5),
     )
 
@@ -508,6 +509,7 @@ def test_regret_of_a_run_is_that_of_its_recursion() -> None:
         (lambda cost: ODKLA(cost, 10, rho=1.0, eta=0.0), "eta = 0.0"),
         (lambda cost: ODKLA(cost, -1, rho=1.0, eta=1.0), "count = -1"),
         (lambda cost: DOKL(cost, 10, rho=1.0, eta=-1.0), "eta = -1.0"),
+        (lambda cost: DOKL(cost, 10, rho=1.0, eta=1.0, solve="sparse"), "solve = 'sparse'"),
         (lambda cost: DDKL(cost, 10, rho=math.inf), "rho = inf"),
         (lambda cost: RFFDOKL(cost, 10, eta=0.0, weights={}), "eta = 0.0"),
         (lambda cost: OnlineCost(iter([]), 0, loss=Squared(), regularizer=0.1), "size = 0"),
@@ -531,3 +533,9 @@ def test_labels_that_the_loss_does_not_know_are_named(loss: Loss) -> None:
     cost.draw(np.zeros(2))
     with pytest.raises(BadInput, match=rf"^targets\[0\] = 0.0: must be -1 or 1 for the {loss.name} loss$"):
         cost.draw(np.zeros(2))
+
+
+def test_a_dense_solve_is_for_squares() -> None:
+    task = Task("two", 0, labels=True)
+    with pytest.raises(AgentError, match=r'solve = "dense": must go with a squared loss; the cost has Logistic$'):
+        task.run(lambda i: DOKL(task.cost(i), ROUNDS, rho=0.3, eta=1.5, solve="dense"))

@@ -556,3 +556,34 @@ def test_a_part_that_is_no_float_is_refused() -> None:
     ):
         with pytest.raises(BadInput, match=message):
             Sparse.of((4,), np.arange(2), part)
+
+
+# --- a fixed range that is not the end --------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 7), st.lists(st.integers(-300_000, 300_000), min_size=1, max_size=20))
+def test_a_quantizer_that_does_not_saturate_is_equation_3_21_as_printed(bits: int, numbers: list[int]) -> None:
+    """u + (⌊(h − u)/Δ⌋ + ½)Δ of any h, the dissertation's, with no more bits than the farthest element needs."""
+    h = np.array(numbers) / 1024.0  # so that nothing is rounded
+    coded = Uniform(bits, -1.0, 1.0, saturate=False).encode(h)
+    step = 2.0 / 2**bits
+    np.testing.assert_array_equal(coded.values, -1.0 + (np.floor((h + 1.0) / step) + 0.5) * step)
+    assert coded.saturated == 0
+    width = next(
+        w for w in itertools.count(bits) if (-(2.0 ** (w - bits)) <= h).all() and (h < 2.0 ** (w - bits)).all()
+    )
+    assert coded.payload_bits == width * len(h)
+
+
+def test_a_quantizer_that_does_not_saturate_does_at_16_bits() -> None:
+    coded = Uniform(3, -1.0, 1.0, saturate=False).encode([1e9, 0.1])
+    assert (coded.payload_bits, coded.saturated) == (32, 1)
+    huge = Uniform(3, -1e308, 1e307, saturate=False).encode([1.7e308])
+    assert np.isfinite(huge.values).all()
+
+
+def test_within_its_range_it_is_the_one_that_saturates() -> None:
+    h = np.random.default_rng(5).uniform(-1.0, 1.0, 50)
+    assert Uniform(3, -1.0, 1.0, saturate=False).encode(h) == Uniform(3, -1.0, 1.0).encode(h)
+    with pytest.raises(BadInput, match=r"^saturate = False: must go with low and high[^\n]+$"):
+        Uniform(3, saturate=False)

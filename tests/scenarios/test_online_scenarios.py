@@ -177,3 +177,26 @@ def test_compared_bits_take_the_step_sizes_given() -> None:
         for rho in (0.3, 3.0)
     ]
     assert ends_with[0]["running_mse"] != ends_with[1]["running_mse"]
+
+
+def test_dokl_by_a_dense_solve_is_dokl_and_takes_longer_steps() -> None:
+    """Table 3.1's ratio is that of such a solve."""
+    study = run("online", rounds=60, features=60, algorithms="DOKL,DOKL dense")
+    by = study.rounds.pivot(index="round", columns="algorithm", values="running_mse")
+    np.testing.assert_allclose(by["DOKL dense"], by["DOKL"], rtol=1e-9)
+    times = study.tables["running_time"].set_index("algorithm")
+    assert (times["step_seconds"] > 0).all()
+    assert (times["step_seconds"] < times["seconds"]).all()
+
+
+@pytest.mark.parametrize("name", ["online", "dynamic"])
+def test_a_fixed_range_that_does_not_saturate_is_counted_with_its_bits(name: str) -> None:
+    coded = {"online": "QC-ODKLA", "dynamic": "QDDKL"}[name]
+    settings = {"rounds": 30, "features": 8, "algorithms": coded, "threshold": 0.0, "bits": 3, "range": 1e-3}
+    if name == "dynamic":
+        settings["compare_bits"] = ""
+    free, clipped = (run(name, **settings, saturate=saturate).rounds.iloc[-1] for saturate in (False, True))
+    assert free["saturated"] == 0 < clipped["saturated"]
+    assert free["payload_bits"] > clipped["payload_bits"]
+    with pytest.raises(BadInput, match=r"^saturate = False: must go with a range[^\n]+$"):
+        run(name, **{**settings, "range": None}, saturate=False)

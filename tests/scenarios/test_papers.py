@@ -19,12 +19,14 @@ from netsim.scenarios.papers.claim import (
     DIFFERS,
     NO_DATA,
     OPEN,
+    OUTCOMES,
     VOID,
     Cell,
     Claim,
     Judged,
     Paper,
     Try,
+    attempt,
     judge,
     judged,
     printed,
@@ -167,7 +169,8 @@ def test_a_setting_that_does_not_learn_shows_no_cause() -> None:
     other = known({0: [1.0], 1: [1.1], 2: [0.9]}, OTHER, train_mse=1.0)
     found = judged(claim(Cell("k = 1", 1.0), tries=(Try("rho 0.1", "other"),)), {"base": base, "other": other})
     assert found.causes == []
-    assert why(found) == "The cause is not known. Tried: rho 0.1: does not learn."
+    assert why(found) == "Tells nothing, for nothing is learned: rho 0.1."
+    assert attempt(found.tried["rho 0.1"]) == "does not learn"
 
 
 def test_a_cause_is_shown_of_what_is_void_too() -> None:
@@ -249,9 +252,9 @@ def told(*tries: Try, **runs: Runs) -> str:
 
 
 def test_nothing_is_called_a_cause_that_was_not_measured() -> None:
-    assert told() == "The cause is not known; no other setting was tried."
+    assert told() == "No other setting was run."
     unchanged = told(Try("rho 0.2", "other"), other=Known(OTHER, FAR.rounds))
-    assert unchanged.startswith("The cause is not known. Tried: rho 0.2: 0 of 1 agree")
+    assert unchanged == "Excluded: rho 0.2."
 
 
 def test_a_setting_with_which_it_agrees_is_named() -> None:
@@ -267,6 +270,40 @@ def test_a_claim_may_be_read_otherwise_to_show_the_cause() -> None:
     assert found.verdict == DIFFERS
     assert found.causes == ["a round later"]
     assert why(found).startswith("Cause shown: it agrees with a round later.")
+
+
+def test_a_claim_may_be_about_other_algorithms_in_another_setting() -> None:
+    other = Known(OTHER, NEAR.rounds.assign(algorithm="B"), train_mse=9.0)
+    read = by_round("B", "train_mse")
+    runs: dict[str, Runs] = {"base": FAR, "other": other}
+    found = judged(claim(Cell("k = 1", 1.0), of=("A",), tries=(Try("B", "other", read, ("B",)),)), runs)
+    assert found.causes == ["B"]
+    with pytest.raises(BadInput, match="algorithm = 'A'"):
+        judged(claim(Cell("k = 1", 1.0), of=("A",), tries=(Try("B", "other", read),)), runs)
+
+
+def test_every_claim_has_one_outcome() -> None:
+    """Of several: that all of it agrees in another setting is said before that some of it agrees as it is."""
+    runs: dict[str, Runs] = {"base": known({0: [3.0, 2.0], 1: [3.1, 2.1], 2: [2.9, 1.9]}), "other": NEAR}
+    found = {
+        "agrees": claim(Cell("k = 1", 3.0)),
+        "agrees in part": claim(Cell("k = 1", 3.0), Cell("k = 2", 9.0)),
+        "differs, cause shown": claim(Cell("k = 1", 1.0), tries=(Try("rho 0.1", "other"),)),
+        "differs, causes excluded": claim(Cell("k = 1", 2.0), tries=(Try("rho 0.1", "other"),)),
+    }
+    for outcome, each in found.items():
+        assert judged(each, runs).outcome == outcome
+    wide: dict[str, Runs] = {"base": known({0: [2.0], 1: [10.0], 2: [20.0]})}
+    assert judged(claim(Cell("k = 1", 10.0)), wide).outcome == OPEN
+    assert set(found) | {OPEN, VOID, NO_DATA} == set(OUTCOMES)
+
+
+@pytest.mark.parametrize(
+    ("values", "near"), [([90.0, 90.0, 500.0], True), ([89.0, 89.0, 100.0], False), ([110.0], True), ([], False)]
+)
+def test_a_number_is_near_if_it_is_within_10_percent_of_the_median(values: list[float], near: bool) -> None:
+    assert judge(Cell("x", 100.0), values).near is near
+    assert not judge(Cell("x", low=0.0), values).near, "a statement has no number"
 
 
 def test_what_agrees_has_no_reason() -> None:
@@ -360,7 +397,9 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
     assert "unheard of" in text
     assert "the table 'x' is not in the folder" in text
     assert "`netsim run coke --agents 4 --features 5 --rounds 6 --algorithms DKLA,COKE`" in text
-    assert "The cause is not known; no other setting was tried." in text
+    assert "No other setting was run." in text
+    assert text.index("reproduction_ratios.png") < text.index("## In short"), "the figure comes first"
+    assert text.index("`netsim run coke") > text.index("## Appendix"), "the reader is not to wade through commands"
     assert re.search(r"\*\*[\d.]+ ± [\d.e-]+\*\* \(9\)", text)
     assert "ours: mean [95 % interval of the mean (Student's t, n = 3)]" in text
     assert "the interval of a further run (Student's t, n = 3 seeds)" in text
@@ -380,7 +419,7 @@ def test_of_a_claim_in_part_some_cells_agree() -> None:
     assert [[one.verdict for one in each.found] for each in claims] == [[DIFFERS, OPEN], [AGREES, OPEN], [OPEN, OPEN]]
     assert [each.verdict for each in claims] == [DIFFERS, "1 of 2 agree", OPEN]
     (row,) = report.overview({Paper(name="p", title="t", works=(BASE,), claims=(none, some, open_ones)): claims})
-    assert [row[name] for name in ("agree", "in part", "differ", "undecided", "void")] == [0, 1, 1, 1, 0]
+    assert [row[name] for name in OUTCOMES] == [0, 1, 0, 1, 1, 0, 0]
     assert row["printed numbers that agree"] == "1 of 6"
 
 
@@ -390,7 +429,7 @@ def test_what_is_void_counts_as_nothing_else() -> None:
     paper = Paper(name="p", title="t", works=(BASE,), claims=(each,))
     found = {paper: [judged(each, runs)]}
     (row,) = report.overview(found)
-    assert [row[name] for name in ("agree", "in part", "differ", "undecided", "void")] == [0, 0, 0, 0, 1]
+    assert [row[name] for name in OUTCOMES] == [0, 0, 0, 0, 0, 1, 0]
     assert row["printed numbers that agree"] == "0 of 2"
     assert [line["verdict"] for line in report.table(found)] == [VOID, VOID]
     text = report.write(found, runs, 3, {})
