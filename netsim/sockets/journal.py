@@ -1,5 +1,6 @@
 """What a process writes down of its part of a run, as it goes: whole entries, each in the file before what it tells of
-can be noticed elsewhere. A file that ends in the midst of an entry is that of a process that was killed.
+can be noticed elsewhere. A file that ends in the midst of an entry is that of a process that was killed; one with
+an entry that is not as it was written is damaged, and refused.
 """
 
 import math
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.count.records import DETAIL, EXIT, LEFT, SENT
-from netsim.errors import NetsimError, one_line
+from netsim.errors import BadInput, NetsimError, one_line
 from netsim.transport.wire import check_whole
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Journal",
     "Records",
     "entries",
+    "entry",
     "records_of",
 ]
 
@@ -58,9 +60,13 @@ _FORMS: dict[int, Any] = {
     },
 }
 
+# An entry's head: its body's size, what it is of, the body's checksum; and a checksum of these, or a size that was
+# damaged would pass for the end of the file.
 _HEAD = struct.Struct("<III")
+_CHECK = struct.Struct("<I")
+_HEAD_SIZE = _HEAD.size + _CHECK.size
 _STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
-_MARK = b"netsim journal 1\n"
+_MARK = b"netsim journal 2\n"
 
 
 class Journal:
@@ -89,9 +95,8 @@ class Journal:
 
     def put(self, what: int, content: Any) -> None:
         """Append an entry; it is with the system when this returns."""
-        body: bytes = msgpack.packb(content)
         try:
-            self._write(_HEAD.pack(len(body), what, zlib.crc32(body)) + body)
+            self._write(entry(what, msgpack.packb(content)))
         except OSError as error:
             raise self._failure(error) from None
 
@@ -114,21 +119,38 @@ class Journal:
         return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
 
 
+def entry(what: int, body: bytes) -> bytes:
+    """Return an entry as it stands in the file."""
+    head = _HEAD.pack(len(body), what, zlib.crc32(body))
+    return head + _CHECK.pack(zlib.crc32(head)) + body
+
+
 def entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the whole entries of a journal, what each is of and its content; raises NetsimError if it is none."""
+    """Yield the whole entries of a journal, what each is of and its content; raises BadInput where one is damaged."""
     try:
         with path.open("rb") as file:
-            left = os.fstat(file.fileno()).st_size - len(_MARK)
-            if file.read(len(_MARK)) != _MARK:
-                raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote")
-            while len(head := file.read(_HEAD.size)) == _HEAD.size:
-                size, what, check = _HEAD.unpack(head)
-                left -= _HEAD.size + size
-                if left < 0 or zlib.crc32(body := file.read(size)) != check:
+            size_of_file = os.fstat(file.fileno()).st_size
+            if not _MARK.startswith(file.read(len(_MARK))):
+                raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote, with this netsim")
+            place = len(_MARK)
+            while len(head := file.read(_HEAD_SIZE)) == _HEAD_SIZE:
+                size, what, check = _HEAD.unpack_from(head)
+                # Who is killed leaves the beginning of an entry: what is there is as it was written.
+                if zlib.crc32(head[: _HEAD.size]) != _CHECK.unpack_from(head, _HEAD.size)[0]:
+                    raise _damage(path, place)
+                end = place + _HEAD_SIZE + size
+                if end > size_of_file:
                     return
+                if zlib.crc32(body := file.read(size)) != check:
+                    raise _damage(path, place)
                 yield what, _content(path, what, body)
+                place = end
     except OSError as error:
         raise NetsimError(f"file = {str(path)!r}: cannot be read ({error.strerror or one_line(error)})") from None
+
+
+def _damage(path: Path, place: int) -> BadInput:
+    return BadInput(f"file = {str(path)!r}: must be as it was written; the entry at byte {place} is damaged")
 
 
 def _content(path: Path, what: int, body: bytes) -> Any:

@@ -1,10 +1,12 @@
 """Hostile journals: honest ones with parts exchanged, states and events of somebody's own making.
 
-`netsim.gather` reads them or raises a NetsimError; then a probe looks at what the agents were given. A seed repeats
-what it found: ``check_one(np.random.default_rng(seed))``. ``python -m tests.fuzzers.journals 0 500`` tries seeds.
+`netsim.gather` reads them or raises a NetsimError; then a probe looks at what the agents were given. And damaged ones:
+what is not as it was written is refused, unless the file only ends too early. A seed repeats what it found:
+``check_one(np.random.default_rng(seed))``, ``check_damage(…)``. ``python -m tests.fuzzers.journals 0 500`` tries seeds.
 """
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -12,10 +14,8 @@ import enum
 import fractions
 import functools
 import random
-import struct
 import sys
 import tempfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import numpy as np
 import netsim
 from netsim import Agent, Link, NetsimError, Network, core, latency, topology
 from netsim.count.records import EXIT, LEFT, SENT
-from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal
+from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal, entries, entry
 from netsim.sockets.node import mark_of
 from netsim.sockets.states import StateWriter, Tag
 from netsim.transport.wire import encode
@@ -161,7 +161,7 @@ def gathered(found: Any, folder: Path) -> Any:
     with path.open("ab") as file:
         for what, content in found:
             body = content if isinstance(content, bytes) else packed(content)
-            file.write(struct.pack("<III", len(body), what, zlib.crc32(body)) + body)
+            file.write(entry(what, body))
     network, agents = made()
     return netsim.gather(network, agents, folder, [look], trace=True)
 
@@ -369,6 +369,38 @@ def check_one(rng: Rng) -> bool:
     return False
 
 
+@functools.cache
+def written() -> tuple[bytes, tuple[Any, ...]]:
+    """Return an honest journal's bytes and its entries."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "honest"
+        journal = Journal(path)
+        for what, content in honest():
+            journal.put(what, content)
+        journal.close()
+        return path.read_bytes(), tuple(entries(path))
+
+
+def check_damage(rng: Rng) -> None:
+    """A journal that is cut off gives its first entries, one with other bits somewhere is refused."""
+    data, whole = written()
+    place = int(rng.integers(len(data)))
+    # Most of the bytes are in few of the entries: half of the places are near the beginning, or the end.
+    place = any_of(rng, (place, place, int(rng.integers(300)), len(data) - 1 - int(rng.integers(300))))
+    is_cut = rng.random() < 0.3
+    damaged = bytearray(data[:place] if is_cut else data)
+    if not is_cut:
+        damaged[place] ^= int(rng.integers(1, 256))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "damaged"
+        path.write_bytes(damaged)
+        found = None
+        with contextlib.suppress(NetsimError):
+            found = tuple(entries(path))
+    assert (found is not None) == is_cut
+    assert found is None or packed(found) == packed(whole[: len(found)])
+
+
 def megabytes() -> float:
     """Return the peak memory of this process; NaN where the system does not tell."""
     try:
@@ -384,6 +416,7 @@ def main() -> None:
     for seed in range(first, stop):
         try:
             accepted += check_one(np.random.default_rng(seed))
+            check_damage(np.random.default_rng(seed))
         except BaseException:
             print(f"seed {seed}", file=sys.stderr)
             raise

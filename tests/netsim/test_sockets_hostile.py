@@ -18,7 +18,7 @@ import pytest
 from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
 from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
-from netsim.sockets.journal import STATE, entries
+from netsim.sockets.journal import STATE, entries, entry
 from netsim.sockets.restoring import StateReader
 from netsim.sockets.session import DROPPED, Session
 from netsim.sockets.states import StateWriter, Tag
@@ -388,6 +388,39 @@ def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_pa
             conserved(run)
             seen.add("missing" if run.ledger.table()["missing"].sum() else "nothing missing")
     assert "must be whole; others have frames" in seen
+
+
+@pytest.mark.parametrize("byte", [0, 4, 8, 12, 16], ids=["size", "what", "body's", "head's", "body"])
+def test_a_damaged_entry_is_named(byte: int, journals: Path, tmp_path: Path) -> None:
+    """In the middle of a file: to end there would leave out, without a word, all that comes later."""
+    folder = tmp_path / "parts"
+    shutil.copytree(journals, folder)
+    part = sorted((folder / "run-0").glob("*.journal"))[0]
+    sizes = [len(entry(what, msgpack.packb(content))) for what, content in entries(part)]
+    place = part.stat().st_size - sum(sizes[len(sizes) // 2 :])
+    data = bytearray(part.read_bytes())
+    data[place + byte] ^= 1
+    part.write_bytes(data)
+    made, agents = network()
+    with pytest.raises(BadInput) as refused:
+        gather(made, agents, folder, [spread])
+    assert (
+        str(refused.value) == f"file = {str(part)!r}: must be as it was written; the entry at byte {place} is damaged"
+    )
+
+
+def test_a_journal_that_is_cut_off_gives_its_first_entries(journals: Path, tmp_path: Path) -> None:
+    part = sorted((journals / "run-0").glob("*.journal"))[0]
+    whole, data = list(entries(part)), part.read_bytes()
+    cut = tmp_path / "cut"
+    for left in (0, 5, 20, len(data) // 2, len(data) - 1):
+        cut.write_bytes(data[:left])
+        found = list(entries(cut))
+        assert found == whole[: len(found)]
+        assert len(found) < len(whole)
+    cut.write_bytes(b"another file")
+    with pytest.raises(NetsimError, match="must be what a process of a run wrote"):
+        list(entries(cut))
 
 
 def test_gathering_names_what_is_wrong(journals: Path, tmp_path: Path) -> None:
