@@ -247,7 +247,8 @@ class Medium:
                 arrivals.setdefault(arrival, []).append((place, station, signal))
             else:
                 signal = Signal(now + delay, end + delay, power)
-            hearing = self._reach(station, signal, now, end, bits, is_ack) if place >= 0 else None
+            awaits = is_ack and place in wanted
+            hearing = self._reach(station, signal, now, end, bits, awaits) if place >= 0 else None
             ear.hear(signal, now, width)
             emission.reached.append((station, signal, hearing))
         for place, station in self._deaf[sender.number].items():
@@ -259,13 +260,13 @@ class Medium:
         return arrivals
 
     def _reach(
-        self, station: Station, signal: Signal, now: float, end: float, bits: int, is_ack: bool
+        self, station: Station, signal: Signal, now: float, end: float, bits: int, awaits: bool
     ) -> Hearing | None:
-        """Let a neighbour receive, if its radio is on; return what it spends on that, if anything is kept."""
+        """Let a neighbour receive, if its radio is on, or it waits for this; return what it spends, if that is kept."""
         meter = station.meter
         if not station.on or (meter is not None and meter.dies_at <= now):
             signal.cause = signal.cause or RECEIVER_DOWN
-        elif not (is_ack or station.is_awake(now)):
+        elif not (awaits or station.is_awake(now)):
             signal.cause = signal.cause or ASLEEP
         elif meter is not None and station.ear.sends_until <= now + early(now):
             hearing = meter.receive(now, end, bits)

@@ -196,7 +196,8 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     """Return what a node has spent, from the log of the air: its power from one change to the next, times the time.
 
     A node that is off spends nothing. Else it sends; or it hears some neighbour's frame, whoever that is for, if it was
-    on, awake and not sending as that began; or it is awake, or asleep. What bits cost is spent evenly.
+    on, awake (or waited for this acknowledgement) and not sending as that began; or it is awake, or asleep. What bits
+    cost is spent evenly.
     """
     radio = network.medium
     assert isinstance(radio, Radio)
@@ -207,15 +208,15 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     # When (s) what changes by how much: times that it is off, sends and hears, and the power of bits sent and heard.
     changes = [(time, 0, sign, 0.0) for span in off for time, sign in zip(span, (1, -1), strict=True)]
     sends_until = -1.0
-    for start, end, number, _, kind, *_, bits in run.air.log or ():
+    for start, end, number, link, kind, *_, bits in run.air.log or ():
         whole, sender = radio.seconds(bits, network.link), names[number]
         if sender == node:
             sends_until = end
             watts = energy.transmit_bit * bits / whole
             changes += [(start, 1, 1, watts), (end, 1, -1, -watts)]
         elif network.graph.has_edge(sender, node) and network.links.get((sender, node), network.link).loss.mean < 1:
-            is_ack = kind == ack_kind(run)
-            awake = cycle is None or is_ack or is_awake(cycle, node, start)
+            awaits = kind == ack_kind(run) and names[run.ledger.receivers[link]] == node
+            awake = cycle is None or awaits or is_awake(cycle, node, start)
             if awake and sends_until <= start + 1e-9 and not any(a <= start < b for a, b in off):
                 watts = energy.receive_bit * bits / whole
                 end = min([end, *(a for a, _ in off if a > start)])

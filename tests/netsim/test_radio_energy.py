@@ -58,6 +58,15 @@ def test_who_sends_does_not_receive() -> None:
     assert states(run) == [[4, 0, 1, 0, 18], [1, 3, 1, 0, 15]]
 
 
+def test_only_who_waits_for_an_acknowledgement_hears_it_asleep() -> None:
+    """0 sends to 1 from 1 to 2 s, and 1 acknowledges until 3 s; 0 sleeps from 1.5 s on, and 2 all the time."""
+    cycle = DutyCycle(period=10.0, awake=1.5, offsets={2: 5.0})
+    radio = Radio(access="aloha", acks=True, ack_bits=8000, turnaround=0.0, energy=POWERS, duty_cycle=cycle)
+    agents = {0: Talker([(1.0, SECOND)], to=1), 1: Listener(), 2: Listener()}
+    run = Network(topology.path(3), LINK, medium=radio).run(agents, until=4.0)
+    assert states(run) == [[1, 1, 1, 1, 4 + 3 + 2 + 0.5], [1, 1, 1, 1, 4 + 3 + 2 + 0.5], [0, 0, 0, 4, 2]]
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.booleans()), max_size=12),
