@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from netsim import check
 from netsim.radio.sleep import Schedule
+from netsim.transport.port import early
 
 __all__ = ["STATES", "Account", "Energy", "Meter"]
 
@@ -25,7 +26,8 @@ class Energy:
 
     The energy is Σ power × time over the states, plus what each bit costs, evenly while it is on the air. Every frame
     that a node hears costs it receiving, also one that is for others or arrives damaged; a node that sleeps or sends as
-    it begins hears none, and one that sends meanwhile hears the rest. A node that is down spends nothing.
+    it begins, or begins to send at that instant, hears none, and one that begins to send later hears the rest. A node
+    that is down spends nothing.
 
     Parameters
     ----------
@@ -104,12 +106,12 @@ class Energy:
 
 
 class Hearing:
-    """A frame that a node hears: until when (s), and what its bits cost while they come (W)."""
+    """A frame that a node hears: from when until when (s), and what its bits cost while they come (W)."""
 
-    __slots__ = ("end", "watts")
+    __slots__ = ("end", "start", "watts")
 
-    def __init__(self, end: float, watts: float) -> None:
-        self.end, self.watts = end, watts
+    def __init__(self, start: float, end: float, watts: float) -> None:
+        self.start, self.end, self.watts = start, end, watts
 
 
 class Meter:
@@ -186,9 +188,12 @@ class Meter:
     def transmit(self, start: float, end: float, bits: int, distance: float) -> None:
         """Count a frame that it sends from ``start`` to ``end`` (s), over so many metres; one at a time.
 
-        What it was hearing it hears no more while it sends.
+        What it was hearing it hears no more while it sends; and what begins at the same instant not at all, whichever
+        of the two was told first.
         """
         self._advance(start)
+        width = early(start)
+        self._hear_only([each for each in self._heard if each.start < start - width])
         joules = self.energy.to_send(bits, 0.0, distance)
         self._sends_until, self._bit_watts = end, self._watts(start, end, joules)
         self.committed += self.energy.transmit * (end - start) + joules
@@ -198,7 +203,7 @@ class Meter:
         self._advance(start)
         energy = self.energy
         joules = energy.receive_bit * bits
-        hearing = Hearing(end, self._watts(start, end, joules) if joules else 0.0)
+        hearing = Hearing(start, end, self._watts(start, end, joules) if joules else 0.0)
         if start < self._hears_until:
             self._heard = [each for each in self._heard if each.end > start]
             self._heard.append(hearing)
@@ -216,7 +221,7 @@ class Meter:
         """Count no more of a frame that it heard, from now (s) on: its sender has gone off."""
         self._advance(now)
         hearing.end = min(hearing.end, now)
-        self._hears_until = max((each.end for each in self._heard), default=0.0)
+        self._hear_only(self._heard)
 
     def switch(self, on: bool, now: float) -> None:
         """Count from now (s) on that it is off, and spends nothing, or on again."""
@@ -279,6 +284,11 @@ class Meter:
             left -= power * (end - time)
             time = end
         return time if left <= spare else self.idle_until(time, left)
+
+    def _hear_only(self, heard: list[Hearing]) -> None:
+        """Hear these frames, until they end."""
+        self._heard = heard
+        self._hears_until = max((each.end for each in heard), default=0.0)
 
     def _watts(self, start: float, end: float, joules: float) -> float:
         """Return the power at which bits are spent; those of a frame that takes no time are spent at once."""

@@ -196,8 +196,8 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     """Return what a node has spent, from the log of the air: its power from one change to the next, times the time.
 
     A node that is off spends nothing. Else it sends; or it hears some neighbour's frame, whoever that is for, if it was
-    on, awake (or waited for this acknowledgement) and not sending as that began; or it is awake, or asleep. What bits
-    cost is spent evenly.
+    on, awake (or waited for this acknowledgement) and neither sent nor began to send as that began; or it is awake, or
+    asleep. What bits cost is spent evenly.
     """
     radio = network.medium
     assert isinstance(radio, Radio)
@@ -207,8 +207,9 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     names, off = list(run.agents), off_times(run, network, node)
     # When (s) what changes by how much: times that it is off, sends and hears, and the power of bits sent and heard.
     changes = [(time, 0, sign, 0.0) for span in off for time, sign in zip(span, (1, -1), strict=True)]
-    sends_until = -1.0
-    for start, end, number, link, kind, *_, bits in run.air.log or ():
+    sends_until, log = -1.0, run.air.log or ()
+    begins = [start for start, _, number, *_ in log if names[number] == node]
+    for start, end, number, link, kind, *_, bits in log:
         whole, sender = radio.seconds(bits, network.link), names[number]
         if sender == node:
             sends_until = end
@@ -217,7 +218,8 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
         elif network.graph.has_edge(sender, node) and network.links.get((sender, node), network.link).loss.mean < 1:
             awaits = kind == ack_kind(run) and names[run.ledger.receivers[link]] == node
             awake = cycle is None or awaits or is_awake(cycle, node, start)
-            if awake and sends_until <= start + 1e-9 and not any(a <= start < b for a, b in off):
+            sends = sends_until > start + 1e-9 or any(abs(each - start) <= 1e-9 for each in begins)
+            if awake and not sends and not any(a <= start < b for a, b in off):
                 watts = energy.receive_bit * bits / whole
                 end = min([end, *(a for a, _ in off if a > start)])
                 changes += [(start, 2, 1, watts), (end, 2, -1, -watts)]

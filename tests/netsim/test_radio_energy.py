@@ -5,6 +5,7 @@ import dataclasses
 import math
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,22 @@ def test_who_sends_does_not_receive() -> None:
     assert states(run) == [[4, 0, 1, 0, 18], [1, 3, 1, 0, 15]]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_of_two_that_begin_at_one_instant_neither_hears_the_other(order: tuple[int, ...]) -> None:
+    """0 sends from 1 to 2 s, 1 from 1 to 4 s; 2 hears only 1; whoever is called first."""
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(order)
+    graph.add_edges_from([(0, 1), (1, 2)])
+    energy = dataclasses.replace(POWERS, transmit_bit=1e-3, receive_bit=1e-3)
+    agents = {0: Talker([(1.0, SECOND)]), 1: Talker([(1.0, sized(3000))]), 2: Actor(forever)}
+    network = Network(graph, LINK, medium=Radio(access="aloha", energy=energy))
+    run = network.run({node: agents[node] for node in order}, until=5.0)
+    spent = dict(zip(run.agents, states(run), strict=True))
+    assert spent[0] == pytest.approx([1, 0, 4, 0, 4 + 8 + 8])
+    assert spent[1] == pytest.approx([3, 0, 2, 0, 12 + 24 + 4])
+    assert spent[2] == pytest.approx([0, 3, 2, 0, 9 + 24 + 4])
+
+
 def test_only_who_waits_for_an_acknowledgement_hears_it_asleep() -> None:
     """0 sends to 1 from 1 to 2 s, and 1 acknowledges until 3 s; 0 sleeps from 1.5 s on, and 2 all the time."""
     cycle = DutyCycle(period=10.0, awake=1.5, offsets={2: 5.0})
@@ -78,6 +95,7 @@ def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cy
     schedule = None if cycle is None else DutyCycle(period=cycle[0], awake=cycle[1]).of("a")
     meter = Meter(POWERS, schedule)
     doing = ["idle"] * 100
+    hears: list[tuple[int, int]] = []
     now = 0
     for gap, length, sends in frames:
         now = now + gap % 8
@@ -89,6 +107,14 @@ def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cy
             meter.transmit(now, now + length, 1, 0.0)
         else:
             meter.receive(now, now + length, 1)
+        if sends:
+            # What begins as it begins to send it does not hear at all.
+            hears = [(begin, end) for begin, end in hears if begin < now]
+            doing[now:] = ["idle"] * (100 - now)
+            for moment in range(now, max([now, *(end for _, end in hears)])):
+                doing[moment] = "hears"
+        else:
+            hears.append((now, now + length))
         for moment in range(now, now + length):
             if sends or doing[moment] == "idle":
                 doing[moment] = "sends" if sends else "hears"
