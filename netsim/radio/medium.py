@@ -112,10 +112,11 @@ class Medium:
                 else:
                     deaf[place] = other
             ears = [hearer.ear for hearer in heard]
+            understand = {hearer.station.name for hearer in heard}
             heard += [
                 Hearer(by_name[name], by_name[name].ear, -1, self._radio.power(station.name, name), 0.0)
                 for name in _beside(self._radio.interference, station.name)
-                if name not in wiring.neighbors
+                if name not in understand
             ]
             if self._radio.sensing is not None:
                 ears = [by_name[name].ear for name in _beside(self._radio.sensing, station.name)]

@@ -71,7 +71,8 @@ class Radio:
     sensing : networkx Graph or DiGraph, optional
         Whose carrier is sensed by whom: an edge from sender to listener. Default: the network's own.
     interference : networkx Graph or DiGraph, optional
-        Who else disturbs whom, though not heard as a neighbour. A neighbour always does unless its link loses all.
+        Who else disturbs whom, though not heard as a neighbour. A neighbour always does, unless its link loses all and
+        has no edge here.
     powers : mapping, optional
         {(sender, receiver): dBm} received, from −200 to 200, for capture; for all pairs that hear or disturb each
         other.

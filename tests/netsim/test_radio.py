@@ -81,6 +81,15 @@ def test_a_link_that_loses_all_carries_nothing_and_disturbs_nobody() -> None:
     assert counts(run, sender=2) == {"lost": 1}
 
 
+def test_a_link_that_loses_all_disturbs_where_it_is_said_to() -> None:
+    """2 speaks a second from 0.5 s on, and 0 does not understand it; what 1 says before and after is received."""
+    deaf = {(2, 0): Link(rate=RATE, loss=1.0)}
+    radio = Radio(access="aloha", interference=nx.DiGraph([(2, 0)]))
+    run = radio_run(topology.star(3), {1: talk(0.0, 1.5), 2: talk(0.5)}, radio, links=deaf)
+    assert counts(run, sender=1) == {"collided": 1, "delivered": 1}
+    assert counts(run, sender=2) == {"lost": 1}
+
+
 @pytest.mark.parametrize(("gap", "ends"), [(12.0, {"delivered": 1, "collided": 1}), (8.0, {"collided": 2})])
 def test_the_stronger_is_captured(gap: float, ends: dict[str, int]) -> None:
     powers = {pair: -80.0 for a in range(3) for b in range(3) if a != b for pair in [(a, b)]} | {(1, 0): -80 + gap}
