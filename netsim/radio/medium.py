@@ -138,6 +138,8 @@ class Medium:
         self._watch.stop()
         now = self._loop.now()
         for station in self.stations:
+            if station.ear.sends_until > now:
+                self._count_until(station, now)
             meter = station.meter
             spent = None if meter is None else (meter.seconds(now), meter.used(now), meter.left(now), meter.died_at)
             self.book.spent.append(spent)
@@ -169,13 +171,14 @@ class Medium:
 
     def _cut_short(self, sender: Station, now: float) -> None:
         """End in the middle what a node sends."""
-        emission, unsent = sender.emission, sender.ear.sends_until - now
-        if emission is None or unsent <= 0:
+        emission = sender.emission
+        if emission is None or sender.ear.sends_until <= now:
             return
+        self._count_until(sender, now)
         sender.ear.sends_until = now
         for station, signal, hearing in emission.reached:
             signal.end += now - emission.end
-            signal.cause = signal.cause or LOST
+            signal.spoil(LOST)
             if hearing is not None and station.meter is not None and station.on:
                 station.meter.hears_no_more(hearing, now)
                 self._watch.plan(station, now)
@@ -183,10 +186,10 @@ class Medium:
             others = (each for each in self.stations if each.ear.sends_until > now)
             ends = [each.ear.sends_until for each in others if ear in self._sensers[each.number]]
             ear.senses_until(max(ends, default=now))
-        if emission.is_ack:
-            sender.counts.ack_airtime_s -= unsent
-        else:
-            sender.counts.airtime_s -= unsent
+
+    def _count_until(self, sender: Station, now: float) -> None:
+        """Count of what a node sends what it has sent by now (s), and no more."""
+        sender.leave_unsent(sender.ear.sends_until - now)
         if self.book.log is not None:
             log = self.book.log
             place = next(i for i in reversed(range(len(log))) if log[i][2] == sender.number)
@@ -254,8 +257,12 @@ class Medium:
             emission.reached.append((station, signal, hearing))
         for place, station in self._deaf[sender.number].items():
             if place in wanted:
-                cause = LINK_DOWN if place in sender.down else LOST
-                arrivals.setdefault(end, []).append((place, station, Signal(now, end, 0.0, cause=cause)))
+                signal = Signal(now, end, 0.0, cause=LINK_DOWN if place in sender.down else LOST)
+                if not station.on or station.is_spent(now):
+                    signal.spoil(RECEIVER_DOWN)
+                # It disturbs nothing; but its receiver may go off before its end.
+                station.ear.hear(signal, now, width)
+                arrivals.setdefault(end, []).append((place, station, signal))
         for ear in self._sensers[sender.number]:
             ear.sense(now, end, width)
         return arrivals
@@ -265,10 +272,10 @@ class Medium:
     ) -> Hearing | None:
         """Let a neighbour receive, if its radio is on, or it waits for this; return what it spends, if that is kept."""
         meter = station.meter
-        if not station.on or (meter is not None and meter.dies_at <= now):
-            signal.cause = signal.cause or RECEIVER_DOWN
+        if not station.on or station.is_spent(now):
+            signal.spoil(RECEIVER_DOWN)
         elif not (awaits or station.is_awake(now)):
-            signal.cause = signal.cause or ASLEEP
+            signal.spoil(ASLEEP)
         elif meter is not None and station.ear.sends_until <= now + early(now):
             hearing = meter.receive(now, end, bits)
             if meter.committed > meter.allowance:

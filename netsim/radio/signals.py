@@ -3,10 +3,13 @@
 A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
 """
 
-from netsim.count.records import COLLIDED, HALF_DUPLEX, LOST, RECEIVER_DOWN
+from netsim.count.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.transport.port import early
 
 __all__ = ["Ear", "Signal"]
+
+# Of several causes the first is told, in whatever order they came about; LOST: nothing comes, or no more of it.
+_FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
 class Signal:
@@ -31,6 +34,11 @@ class Signal:
     def __init__(self, start: float, end: float, power: float, lost: bool = False, cause: int = 0) -> None:
         self.start, self.end, self.power, self.lost, self.cause = start, end, power, lost, cause
         self.noise = 0.0
+
+    def spoil(self, cause: int) -> None:
+        """Note a cause for which it is not received."""
+        if not self.cause or _FIRST.index(cause) < _FIRST.index(self.cause):
+            self.cause = cause
 
     def fate(self, captures_above: float) -> int:
         """Return the cause for which it is not received, 0 if it is; signals of this ratio to noise survive.
@@ -58,7 +66,7 @@ class Ear:
     def hear(self, signal: Signal, now: float, width: float) -> None:
         """Let a signal come in, known from the time (s) at which it is sent; an instant is so wide (s)."""
         if self.sends_until > signal.start + width:
-            signal.cause = signal.cause or HALF_DUPLEX
+            signal.spoil(HALF_DUPLEX)
         signals = self._signals
         if signals:
             self._signals = signals = [each for each in signals if each.end > now]
@@ -74,13 +82,13 @@ class Ear:
         width = early(now)
         for each in self._signals:
             if each.end > now + width and each.start < end - width:
-                each.cause = each.cause or HALF_DUPLEX
+                each.spoil(HALF_DUPLEX)
 
     def deafen(self, now: float) -> None:
         """Receive nothing of what is there now (s): the radio has gone off."""
         for each in self._signals:
             if each.end > now:
-                each.cause = each.cause or RECEIVER_DOWN
+                each.spoil(RECEIVER_DOWN)
 
     def sense(self, now: float, end: float, width: float) -> None:
         """Sense a carrier from now to ``end`` (s); an instant is so wide (s)."""

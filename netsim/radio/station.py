@@ -263,6 +263,16 @@ class Station:
             self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
         self._common.air.transmit(self, job, now, end)
 
+    def leave_unsent(self, seconds: float) -> None:
+        """Take from what it counts so much (s) of the end of what it sends: that will not be sent."""
+        assert self.emission is not None
+        if self.emission.is_ack:
+            self.counts.ack_airtime_s -= seconds
+            return
+        self.counts.airtime_s -= seconds
+        if self._radio.transmit_share is not None:
+            self._silent_until -= seconds / self._radio.transmit_share
+
     def is_spent(self, now: float) -> bool:
         """Return whether its battery is empty at a time (s), though nobody may have looked yet."""
         return self.meter is not None and self.meter.dies_at <= now

@@ -118,6 +118,7 @@ def check_seed(seed: int) -> Played:
 def check_air(played: Played) -> None:
     """Check what holds of the air, and of what it costs."""
     what_was_on_the_air_is_what_was_counted(played)
+    what_was_on_the_air_was_paid_for(played)
     one_frame_at_a_time_is_received(played)
     what_a_cut_link_ends_was_sent(played)
     energy_is_power_times_time(played.run, played.network)
@@ -138,6 +139,17 @@ def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
         # One transmitter: nothing starts before what came before it has ended.
         starts, ends = mine["start_s"].to_numpy(), mine["end_s"].to_numpy()
         assert (starts[1:] >= ends[:-1] - 1e-8).all()
+
+
+def what_was_on_the_air_was_paid_for(played: Played) -> None:
+    """A node sends for as long as its energy tells."""
+    run = played.run
+    if run.air is None or not any(run.air.spent):
+        return
+    airtime = run.airtime.set_index("agent")
+    for row in rows_of(run.energy):
+        counted = airtime.loc[[row["agent"]], ["airtime_s", "ack_airtime_s"]].to_numpy().sum()
+        assert np.isclose(row["transmit_s"], counted, rtol=1e-9, atol=1e-12), row
 
 
 def one_frame_at_a_time_is_received(played: Played) -> None:

@@ -354,6 +354,52 @@ def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
     assert table.loc[1].tolist() == pytest.approx([0.4, 0.0, 0.0, 0.0, 1.6])
 
 
+@pytest.mark.parametrize(
+    ("speaks", "faults", "links"),
+    [((0.0,), [], {}), ((0.0, 0.1), [], {}), ((0.0,), [LinkDown(0, 1, at=0.0)], {}), ((0.0,), [], {(0, 1): 1.0})],
+    ids=["alone", "while it sends", "over a cut link", "over a link that carries nothing"],
+)
+@pytest.mark.parametrize("down", [(0.0, 0.7), (0.5, 0.7)])
+def test_a_receiver_that_was_off_is_told_as_such(
+    speaks: tuple[float, ...], faults: list[Any], links: dict[Any, float], down: tuple[float, float]
+) -> None:
+    """Whatever else was in the way, and though it is back before the end."""
+    agents = {1: Actor(forever), 2: Actor(forever)} | {node: talk(time) for node, time in enumerate(speaks)}
+    network = Network(
+        topology.path(3),
+        LINK,
+        links={ends: Link(rate=RATE, loss=loss) for ends, loss in links.items()},
+        medium=ALOHA,
+        faults=[*faults, Crash(1, at=down[0], until=down[1])],
+    )
+    run = network.run(agents, until=5.0)
+    assert counts(run, sender=0) == {"receiver_down": 1}
+
+
+def test_who_sends_is_not_asleep() -> None:
+    """1 sends from 0.5 to 1.5 s, and would sleep from 1 s on; 0 begins to send at 1.2 s."""
+    cycle = DutyCycle(period=10.0, awake=1.0, offsets={0: 1.0})
+    agents = {0: talk(1.2), 1: talk(0.5), 2: Actor(forever)}
+    run = radio_run(topology.path(3), agents, Radio(access="aloha", duty_cycle=cycle), until=5.0)
+    assert counts(run, sender=0) == {"half_duplex": 1}
+
+
+def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
+    """Of its first frame it has sent 0.4 s as it crashes: the next may come after 4 s."""
+    agents = {0: talk(0.0, 1.0), 1: Actor(forever)}
+    network = Network(topology.path(2), LINK, medium=Radio(access="aloha", transmit_share=0.1))
+
+    def blink() -> None:
+        medium = network._runtime().parts.medium
+        assert medium is not None
+        medium.switch(0, on=False)
+        medium.switch(0, on=True)
+
+    network.at(0.4, blink)
+    run = network.run(agents, until=20.0, trace=True)
+    assert run.on_air["start_s"].tolist() == pytest.approx([0.0, 4.0])
+
+
 def test_a_crash_ends_the_carrier() -> None:
     """Who listens before it talks finds the channel busy until then, and clear thereafter."""
     radio = Radio(min_be=0, max_be=0, unit_backoff=0.2, cca=0.1, turnaround=0.0, max_csma_backoffs=40)
@@ -474,6 +520,17 @@ def test_what_is_on_the_air_at_the_end_is_in_flight() -> None:
     run = radio_run(topology.star(3), {1: talk(0.0, 0.0)}, until=0.5)
     assert counts(run) == {"in_flight": 2}
     assert run.ledger.table([])["in_flight"].tolist() == [2]
+
+
+def test_of_what_is_on_the_air_at_the_end_the_part_before_it_counts() -> None:
+    """0 sends from 0.5 to 1.5 s, and 1 acknowledges until 2.5 s."""
+    radio = Radio(access="aloha", acks=True, ack_bits=8000, turnaround=0.0, energy=Energy(transmit=4.0))
+    for end, sends, answers in ((1.25, 0.75, 0.0), (2.25, 1.0, 0.75), (9.0, 1.0, 1.0)):
+        run = radio_run(topology.path(2), {0: talk(0.5, to=1), 1: Actor(forever)}, radio, trace=True, until=end)
+        assert run.airtime["airtime_s"].tolist() == pytest.approx([sends, 0.0])
+        assert run.airtime["ack_airtime_s"].tolist() == pytest.approx([0.0, answers])
+        assert run.energy["transmit_s"].tolist() == pytest.approx([sends, answers])
+        assert run.on_air["end_s"].tolist() == pytest.approx([0.5 + sends] + [1.5 + answers] * (answers > 0))
 
 
 def test_a_radio_that_has_nothing_to_do_hides_no_standstill() -> None:
