@@ -245,7 +245,7 @@ class Runtime:
             inbox.stop()
         self._settle(math.nextafter(self.loop.now(), math.inf))
         under_way = list(self._in_flight())
-        self.ledger.in_flight = lambda: iter(under_way)
+        self.ledger.in_flight = partial(iter, under_way)
         for inbox in self.parts.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.now()

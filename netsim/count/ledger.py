@@ -69,7 +69,7 @@ class Ledger:
         """Where and when the run took place: its runtime puts it here."""
         self.keeps_trace = tally.keeps
         """Whether the event log is kept; false, too, where it is only shown while the run goes on."""
-        self.in_flight: Callable[[], Iterable[tuple[int, int]]] = lambda: ()
+        self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
         """Yields the key and the kind of each link message that is under way: the network puts it here."""
 
     @property

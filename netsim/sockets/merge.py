@@ -6,6 +6,7 @@ What was sent to another process and never seen there is *missing*; what a kille
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -251,7 +252,7 @@ class _Merger:
             self._loop.close()
         for shared in self._built.all_shared:
             shared.begun = True
-        self._ledger.in_flight = lambda: iter(self._in_flight)
+        self._ledger.in_flight = partial(iter, self._in_flight)
         self._result.ended_at = self._end
         if self._ledger.keeps_trace:
             places = positions_of(self._settings.graph, self._names)

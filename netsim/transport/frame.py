@@ -97,11 +97,18 @@ class Frame:
 
     def copy(self) -> "Frame":
         """Return the same frame with a payload of its own."""
-        fields = self._kind, self._sender, self._round, self._sent_at, self._data
-        return type(self)(*fields, self.plain, self.request, self.is_reply)
+        return Frame(*self._fields())
+
+    def _fields(self) -> tuple[Any, ...]:
+        """Return what it is made of."""
+        of_all = self._kind, self._sender, self._round, self._sent_at, self._data
+        return *of_all, self.plain, self.request, self.is_reply
 
     def __repr__(self) -> str:
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frame, self._fields()
 
 
 class FrameEncoder:

@@ -1,7 +1,10 @@
 """Agents and runs can be pickled and copied, as sweeps and notebooks do."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -93,3 +96,27 @@ def test_a_run_can_be_pickled_or_says_why_not(duplicate: Callable[[Any], Any]) -
         assert again.rounds.equals(run.rounds)
         assert again.ledger.table().equals(run.ledger.table())
         assert again.trace_hash == run.trace_hash
+
+
+PICKLES = """
+import copy, pickle
+from netsim import Link, Network, Radio, topology
+from netsim.testing import Listener, Talker, sized
+
+for medium in ("wires", Radio(access="aloha")):
+    says = Talker([(0.0, sized(100)), (0.5, sized(1000))])
+    network = Network(topology.path(2), Link(rate=8000.0), medium=medium)
+    run = network.run({0: says, 1: Listener()}, until=1.0, trace=True)
+    for again in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run)):
+        assert again.ledger.table().equals(run.ledger.table())
+        assert list(again.ledger.in_flight()) == list(run.ledger.in_flight())
+        assert again.trace.table().equals(run.trace.table())
+        print(again)
+"""
+
+
+def test_a_run_of_the_core_in_python_can_be_pickled_with_what_is_in_flight() -> None:
+    command = [sys.executable, "-c", PICKLES]
+    done = subprocess.run(command, env=os.environ | {"NETSIM_CORE": "python"}, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.count("1 in flight as the run ended") == 4
