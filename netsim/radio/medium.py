@@ -86,6 +86,7 @@ class Medium:
         self._deaf: list[dict[int, Station]] = []
         self._sensers: list[list[Ear]] = []
         self._places: list[dict[int, int]] = []
+        self._speakers: list[list[Station]] = []
         self._distances: list[list[float]] = []
         self.stations: list[Station] = []
         self.book = AirBook(names, [], [] if log else None)
@@ -102,10 +103,12 @@ class Medium:
     def connect(self, graph: "nx.Graph[Any]") -> None:
         """Find out who hears, senses and disturbs whom, once all stations are there."""
         by_name = {station.name: station for station in self.stations}
+        self._speakers = [[] for _ in self.stations]
         for station in self.stations:
             wiring, heard, deaf = station.wiring, [], {}
             for place, name in enumerate(wiring.neighbors):
                 link, other = wiring.links[place], by_name[name]
+                self._speakers[other.number].append(station)
                 if link.loss_model.mean < 1:
                     delay = link.latency_model.fixed or 0.0
                     heard.append(Hearer(other, other.ear, place, self._radio.power(station.name, name), delay))
@@ -163,7 +166,7 @@ class Medium:
         self._cut_short(station, now)
         station.flush(now)
         station.ear.deafen(now)
-        for each in self.stations:
+        for each in self._speakers[station.number]:
             each.forgotten_by(station)
         if station.meter is not None:
             station.meter.switch(False, now)
@@ -182,8 +185,8 @@ class Medium:
             if hearing is not None and station.meter is not None and station.on:
                 station.meter.hears_no_more(hearing, now)
                 self._watch.plan(station, now)
+        others = [each for each in self.stations if each.ear.sends_until > now]
         for ear in self._sensers[sender.number]:
-            others = (each for each in self.stations if each.ear.sends_until > now)
             ends = [each.ear.sends_until for each in others if ear in self._sensers[each.number]]
             ear.senses_until(max(ends, default=now))
 
