@@ -29,7 +29,7 @@ class Airtime(Protocol):
     """How long a frame is on the air, where that is not its bits over the link's rate."""
 
     def seconds(self, bits: int) -> float:
-        """Return the time on the air, in seconds, of a frame or fragment of so many bits, headers included."""
+        """Return the time on the air, in seconds, above 0, of a frame or fragment of so many bits, headers included."""
         ...
 
 
@@ -77,8 +77,8 @@ class Radio:
         {(sender, receiver): dBm} received, from −200 to 200, for capture; for all pairs that hear or disturb each
         other.
     capture : float, optional
-        A frame is received in spite of others if it is stronger, by so many dB (0 to 400), than all that overlap it,
-        added up. None: it never is.
+        A frame is received in spite of others if it is stronger, by so many dB (0 to 400) or more, than all that
+        overlap it, added up. None: it never is.
     airtime : Airtime, optional
         Time on the air from bits; default: over the link's rate.
     transmit_share : float, optional
@@ -204,7 +204,7 @@ class Radio:
     def seconds(self, bits: int, link: Link) -> float:
         """Return for how long (s) so many bits are on the air."""
         if self.airtime is not None:
-            return self.airtime.seconds(bits)
+            return check.finite(f"airtime.seconds({bits})", self.airtime.seconds(bits), above=0)
         assert isinstance(link.rate, int | float)
         return bits / link.rate
 
@@ -234,4 +234,5 @@ class Radio:
     @property
     def captures_above(self) -> float:
         """The ratio of powers from which on a frame is received in spite of others; infinite if never."""
-        return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0))
+        # What is stronger by exactly so many dB is, whatever their powers are rounded to.
+        return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)

@@ -98,6 +98,15 @@ def test_the_stronger_is_captured(gap: float, ends: dict[str, int]) -> None:
     assert counts(run, receiver=0) == ends
 
 
+@pytest.mark.parametrize("capture", [0.5, 3.0, 6.0, 10.0])
+@pytest.mark.parametrize("weaker", [-80.0, -77.7, -93.0])
+def test_who_is_stronger_by_just_so_much_is_captured(weaker: float, capture: float) -> None:
+    powers = {(a, b): weaker for a in range(3) for b in range(3) if a != b} | {(1, 0): weaker + capture}
+    radio = Radio(access="aloha", powers=powers, capture=capture)
+    run = radio_run(topology.star(3), {1: talk(0.0), 2: talk(0.5)}, radio)
+    assert counts(run, receiver=0) == {"delivered": 1, "collided": 1}
+
+
 def test_two_weaker_ones_add_up() -> None:
     """Each is 10 dB below, the two together 7."""
     powers = {(i, 0): -90.0 for i in range(1, 4)} | {(1, 0): -80.0} | {(0, i): -80.0 for i in range(1, 4)}
@@ -682,6 +691,16 @@ def test_what_does_not_fit_a_network_is_refused(settings: dict[str, Any], messag
     with pytest.raises(BadInput) as caught:
         Network(**{"graph": topology.path(3), "link": LINK, "medium": ALOHA} | settings)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_on_the_air_is_a_number_above_0(seconds: float) -> None:
+    class Fixed:
+        def seconds(self, bits: int) -> float:
+            return seconds
+
+    with pytest.raises(BadInput, match=rf"^airtime.seconds\(\d+\) = {seconds}: must be "):
+        radio_run(topology.path(2), {0: talk(0.0)}, Radio(airtime=Fixed()))
 
 
 def test_a_missing_power_is_named() -> None:
