@@ -8,8 +8,12 @@ import difflib
 import inspect
 import math
 import numbers
+import os
 import reprlib
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,8 @@ ROUNDING = 1e-12
 
 # What sums and differences of probabilities may miss 0 and 1 by.
 _ULPS = 4 * 2.0**-52
+# Bytes that every machine has: for so few nobody looks how many there are.
+_FEW = 2**26
 
 
 def refuse(name: str, value: object, allowed: str) -> BadInput:
@@ -111,6 +117,53 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     if result < low or (high is not None and result > high):
         raise refuse(name, value, allowed)
     return result
+
+
+def fits(name: str, value: Any, size: float, what: str) -> None:
+    """Raise BadInput if something takes more memory than there is, before any of it is made.
+
+    That is the least of the machine's memory, the process's limits (``ulimit -v``, ``-d``) and its control group's; on
+    Windows nothing is refused. What else is in memory does not count.
+
+    Parameters
+    ----------
+    name, value
+        The argument from which the size follows.
+    size : number
+        Bytes that it takes at least.
+    what : str
+        What takes them.
+    """
+    if size <= _FEW:
+        return
+    there = min(_memory(), default=sys.maxsize)
+    if size > there:
+        needs, has = (f"{_gib(each)} GiB" for each in (size, there))
+        raise refuse(name, value, f"smaller; {what} would take {needs}, more than the {has} of memory that there are")
+
+
+def _gib(size: float) -> str:
+    whole = int(size) // 2**30
+    return f"{size / 2**30:.2g}" if whole < 10 else f"{whole:,}" if whole < 10**9 else "a billion"
+
+
+def _memory() -> Iterator[int]:
+    """Yield what bounds the memory of this process, in bytes, as far as the system tells."""
+    with suppress(AttributeError, ValueError, OSError):
+        yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(ImportError):
+        import resource
+
+        limits = [resource.getrlimit(each)[0] for each in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+        yield from (limit for limit in limits if limit != resource.RLIM_INFINITY)
+    with suppress(OSError):
+        group = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
+        room = Path("/sys/fs/cgroup")
+        for each in (room / group, *(room / group).parents, room / "memory"):
+            for file in ("memory.max", "memory.limit_in_bytes"):
+                # Where there is no limit, the file is not there, or says "max".
+                with suppress(OSError, ValueError):
+                    yield int((each / file).read_text())
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

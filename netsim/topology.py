@@ -17,6 +17,9 @@ from netsim.errors import BadInput, one_line
 
 _TRIES = 1_000
 
+# Bytes that networkx's graph takes at least for a node and an edge; measured were 500, and 140 to 250.
+_NODE, _EDGE = 300, 130
+
 # Attributes of nodes in a file that say where they are; the latter two in those of the Internet Topology Zoo.
 _PLACES = (("x", "y"), ("Longitude", "Latitude"))
 
@@ -45,8 +48,15 @@ def _until_connected(draw: "Callable[[np.random.Generator], nx.Graph[int]]", see
     raise BadInput(f"{what}: must make a connected graph likely; none of {_TRIES} draws was connected")
 
 
-def _agents(count: int) -> int:
-    return check.integer("agents", count, low=1)
+def _agents(count: int, low: int = 1) -> int:
+    agents = check.integer("agents", count, low=low)
+    check.fits("agents", agents, agents * _NODE, "a graph of so many")
+    return agents
+
+
+def _must_hold(name: str, value: float, edges: float) -> None:
+    """Raise BadInput if so many edges, which follow from an argument, are more than memory holds."""
+    check.fits(name, value, edges * _EDGE, f"a graph of {edges:,.0f} edges")
 
 
 def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None, seed: int = 0) -> "nx.Graph[int]":
@@ -56,14 +66,17 @@ def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
     if p is not None:
         share = check.probability("p", p)
+        # Half of the mean: far less than any draw has, where there are so many.
+        _must_hold("p", share, share * agents * (agents - 1) / 4)
         return _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng), seed, f"p = {p}")
     count = check.integer("edges", edges, low=agents - 1, high=agents * (agents - 1) // 2)
+    _must_hold("edges", count, count)
     return _until_connected(lambda rng: nx.gnm_random_graph(agents, count, seed=rng), seed, f"edges = {edges}")
 
 
 def ring(agents: int) -> "nx.Graph[int]":
     """Each agent has two neighbours."""
-    graph: nx.Graph[int] = nx.cycle_graph(check.integer("agents", agents, low=3))
+    graph: nx.Graph[int] = nx.cycle_graph(_agents(agents, low=3))
     return graph
 
 
@@ -75,7 +88,9 @@ def path(agents: int) -> "nx.Graph[int]":
 
 def complete(agents: int) -> "nx.Graph[int]":
     """Everybody is everybody's neighbour."""
-    graph: nx.Graph[int] = nx.complete_graph(_agents(agents))
+    agents = _agents(agents)
+    _must_hold("agents", agents, agents * (agents - 1) / 2)
+    graph: nx.Graph[int] = nx.complete_graph(agents)
     return graph
 
 
@@ -87,7 +102,9 @@ def star(agents: int) -> "nx.Graph[int]":
 
 def grid(rows: int, columns: int) -> "nx.Graph[int]":
     """A rectangular grid, numbered row by row; the nodes have positions ``pos`` = (column, row)."""
-    cells = nx.grid_2d_graph(check.integer("rows", rows, low=1), check.integer("columns", columns, low=1))
+    rows, columns = check.integer("rows", rows, low=1), check.integer("columns", columns, low=1)
+    check.fits("rows, columns", (rows, columns), rows * columns * _NODE, "a graph of so many cells")
+    cells = nx.grid_2d_graph(rows, columns)
     graph = nx.convert_node_labels_to_integers(cells, ordering="sorted", label_attribute="cell")
     for _, data in graph.nodes(data=True):
         row, column = data.pop("cell")
@@ -99,6 +116,8 @@ def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int
     """Agents at random in the unit square, linked within ``radius``, drawn until connected; nodes have ``pos``."""
     agents = _agents(agents)
     reach = check.finite("radius", radius, above=0)
+    # An agent in a corner has the fewest others within reach; the draw goes through pairs as well.
+    _must_hold("radius", reach, np.pi * min(reach, 1.0) ** 2 / 4 * agents * (agents - 1) / 4)
     what = f"radius = {radius:g}"
     return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, what)
 

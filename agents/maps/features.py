@@ -103,6 +103,7 @@ class RandomFourier:
             raise BadInput(f"orthogonal = True: must be False for kernel = {kernel!r}, not 'gaussian'")
         rng = np.random.default_rng(check.integer("seed", seed, low=0))
         shape = (count, self.inputs)
+        check.fits("features", count, 8 * count * self.inputs, f"frequencies for {self.inputs:,} inputs")
         if orthogonal:
             unit = _orthogonal(shape, rng)
         elif kernel == "gaussian":
@@ -134,8 +135,9 @@ class RandomFourier:
             If ``x`` has another width, or holds NaN or infinity.
         """
         points = _points("x", x, self.inputs)
-        angles: NDArray[np.float64] = points @ self.frequencies.T + self.phases
         count = len(self.frequencies)
+        check.fits("features", count, 8 * len(points) * self.size, f"those of {len(points):,} inputs at once")
+        angles: NDArray[np.float64] = points @ self.frequencies.T + self.phases
         if self._both:
             return np.hstack([np.cos(angles), np.sin(angles)]) * math.sqrt(1.0 / count)
         return np.cos(angles) * math.sqrt(2.0 / count)

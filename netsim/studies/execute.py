@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -92,10 +92,12 @@ def _execute(
     heeded = signal.getsignal(signal.SIGINT)
     try:
         # Before the run: what cannot be written should be known before the work, not after it.
-        with claimed(scenario, asked.out) as place, terminable():
+        with claimed(scenario, asked.out) as place, ExitStack() as until_saved:
             study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             study.formats, study.session = asked.formats, session
+            # Before a run there is nothing to save, and SIGTERM ends also what would not let Python answer it for long.
+            study.begin = lambda: until_saved.enter_context(terminable())
             _play(scenario, study, place)
             study.save(place)
             # All is done: Ctrl-C is too late, and would only leave the lock behind.

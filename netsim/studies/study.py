@@ -40,6 +40,9 @@ COLUMNS = (
 )
 """The columns that every rounds.csv begins with; measures follow."""
 
+# Bytes of a row at least: a number in each column but the algorithm's.
+_ROW = 8 * (len(COLUMNS) - 1)
+
 
 class Study:
     """What one execution of a scenario leaves.
@@ -73,6 +76,8 @@ class Study:
         ``source_sha256`` of netsim's source, ``files_sha256`` of the files that it read; ``methods``.
     session : netsim.live.session.Session or None
         Who shows its runs while they go on.
+    begin : callable
+        Called before the first run.
     partial : dict or None
         Of a study that did not come to its end: ``why``, in one line; ``cut``, the algorithm whose run was cut short,
         or None if that was between runs; ``unit``, what that run's rows are.
@@ -99,6 +104,7 @@ class Study:
         self.captions: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
+        self.begin: Callable[[], object] = lambda: None
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
         self.session: Session | None = None
@@ -129,6 +135,9 @@ class Study:
         check_algorithm(algorithm)
         if algorithm in self.runs:
             raise check.refuse("algorithm", algorithm, "a name of its own in this study")
+        check.fits("rounds", rounds, rounds * _ROW, "a row for each")
+        if not self.runs:
+            self.begin()
         with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
             try:
                 network.watch(watch if self._trace or self.session else None)

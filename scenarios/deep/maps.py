@@ -95,6 +95,7 @@ def whole_numbers(name: str, text: str) -> list[int]:
 def kernels_in(text: str, layers: int) -> list[Kernel]:
     """Return the kernel of each layer: one name for all, or as many as there are layers."""
     given = [check.one_of("kernels", each, get_args(Kernel)) for each in names_in(text)]
+    check.fits("layers", layers, 1_000 * layers, "their frequencies")
     if len(given) not in (1, layers):
         raise BadInput(f"kernels = {text!r}: must be one, or one for each of {layers} layers; there are {len(given)}")
     known: dict[str, Kernel] = {str(kernel): kernel for kernel in get_args(Kernel)}

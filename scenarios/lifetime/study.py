@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TRIAL = 30  # rounds
+_SHOWN = 1_000_000  # rounds
 _SPARE = 1e-3  # s at the end of a turn
 _ALWAYS, _SLEEPS = "listens always", "sleeps"
 
@@ -120,7 +121,9 @@ def lifetime(
             turns[name] = len(graph) * slot
             network = _network(graph, batteries, energies, slot, sleeps, seed)
             agents = method.made(study, name, task, rounds)
-            check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
+            # Empty batteries end it: far larger numbers of rounds only say that nothing else is to.
+            shown = min(rounds, _SHOWN)
+            check_joined(name, study.run(name, network, agents, [task.measure], shown, watch=task.watch))
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
 

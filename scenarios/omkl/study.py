@@ -162,7 +162,8 @@ def omkl(
 
     problem = problem.resolved(data)
     models, steps, tried = model.models(), method.steps(), method.methods()
-    check.integer("repeats", length.repeats, low=1)
+    repeats = check.integer("repeats", length.repeats, low=1)
+    check.fits("repeats", repeats, 100 * repeats, "the seeds of so many")
     table = problem.table(data, seed)
     length = length.resolved(table, model.agents)  # before graphs of so many are built
     for each in tried:

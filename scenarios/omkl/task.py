@@ -124,6 +124,7 @@ def two_bananas(rows: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.f
     target : ndarray of shape (rows,)
         −1 or +1.
     """
+    check.fits("rows", rows, 8 * 3 * rows, "so many")
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
     target = rng.choice([-1.0, 1.0], rows)
     angle = rng.uniform(0.0, math.pi, rows)

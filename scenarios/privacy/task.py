@@ -98,6 +98,8 @@ class Size(Bandwidth):
         count = 2 * self.agents * self.samples
         if data == FIELD:
             columns.check_left_out(data)
+            given = self.agents, self.samples
+            check.fits("agents, samples", given, 8 * 3 * count, f"{count:,} samples to train and to test on")
             rng = np.random.default_rng(seed)
             inputs = rng.random((count, 2))
             target = field(inputs) + 0.1 * rng.standard_normal(count)

@@ -211,6 +211,8 @@ class Plane(Bandwidth):
         check.integer("agents", self.agents, low=1)
         count = ground.usual_examples if self.examples is None else self.examples
         examples = check.integer("examples", count, low=1, high=ground.most_examples)
+        check.fits("agents", self.agents, 100 * self.agents, "so many")
+        check.fits("examples", examples, 8 * (ground.width + 1) * examples, "so many")
         check.integer("public", self.public, low=1, high=examples if self.ensemble == "public" else None)
         check.finite("radius", self.radius, above=0.0)
         if self.sigma is not None and (self.median or self.tune):
@@ -249,6 +251,8 @@ class Plane(Bandwidth):
 
     def _sensors(self, ground: Ground, rng: np.random.Generator) -> "Drawn":
         count = check.integer("examples", self.examples, low=1)
+        both = self.agents, count
+        check.fits("agents, examples", both, 8 * self.agents * count, "the distances between them")
         for _ in range(_TRIES):
             places, examples = ground.stands(self.agents, rng), ground.examples(count, rng)
             near = np.linalg.norm(places[:, None] - examples[0], axis=2) <= self.radius

@@ -185,6 +185,10 @@ def batch_task(
 ) -> tuple[BatchTask, AnySetting]:
     """Return the task of a study's setting, nothing of which is left open, and the setting with its bandwidth."""
     inputs, target = training(samples)
+    length = check.integer("features", setting.features, low=1)
+    # Before they are drawn: those of all samples, and of each agent's squares the matrix.
+    needs = 8 * length * (len(inputs) + len(samples) * length)
+    check.fits("features", length, needs, f"the models of {len(samples):,} agents")
     phi, setting = feature_map(study, setting, inputs, target, form=form, seed=seed)
     regularizer = setting.regularizer
     assert regularizer is not None

@@ -2,14 +2,18 @@
 
 import hashlib
 import itertools
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from netsim import check
 from netsim.errors import BadInput
 from netsim.studies.catalogue import Parameter, Scenario, flag
+
+MOST_POINTS = 1_000_000
+"""A sweep may have so many points: each is a folder of its own."""
 
 _LONGEST = 100  # characters of a folder's name
 
@@ -71,11 +75,13 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
     values = {}
     for name, several in given.items():
         check.one_of("parameter", name, known)
-        listed = list(several) if isinstance(several, list | tuple | range) else [several]
+        listed = _several(name, several) if isinstance(several, list | tuple | range) else [several]
         if not listed:
             raise BadInput(f"{name} = []: must be a value, or several")
         # Values that are equal are one point.
         values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
+    if (count := math.prod(map(len, values.values()))) > MOST_POINTS:
+        raise BadInput(f"points = {count:,}: must be at most {MOST_POINTS:,}, by fewer values of the parameters")
     return Grid(scenario.name, values)
 
 
@@ -92,7 +98,16 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
     """
     if parameter.kind is str:
         return list(texts)
-    return [value for text in texts for part in text.split(",") for value in _parsed(parameter, part.strip())]
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    return [value for part in parts for value in _several(parameter.name, _parsed(parameter, part))]
+
+
+def _several(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a parameter if they are not more than points may be; those of a range are never listed."""
+    # len() of a longer range overflows.
+    if isinstance(values, range) and values[MOST_POINTS:]:
+        raise check.refuse(name, values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
+    return values
 
 
 def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
@@ -123,7 +138,7 @@ def _ranges(values: Sequence[Any]) -> list[str]:
     return found
 
 
-def _parsed(parameter: Parameter, text: str) -> Iterable[Any]:
+def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
     if parameter.optional and text.lower() == "none":
         return [None]
     if parameter.kind is bool and text.lower() in ("true", "false"):
