@@ -131,6 +131,16 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
     with warnings.catch_warnings():
         # What pandas warns of here, such as a row with too many fields, no run writes.
         warnings.simplefilter("error")
-        # An algorithm may be called NA, or 1. Times are compared with those of frames: they must be what was written.
-        converters = dict.fromkeys(text, str) | {"time_s": float}
-        return pd.read_csv(path, index_col=False, converters=converters, encoding="utf-8")
+        # An algorithm may be called NA, or 1: only in the other columns is a cell empty.
+        names = pd.read_csv(path, index_col=False, nrows=0, encoding="utf-8").columns
+        kinds = dict.fromkeys(text, str)
+        return pd.read_csv(
+            path,
+            index_col=False,
+            dtype=kinds,
+            keep_default_na=False,
+            na_values={name: [""] for name in names if name not in kinds},
+            # Times are compared with those of frames: they must be what was written.
+            converters={"time_s": float},
+            encoding="utf-8",
+        )
