@@ -84,6 +84,7 @@ def versions(recorded: Mapping[str, Any], scenario: str) -> dict[str, str]:
     """Return the SHA-256 of all that a result came of, by what messages call it."""
     found = {scenario: str(recorded["file_sha256"])} if "file_sha256" in recorded else {}
     if is_recorded(recorded):
-        found |= recorded["files_sha256"]
-        found |= {f"the source of {name}": digest for name, digest in recorded["source_sha256"].items()}
+        # Edited by hand, settings.json may hold anything there.
+        found |= {str(name): str(digest) for name, digest in recorded["files_sha256"].items()}
+        found |= {f"the source of {name}": str(digest) for name, digest in recorded["source_sha256"].items()}
     return found

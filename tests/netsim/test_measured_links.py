@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Link, Network, Radio, Run, links, loss, rate, topology
+from netsim import BadInput, Link, Network, Radio, Run, datafiles, links, loss, rate, topology
 from netsim.links import from_table
 from netsim.testing import Actor, Listener, Rounder, Talker, counts, sized
 
@@ -218,3 +218,11 @@ def test_missing_files_are_told_where_to_come_from(monkeypatch: pytest.MonkeyPat
         BadInput, match=r"NETSIM_DATA is not set: must be a folder that holds intel_connectivity.csv.gz"
     ):
         links.intel_lab()
+
+
+def test_the_table_that_was_read_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "links.csv"
+    TABLE.to_csv(path, index=False)
+    with datafiles.recording() as read:
+        from_table(path)
+    assert read == {str(path): datafiles.digest_of(path)}

@@ -21,6 +21,7 @@ from netsim.studies.catalogue import find
 from netsim.studies.sweep import sweep
 from netsim.studies.terminal import Reporter
 from tests.netsim.test_cli import call
+from tests.netsim.test_files_show import seal
 from tests.netsim.test_sweep import files
 
 STUDY = """
@@ -347,3 +348,20 @@ def test_what_failed_is_missing_too(study: str, tmp_path: Path) -> None:
     sweep(study, out=tmp_path / "out", seed=[0, 1], fail=[False, True])
     done = call("compare", "out", cwd=tmp_path)
     assert "out is unfinished: 2 of 4 points are missing (2 of them failed)" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("digest", [[1], {"a": 1}, None, 7])
+def test_a_digest_that_was_edited_is_no_traceback(digest: Any, tmp_path: Path) -> None:
+    netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
+    place = tmp_path / "out" / "points" / "seed=1"
+    settings = json.loads((place / "settings.json").read_text())
+    settings["source_sha256"]["a package that has gone"] = digest
+    (place / "settings.json").write_text(json.dumps(settings))
+    seal(place)
+    done = netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
+    assert not done.failed
+    settings["files_sha256"]["a file that has gone"] = digest
+    (place / "settings.json").write_text(json.dumps(settings))
+    seal(place)
+    with pytest.raises(BadInput, match="a file that has gone changed since 1 of its 2 points ran"):
+        netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
