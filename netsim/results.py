@@ -37,6 +37,7 @@ __all__ = [
     "load",
     "markdown",
     "pareto",
+    "statistic",
     "told_interval",
 ]
 
@@ -44,6 +45,7 @@ STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statist
 """What several seeds may be told by, and what its interval is; the median does not follow a seed that diverged."""
 
 _SHARE = 0.95
+_FARTHEST = 1e300  # where matplotlib can place ticks beyond
 _MOST_WITHIN = 6  # lines whose legend stands among them
 
 
@@ -176,6 +178,33 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 # --- intervals --------------------------------------------------------------------------------------------------------
 
 
+def statistic(values: ArrayLike, *, of: str = "mean") -> float:
+    """Return the mean or the median of the values that there are (not NaN), finite where they are; NaN of none.
+
+    Parameters
+    ----------
+    values : array, shape (n,)
+    of : {"mean", "median"}
+
+    Raises
+    ------
+    BadInput
+        For another statistic.
+    """
+    check.one_of("of", of, list(STATISTICS))
+    numbers = np.asarray(values, dtype=np.float64)
+    numbers = numbers[~np.isnan(numbers)]
+    count = len(numbers)
+    if not count:
+        return math.nan
+    if of == "median":
+        numbers = np.sort(numbers)[(count - 1) // 2 : count // 2 + 1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(numbers.mean())
+    # Their sum may overflow where their mean does not.
+    return mean if math.isfinite(mean) or not np.isfinite(numbers).all() else float((numbers / len(numbers)).sum())
+
+
 def confidence(values: ArrayLike, *, of: str = "mean", share: float = _SHARE) -> tuple[float, float]:
     """Return the ends of an interval that holds the true mean (median) in ``share`` of all repetitions.
 
@@ -214,7 +243,8 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = _SHARE) ->
         return float(numbers[outside - 1]), float(numbers[count - outside])
     with np.errstate(over="ignore", invalid="ignore"):
         reach = stdtrit(count - 1, (1.0 + share) / 2.0) * numbers.std(ddof=1) / math.sqrt(count)
-        return float(numbers.mean() - reach), float(numbers.mean() + reach)
+        mean = statistic(numbers)
+        return float(mean - reach), float(mean + reach)
 
 
 def _fewest(of: str, share: float) -> int:
@@ -294,7 +324,8 @@ def interval(
     for key, part in kept.groupby(list(by), sort=False, dropna=False)[value]:
         values = part.to_numpy(dtype=np.float64)
         low, high = confidence(values, of=of, share=share)
-        found = {"count": len(values), "mean": values.mean(), "median": np.median(values), "low": low, "high": high}
+        found = {"count": len(values)} | {name: statistic(values, of=name) for name in STATISTICS}
+        found |= {"low": low, "high": high}
         rows.append(dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | found)
     return pd.DataFrame(rows, columns=[*by, "count", "mean", "median", "low", "high"])
 
@@ -365,6 +396,9 @@ def bands(
 
     names = [by] if isinstance(by, str) else list(by)
     table = interval(frame, y, [*names, x], of=of)
+    for each in (of, "low", "high"):
+        # As infinity, which is not drawn.
+        table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     lines = list(table.groupby(names, sort=False, dropna=False))
     beside = len(lines) > _MOST_WITHIN
     figure = Figure(figsize=(9.0 if beside else 6.5, 4.4), layout="constrained")
@@ -382,7 +416,7 @@ def bands(
             panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)
     if log and (table[of] > 0).all():
         panel.set_yscale("log")
-        if (table["low"] <= 0).any():
+        if (table["low"] <= 0).any() and np.isfinite(table[of].min()):
             # What reaches to zero and below runs out of the figure.
             panel.set_ylim(bottom=table[of].min() / 2)
     panel.set_xlabel(Axis(x).text)

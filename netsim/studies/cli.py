@@ -318,8 +318,8 @@ def compare_them(
     for note in compare.diverged(folders):
         reporter.line(note)
     if out is not None:
-        compare.draw(found, metrics[0] if metrics else str(found.columns[-1]), out, against, statistic)
-        reporter.line(out)
+        warned = compare.draw(found, metrics[0] if metrics else str(found.columns[-1]), out, against, statistic)
+        reporter.line(f"{out}: {warned}" if warned else out)
 
 
 def main() -> None:

@@ -64,6 +64,8 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.Da
     BadInput
         For another statistic.
     """
+    import pandas as pd
+
     check.one_of("statistic", of, list(results.STATISTICS))
     names = [str(name) for name in found.columns]
     by = [name for name in names[: names.index("algorithm") + 1] if name != "seed"]
@@ -71,10 +73,17 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.Da
         return None
     if len(metrics) == 1:
         return results.interval(found, metrics[0], by, of=of).rename(columns={"count": "seeds"})
-    groups = found.groupby(by, sort=False, dropna=False)
-    counted = groups["seed"].nunique().rename("seeds")
-    together = groups[names[names.index("algorithm") + 1 :]].agg(of)
-    return together.reset_index().merge(counted.reset_index(), on=by)[[*by, "seeds", *together.columns]]
+    measures, rows = names[names.index("algorithm") + 1 :], []
+    for key, part in found.groupby(by, sort=False, dropna=False):
+        values = {name: results.statistic(part[name], of=of) for name in measures}
+        rows.append(dict(zip(by, key, strict=True)) | {"seeds": _seeds(part, measures)} | values)
+    return pd.DataFrame(rows, columns=[*by, "seeds", *measures])
+
+
+def _seeds(part: "pd.DataFrame", measures: Sequence[str]) -> int | str:
+    """Return how many seeds have a value; from how few to how many where measures differ; those without any are out."""
+    counts = {int(part.loc[part[name].notna(), "seed"].nunique()) for name in measures} - {0} or {0}
+    return max(counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
 def titled(found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool) -> tuple[str, "pd.DataFrame"]:
@@ -110,7 +119,7 @@ def diverged(places: Sequence[str]) -> list[str]:
     return lines
 
 
-def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of: str = "mean") -> None:
+def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of: str = "mean") -> str:
     """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
 
     There is a line for each algorithm and combination of the settings that differ, but for the seed. Folders have lines
@@ -128,6 +137,11 @@ def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of:
         "round", or a setting in which they differ.
     of : {"mean", "median"}
         Of the points that differ in their seed.
+
+    Returns
+    -------
+    str
+        What matplotlib warned of, in one line; empty if of nothing.
 
     Raises
     ------
@@ -154,7 +168,7 @@ def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of:
         rows, by = found.drop(columns="folder"), settings
     else:
         by = [*(["folder"] if apart else []), *_differ_within(found, settings)]
-    write_figure(path, results.bands(rows, x=against, y=metric, by=[*by, "algorithm"], of=of))
+    return write_figure(path, results.bands(rows, x=against, y=metric, by=[*by, "algorithm"], of=of))
 
 
 def _differ_within(found: "pd.DataFrame", settings: Sequence[str]) -> list[str]:

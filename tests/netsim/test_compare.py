@@ -186,3 +186,53 @@ def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None
     none = call("compare", "a", "none", cwd=room)
     assert none.returncode == 2
     assert none.stderr.startswith("netsim: run folder = 'none': must be what")
+
+
+MEASURED = """
+from netsim import Agent, Network, topology
+
+class Talks(Agent):
+    async def run(self):
+        async for _ in self.rounds(1):
+            await self.broadcast("x", 1.0)
+
+def measured(study, *, name: str = "one", seed: int = 0) -> None:
+    graph = topology.ring(3)
+    value = [1e308, 1e308, -1e308, float("nan")][seed]
+    probe = lambda agents: {"value": value, "other": 1.0}
+    study.run(name, Network(graph, seed=seed), {i: Talks() for i in graph}, [probe], 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def extreme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("extreme")
+    (folder / "measured.py").write_text(MEASURED)
+    netsim.sweep(str(folder / "measured.py"), out=folder / "sweep", seed=[0, 1, 2, 3])
+    find(str(folder / "measured.py")).execute(name="学習").save(folder / "run")
+    return folder
+
+
+@pytest.mark.parametrize("metrics", [["value"], ["value", "other"]])
+@pytest.mark.parametrize(("of", "told"), [("mean", 1e308 / 3), ("median", 1e308)])
+def test_what_sums_overflow_has_a_mean_all_the_same(metrics: list[str], of: str, told: float, extreme: Path) -> None:
+    words = [word for name in metrics for word in ("--metric", name)]
+    done = call("compare", "sweep", *words, "--statistic", of, "--out", "out.png", cwd=extreme)
+    assert (done.returncode, done.stderr) == (0, "")
+    together = compare.titled(compare.table([str(extreme / "sweep")], metrics), metrics, of, False)[1]
+    assert together[of if len(metrics) == 1 else "value"].tolist() == pytest.approx([told], rel=1e-12)
+
+
+def test_only_seeds_with_a_value_are_counted(extreme: Path) -> None:
+    found = compare.table([str(extreme / "sweep")], ["value", "other"])
+    together = compare.titled(found, ["value", "other"], "mean", False)[1]
+    assert together["seeds"].tolist() == ["3 to 4"]
+    again = compare.titled(found.drop(columns="other"), ["value", "value"], "mean", False)[1]
+    assert again["seeds"].tolist() == [3]
+    assert "3 to 4" in call("show", "sweep", cwd=extreme).stdout
+
+
+def test_what_matplotlib_warned_of_is_told_as_run_tells_it(extreme: Path) -> None:
+    done = call("compare", "run", "--metric", "value", "--out", "out.png", cwd=extreme)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("out.png: Glyph 23398 ")

@@ -1,5 +1,6 @@
 """Tables, intervals, figures and text of many runs."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -228,3 +229,14 @@ def test_text_for_papers() -> None:
     assert r"a\_b|c & $1.235 \cdot 10^{-7}$ & 3 \\" in text
     assert text.startswith("\\begin{tabular}{lrr}\n\\toprule\n")
     assert results.latex(pd.DataFrame({"100 %": ["{x}~^\\"]})).splitlines()[2] == r"100 \% \\"
+
+
+def test_a_statistic_is_of_the_values_that_there_are() -> None:
+    nan, inf = math.nan, math.inf
+    assert results.statistic([1.0, nan, 4.0]) == 2.5
+    assert results.statistic([nan, 3.0, 1.0, 2.0], of="median") == 2.0
+    assert results.statistic([1e308, 1.5e308], of="median") == pytest.approx(1.25e308)
+    assert results.statistic([inf, 1.0]) == inf
+    assert math.isnan(results.statistic([nan]))
+    with pytest.raises(BadInput, match=r"^of = 'mode'"):
+        results.statistic([1.0], of="mode")
