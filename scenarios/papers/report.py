@@ -44,6 +44,7 @@ _KEY = """\
   [appendix](#appendix-what-other-settings-gave) has what each of them gave.
 * A claim is **void** where our model does not learn: where the error of the best algorithm that it is about is more
   than {learned:g} times that of the best constant answer (the target's variance; always naming the largest class).
+  Of online methods that is the error in the last fifth of the rounds.
   Agreement is hollow there, and a difference says nothing of the method. A claim stands if it is about what learning
   does not change: running times, the links of a graph.
 * **No data**: the table that it needs was not at hand when this was written.

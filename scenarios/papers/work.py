@@ -131,7 +131,8 @@ class Runs:
         """Return the error, at the end, of the best of some algorithms over that of the best constant answer.
 
         The mean over the seeds; NaN if the study does not say what a constant answer gets. Of an accuracy the error is
-        the share of wrong answers.
+        the share of wrong answers. Where a study has only the mean of all rounds so far ("running"), the error at the
+        end is that of the last fifth of the rounds.
 
         Parameters
         ----------
@@ -144,7 +145,7 @@ class Runs:
         ratios = []
         for seed, constant in self.constants.items():
             for column, reached in constant.items():
-                ends = rows[rows["seed"] == seed].groupby("algorithm")[column].last()  # of what was measured
+                ends = rows[rows["seed"] == seed].groupby("algorithm")[["round", column]].apply(_end, column)
                 if column.endswith("accuracy"):
                     ends, reached = 1.0 - ends, 1.0 - reached
                 ratios.append(float(ends.min()) / reached if reached else math.inf)
@@ -166,6 +167,20 @@ class Runs:
             if name not in frame:
                 raise BadInput(f"{self.folder}: must have results with a column {name!r}")
         return frame[list(names)]
+
+
+def _end(rows: "pd.DataFrame", column: str) -> float:
+    """Return a column's last value; of a running mean, that of the last fifth of the rounds."""
+    measured = rows.dropna(subset=[column])
+    last = measured.iloc[-1]
+    if not column.startswith("running"):
+        return float(last[column])
+    before = measured[measured["round"] <= 0.8 * last["round"]]
+    if before.empty:
+        return float(last[column])
+    start = before.iloc[-1]
+    rounds = last["round"] - start["round"]
+    return float((last["round"] * last[column] - start["round"] * start[column]) / rounds)
 
 
 def do(

@@ -164,6 +164,17 @@ def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool)
     assert found.void == void
 
 
+@pytest.mark.parametrize(("constant", "void"), [(1.0, True), (1.2, False)])
+def test_of_a_running_mean_it_is_that_of_the_last_fifth_of_the_rounds(constant: float, void: bool) -> None:
+    """Errors 9, 9, 9, 9, 1: the mean of all is 7.4, and what counts is the 1."""
+    errors = [9.0, 9.0, 9.0, 9.0, 1.0]
+    rounds = known({seed: (np.cumsum(errors) / np.arange(1, 6)).tolist() for seed in range(3)}).rounds
+    runs = Known(BASE, rounds.rename(columns={"train_mse": "running_mse"}), running_mse=constant)
+    assert runs.over_constant() == pytest.approx(1.0 / constant)
+    found = judged(claim(Cell("k = 5", 7.4), read=by_round("A", "running_mse")), {"base": runs})
+    assert found.void == void
+
+
 def test_a_setting_that_does_not_learn_shows_no_cause() -> None:
     base = known({0: [3.0], 1: [3.1], 2: [2.9]})
     other = known({0: [1.0], 1: [1.1], 2: [0.9]}, OTHER, train_mse=1.0)
