@@ -125,7 +125,7 @@ def _table_of_costs(data: str, algorithm: str) -> Claim:
     cells = tuple(Cell(label, float(value), digit) for label, value in zip(levels, rows["transmissions"], strict=True))
     return Claim(
         where=_COSTS[data],
-        what=f"{_NAMES[data]}, {algorithm}: transmissions to reach a training MSE (over DKLA's last one)",
+        what=f"{_NAMES[data]}, {algorithm}: transmissions to reach a training MSE, relative to that of DKLA at the end",
         work=_work(data),
         # Levels lie within 1 % of an optimum that differs by 1 to 3 % between seeds.
         read=cost(algorithm, "train_mse", levels, scale=lambda runs: _end(runs) / end),

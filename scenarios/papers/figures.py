@@ -64,6 +64,7 @@ def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Fo
 
 def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(8.0, 1.3 + 0.34 * len(tables)), layout="constrained")
     panel = figure.subplots()
@@ -83,6 +84,9 @@ def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
         )
     panel.annotate("within 10 %", (1.01, -0.9), xycoords=("axes fraction", "data"), va="center", fontsize=8)
     panel.set_xscale("log")
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_yticks(range(len(tables)), list(tables), fontsize=8)
     panel.set_ylim(len(tables) - 0.5, -0.6)
     panel.set_xlabel("ours / theirs")
