@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netsim import check, results
-from netsim.errors import BadInput
+from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies.formats import FIGURES, write_figure
 from netsim.studies.sweep.sweep import runs_of
 
@@ -147,6 +147,8 @@ def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of:
     ------
     BadInput
         For another ending or statistic, a folder that is not there, or a setting that is the same everywhere.
+    NetsimError
+        If writing fails, as on a full disk; an old file is as it was.
     """
     path = Path(out)
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
@@ -168,7 +170,11 @@ def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of:
         rows, by = found.drop(columns="folder"), settings
     else:
         by = [*(["folder"] if apart else []), *_differ_within(found, settings)]
-    return write_figure(path, results.bands(rows, x=against, y=metric, by=[*by, "algorithm"], of=of))
+    figure = results.bands(rows, x=against, y=metric, by=[*by, "algorithm"], of=of)
+    try:
+        return write_figure(path, figure)
+    except OSError as error:
+        raise NetsimError(f"out = {out!r}: could not be written ({error.strerror or one_line(error)})") from None
 
 
 def _differ_within(found: "pd.DataFrame", settings: Sequence[str]) -> list[str]:

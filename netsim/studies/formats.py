@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim import check
 from netsim.errors import BadInput
+from netsim.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ def _must_have_arrow(what: str) -> None:
 
 
 def write_figure(path: Path, figure: "Figure") -> str:
-    """Write a figure in the format that the path's ending names; the same figure gives the same bytes.
+    """Write a figure, whole or not at all, in the format that the path's ending names; the same gives the same bytes.
 
     Returns
     -------
@@ -74,7 +75,8 @@ def write_figure(path: Path, figure: "Figure") -> str:
     # Python would tell where in whose library it was warned of, which is nothing to who ran a study.
     with rc_context({"svg.hashsalt": path.name}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(path, dpi=150, **more)
+        with write_whole(path) as file:
+            figure.savefig(file, format=ending, dpi=150, **more)
     told = list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
     return f"{told[0]}{f' (and {len(told) - 1} more)' if told[1:] else ''}" if told else ""
 

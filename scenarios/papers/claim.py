@@ -345,10 +345,10 @@ def why(each: Judged) -> str:
 
 def attempt(each: Judged) -> str:
     """Return in a few words what became of a claim in one setting."""
+    if each.found[0].cell.published is None:
+        return f"{each.found[0].mean:.3g}, {'does not learn' if each.void else each.verdict}"
     if each.void:
         return "does not learn"
-    if each.found[0].cell.published is None:
-        return f"{each.found[0].mean:.3g}, {each.verdict}"
     return f"{each.agreeing} of {len(each.found)} agree, {each.near} within 10 %, {typical(each.found)} off"
 
 

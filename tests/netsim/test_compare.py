@@ -1,13 +1,16 @@
 """``netsim compare``: settings that differ, last values, and a figure."""
 
+import errno
+import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 import netsim
-from netsim import BadInput
+from netsim import BadInput, NetsimError
 from netsim.studies import compare
 from netsim.studies.catalogue import find
 from tests.netsim.test_cli import call
@@ -178,6 +181,27 @@ def test_the_command_prints_and_draws(name: str, begins: bytes, room: Path) -> N
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].startswith("Last values of spread over the seeds; low to high: 95 % interval")
     assert (room / name).read_bytes().startswith(begins)
+
+
+def test_a_figure_that_cannot_be_written_is_told_in_one_line_and_leaves_the_old_one(
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(figure: Figure, file: Any, **_: Any) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    found = compare.table([str(room / "a")], ["spread"])
+    monkeypatch.setattr(Figure, "savefig", half)
+    for content in ("old", None):
+        out = tmp_path / f"{content}.png"
+        if content:
+            out.write_text(content)
+        with pytest.raises(NetsimError, match=r"^out = '.*png': could not be written \(No space left on device\)$"):
+            compare.draw(found, "spread", str(out))
+        assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    (tmp_path / "x.png").mkdir()
+    with pytest.raises(BadInput, match=r"must be a file; it is a folder$"):
+        compare.draw(found, "spread", str(tmp_path / "x.png"))
 
 
 def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None:

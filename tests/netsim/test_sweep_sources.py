@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -365,3 +366,22 @@ def test_a_digest_that_was_edited_is_no_traceback(digest: Any, tmp_path: Path) -
     seal(place)
     with pytest.raises(BadInput, match="a file that has gone changed since 1 of its 2 points ran"):
         netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
+
+
+@pytest.mark.parametrize("read", ["load", "verify", "show", "compare"])
+def test_a_folder_that_holds_another_points_run_is_refused(tmp_path: Path, read: str) -> None:
+    """Two that were exchanged would give each seed the other's numbers."""
+    folder = tmp_path / "sweep"
+    sweep("averaging", out=folder, agents=5, seed=[0, 1], jobs=1, reporter=Reporter(quiet=True))
+    points = folder / "points"
+    (points / "seed=0").rename(tmp_path / "kept")
+    (points / "seed=1").rename(points / "seed=0")
+    (tmp_path / "kept").rename(points / "seed=1")
+    said = r"seed=0'?: must hold the run of seed=0; it holds that of seed=1"
+    if read == "load":
+        with pytest.raises(BadInput, match=said):
+            netsim.results.load(folder)
+        return
+    done = call(read, str(folder), *(("--metric", "delivered") if read == "compare" else ()), cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.search(said, done.stderr)

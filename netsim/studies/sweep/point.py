@@ -146,6 +146,7 @@ def _run(work: Work, point: Point, place: Path, origin: dict[str, Any]) -> None:
     found = dataclasses.replace(catalogue.find(work.file), name=work.scenario)
     study = found.prepare(**point.settings)
     study.formats = work.formats
+    study.origin["point"] = point.name
     try:
         found.play(study)
     except NetsimError:

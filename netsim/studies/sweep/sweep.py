@@ -199,12 +199,23 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
     Raises
     ------
     BadInput
-        If there is no sweep, or its sweep.json is damaged.
+        If there is no sweep, its sweep.json is damaged, or a point's folder holds the run of another.
     """
     for point in read_sweep(folder).grid.points():
         place = folder / "points" / point.name
         if (place / "summary.json").is_file():
+            if (ran := _settings_of(place).get("point", point.name)) != point.name:
+                raise BadInput(f"folder = {str(place)!r}: must hold the run of {point.name}; it holds that of {ran}")
             yield point.name, dict(point.settings), place
+
+
+def _settings_of(place: Path) -> Mapping[str, Any]:
+    """Return a run folder's settings.json, or nothing if it is damaged."""
+    with suppress(OSError, ValueError):
+        settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
+        if isinstance(settings, dict):
+            return settings
+    return {}
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -263,10 +274,7 @@ def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, An
     for point in chosen.points():
         place = folder / "points" / point.name
         if is_whole(place):
-            settings = None
-            with suppress(OSError, ValueError):
-                settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
-            yield point.name, settings if isinstance(settings, dict) else {}
+            yield point.name, _settings_of(place)
         elif point.name in failures:
             yield point.name, failures[point.name]
 
