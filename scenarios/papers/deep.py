@@ -21,6 +21,8 @@ WORKS = (
         "deep-adult", "deep", {"data": "adult", "tune": False, **_ONE}, f"bandwidths are the median distances; {_EXACT}"
     ),
     Work("deep-adult-few", "deep", {"data": "adult", "rows": 1000, "tune": False, **_ONE}),
+    Work("deep-adult-fewest", "deep", {"data": "adult", "rows": 200, "tune": False, **_ONE}),
+    Work("deep-adult-squared", "deep", {"data": "adult", "rows": 1000, "tune": False, "criterion": "squared", **_ONE}),
     Work("deep-har", "deep", {"data": "har", **_ONE}),
     Work("deep-wisdm", "deep", {"data": "wisdm_har", **_ONE}, "WISDM in place of UCI HAR: another data set"),
     Work("deep-twitter", "deep", {"data": "twitter", "widths": "50", **_ONE}),
@@ -36,7 +38,11 @@ _TABLES = {
 _METRICS = {"mse": "test_mse", "accuracy": "test_accuracy"}
 _TRIES = {
     "sensor": (Try("bandwidths not tuned", "deep-sensor-untuned"), Try("the same, 1,100 rows", "deep-sensor-half")),
-    "adult": (Try("1,000 rows", "deep-adult-few"),),
+    "adult": (
+        Try("1,000 rows", "deep-adult-few"),
+        Try("200 rows", "deep-adult-fewest"),
+        Try("1,000 rows, squared loss", "deep-adult-squared"),
+    ),
 }
 
 
