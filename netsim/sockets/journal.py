@@ -46,7 +46,7 @@ Records = dict[str, NDArray[np.void]]
 _FORMS: dict[int, Any] = {
     BEGIN: {
         **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
-        **{"joined": float, "sampled": bool, "epoch": float},
+        **{"joined": float, "sampled": bool, "epoch": float, "met": {str: int}},
     },
     KINDS: [str],
     RECORDS: [bytes, bytes, bytes, bytes],

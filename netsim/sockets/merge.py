@@ -156,8 +156,8 @@ def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: boo
 
 
 def _gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
-    parts = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
-    parts = [part for part in parts if "joined" in part.begin]
+    written = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
+    parts = [part for part in written if "joined" in part.begin]
     if not parts:
         raise BadInput(f"folder = {str(folder)!r}: must hold what processes wrote of run {run}; there is none")
     hosts: list[str] = parts[0].begin["hosts"]
@@ -169,6 +169,7 @@ def _gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bo
         raise BadInput(
             f"folder = {str(folder)!r}: must hold what all processes wrote of run {run}; not {absent[0]!r}'s"
         )
+    _must_have_met(folder, written)
     for host in hosts:
         # By its own clock a process that begins again finds the others' run to have begun when it did.
         begun = [part.begin["epoch"] for part in parts if part.host == host]
@@ -178,6 +179,23 @@ def _gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bo
                 "which began at different times: give each deployment a folder of its own"
             )
     return _Merger(settings, result, parts, trace).merge()
+
+
+def _must_have_met(folder: Path, written: Sequence[Part]) -> None:
+    """Raise BadInput unless each part is there once, with those of the processes that it was run with."""
+    there: dict[tuple[str, int], Path] = {}
+    for part in (part for part in written if part.begin):
+        who = part.host, part.begin["incarnation"]
+        if who in there:
+            raise BadInput(f"file = {str(part.path)!r}: must be there once; {there[who].name} is the same part")
+        there[who] = part.path
+    for part in written:
+        for other in part.begin.get("met", {}).items():
+            if other not in there:
+                raise BadInput(
+                    f"folder = {str(folder)!r}: must hold what was written of one run; {part.host!r} ran with another "
+                    f"process {other[0]!r} than the one that wrote what is there"
+                )
 
 
 def _read(path: Path) -> Part:

@@ -63,8 +63,10 @@ class Scribe:
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Write from which simulated time (s) on it takes part, and whether its rows are taken at an interval."""
-        self._journal.put(BEGIN, {"joined": max(time, 0.0), "sampled": sampled, "epoch": self._session.epoch})
+        """Write from which simulated time (s) on it takes part, with whom, and whether it samples at an interval."""
+        session = self._session
+        about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": session.epoch, "met": session.met()}
+        self._journal.put(BEGIN, about)
 
     def write_states(self) -> None:
         """Write the states of the agents that are here, and in which round they are."""

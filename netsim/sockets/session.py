@@ -295,6 +295,11 @@ class Session:
             return clock() + margin
         return None
 
+    def met(self) -> dict[str, int]:
+        """Return the incarnations of the processes that were met in the present run, by their names."""
+        there = ((number, peer) for number, peer in self.peers.items() if peer.met and peer.run == self.run)
+        return {self.hosts[number]: peer.incarnation for number, peer in there}
+
     def missing(self) -> list[str]:
         """Return the names of the processes that were not met yet, or are still at an earlier run."""
         return [self.hosts[number] for number, peer in self.peers.items() if not peer.met or peer.run < self.run]

@@ -452,3 +452,32 @@ def test_a_folder_of_two_deployments_is_refused(tmp_path: Path) -> None:
     made, agents = network()
     with pytest.raises(BadInput, match="has written of two, which began at different times: give each deployment a"):
         gather(made, agents, tmp_path)
+
+
+def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -> None:
+    """It would be counted twice."""
+    folder = tmp_path / "parts"
+    shutil.copytree(journals, folder)
+    part = sorted((folder / "run-0").glob("*.journal"))[0]
+    shutil.copy(part, part.with_name("002-7.journal"))
+    made, agents = network()
+    with pytest.raises(BadInput, match=rf"002-7.journal': must be there once; {part.name} is the same part$"):
+        gather(made, agents, folder)
+
+
+def test_parts_of_two_deployments_are_not_put_together(tmp_path: Path) -> None:
+    """All processes are there, but each is that of another deployment."""
+    peers, mixed = shares(addresses(2), list(network()[0].graph)), tmp_path / "mixed" / "run-0"
+    mixed.mkdir(parents=True)
+    for number in range(2):
+        folder = tmp_path / str(number)
+        transports = {here: UDP(here, others, pace=PACE, folder=folder) for here, others in peers.items()}
+        for outcome in played(network, transports).values():
+            assert not isinstance(outcome, BaseException), outcome
+        (part,) = (folder / "run-0").glob(f"{number:03d}-*.journal")
+        shutil.copy(part, mixed)
+    made, agents = network()
+    with pytest.raises(
+        BadInput, match=r"must hold what was written of one run; '.*' ran with another process '.*' than"
+    ):
+        gather(made, agents, tmp_path / "mixed")
