@@ -149,4 +149,8 @@ class FrameEncoder:
             packer.pack_ext_type(ARRAY, array_bytes(payload))
             return bytes(packer.bytes())
         fields = [kind, sender, round_number, payload]
-        return encode(fields if request is None else [*fields, request, is_reply])
+        try:
+            return encode(fields if request is None else [*fields, request, is_reply])
+        except WireError:
+            self._begin(kind, sender)  # raises what is right if the kind is at fault
+            raise

@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from netsim import Agent, Network, topology
 from netsim.coders import QSGD, FixedRange, MessageRange, Uniform
-from netsim.errors import BadInput, WireError
+from netsim.errors import AgentError, BadInput, WireError
 from netsim.transport.frame import FrameEncoder
 from netsim.transport.framing import decode_frame
 from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
@@ -644,3 +644,14 @@ def test_is_mutable(payload: Any, mutable: bool) -> None:
     if not mutable and isinstance(payload, np.ndarray):
         with pytest.raises(ValueError, match="read-only"):
             decode(encode(payload))[0] = 1
+
+
+@pytest.mark.parametrize("payload", [1.0, "text", np.ones(3), None])
+def test_a_kind_that_cannot_be_encoded_is_named(payload: Any) -> None:
+    class Speaks(Agent):
+        async def run(self) -> None:
+            await self.broadcast("\ud800", payload)
+
+    graph = topology.path(2)
+    with pytest.raises(AgentError, match=r"cannot encode the kind '\\ud800'"):
+        Network(graph).run({node: Speaks() for node in graph})

@@ -222,7 +222,8 @@ class Plan:
         except BadInput:
             raise
         except Exception as error:
-            why = f"{type(error).__name__}: {one_line(error)}"
+            lacks = f"it lacks {one_line(error)}"
+            why = lacks if isinstance(error, KeyError) else f"{type(error).__name__}: {one_line(error)}"
             raise BadInput(f"folder = {str(folder)!r}: must be what `netsim deploy` wrote ({why[:200]})") from None
         if version != __version__:
             raise BadInput(f"folder = {str(folder)!r}: must be of netsim {__version__}, as this; it is of {version}")
