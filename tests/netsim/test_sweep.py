@@ -252,3 +252,28 @@ def test_points_may_have_their_tables_in_parquet(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="tables = 'xls'"):
         sweep("averaging", out=tmp_path / "xls", tables="xls", **small)
     assert not (tmp_path / "xls").exists()
+
+
+@pytest.mark.parametrize("megabytes", [50, 100])
+def test_libraries_are_not_counted_as_the_memory_of_a_point(megabytes: int, tmp_path: Path) -> None:
+    """Of a new process: BLAS, for one, spins for ever where it gets no buffers."""
+    flags = ["--agents", "5", "--seed", "0:2", "--memory", str(megabytes), "--out", "q"]
+    done = call("sweep", "averaging", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 points, 0 failed" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--seed", "3:0"], "seed = '3:0': must be a range from"),
+        (
+            ["--seed", "0", "--memory", "9999999999999999"],
+            "memory = 9999999999999999: must be a whole number from 1 to",
+        ),
+    ],
+)
+def test_what_no_sweep_can_have_is_refused_by_what_was_typed(flags: list[str], said: str, tmp_path: Path) -> None:
+    done = call("sweep", "averaging", *flags, "--out", "q", cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -99,7 +99,13 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
     if parameter.kind is str:
         return list(texts)
     parts = [part.strip() for text in texts for part in text.split(",")]
-    return [value for part in parts for value in _several(parameter.name, _parsed(parameter, part))]
+    found: list[Any] = []
+    for part in parts:
+        several = _several(parameter.name, _parsed(parameter, part))
+        if not several:
+            raise check.refuse(parameter.name, part, "a range from a number up to a larger one, which is not in it")
+        found += several
+    return found
 
 
 def _several(name: str, values: Sequence[Any]) -> Sequence[Any]:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,7 @@ def _megabytes(most: int | None) -> Iterator[None]:
     if most is None:
         yield
         return
+    _load_libraries()
     try:
         import resource
 
@@ -245,6 +247,22 @@ def _megabytes(most: int | None) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@cache
+def _load_libraries() -> None:
+    """Load what studies use before a point's memory is counted; OpenBLAS spins for ever if it gets no buffers."""
+    import networkx
+    import numpy as np
+    import pandas as pd
+    import scipy.linalg
+    from matplotlib.figure import Figure
+
+    square = np.eye(256)
+    scipy.linalg.cho_solve(scipy.linalg.cho_factor(square @ square), square)
+    networkx.path_graph(2)
+    pd.DataFrame({"a": [1.0]}).to_csv()
+    Figure(layout="constrained").subplots().plot([0.0, 1.0], label="a")
 
 
 def _stop(*_: object) -> None:

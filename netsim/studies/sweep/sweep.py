@@ -28,6 +28,7 @@ from netsim.studies.terminal import Reporter
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_MEGABYTES = 2**40  # more bytes than these no system counts
 _RUNNING = "running-"
 
 
@@ -121,7 +122,7 @@ def sweep(
         raise check.refuse("jobs", jobs, "left out with dask, whose workers are as many as there are")
     limits = Limits(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
-        None if memory is None else check.integer("memory", memory, low=1),
+        None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
     )
     # To draw the figures of a point takes longer than many a point, and nobody looks at those of a thousand.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())

@@ -28,6 +28,7 @@ def run_here(work: Work, points: Iterable[Point], jobs: int) -> Iterator[Ended]:
     import joblib
 
     left = {point.name: point for point in points}
+    jobs = min(jobs, max(len(left), 2))  # with one, joblib would run it in this process
     with joblib.parallel_config(backend=_backend()):
         while left:
             try:
