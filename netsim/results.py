@@ -400,6 +400,7 @@ def bands(
         # As infinity, which is not drawn.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     lines = list(table.groupby(names, sort=False, dropna=False))
+    jumps = x == "round" and Axis(y).jumps
     beside = len(lines) > _MOST_WITHIN
     figure = Figure(figsize=(9.0 if beside else 6.5, 4.4), layout="constrained")
     panel = figure.subplots()
@@ -408,9 +409,10 @@ def bands(
         at = rows[x].map(_shown) if table[x].isna().any() else rows[x]
         # Of a curve over the rounds, not each of its points.
         style |= {"markersize": 4, "markevery": max(1, len(rows) // 15), "label": _named(names, key)}
-        (line,) = panel.plot(at, rows[of], **style)
+        (line,) = panel.plot(at, rows[of], drawstyle="steps-post" if jumps else "default", **style)
         if len(rows) > 1:
-            panel.fill_between(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.2, linewidth=0)
+            filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
+            panel.fill_between(at, rows["low"], rows["high"], alpha=0.2, linewidth=0, **filled)
         else:
             # A band over one point would not be seen.
             panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)

@@ -240,3 +240,17 @@ def test_a_statistic_is_of_the_values_that_there_are() -> None:
     assert math.isnan(results.statistic([nan]))
     with pytest.raises(BadInput, match=r"^of = 'mode'"):
         results.statistic([1.0], of="mode")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "drawn"),
+    [
+        ("round", "transmissions", "steps-post"),
+        ("round", "v", "default"),
+        ("rate", "transmissions", "default"),
+    ],
+)
+def test_counts_over_rounds_are_stairs(x: str, y: str, drawn: str) -> None:
+    rows = [{"algorithm": "A", "seed": seed, x: at, y: 10.0 * at + seed} for at in (1, 2, 3) for seed in range(3)]
+    panel = results.bands(pd.DataFrame(rows), x, y).axes[0]
+    assert [line.get_drawstyle() for line in panel.get_lines()] == [drawn]
