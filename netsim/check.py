@@ -139,12 +139,12 @@ def fits(name: str, value: Any, size: float, what: str) -> None:
     there = min(_memory(), default=sys.maxsize)
     if size > there:
         needs, has = (f"{_gib(each)} GiB" for each in (size, there))
-        raise refuse(name, value, f"smaller; {what} would take {needs}, more than the {has} of memory that there are")
+        raise refuse(name, value, f"smaller; {what} would take {needs}, more than the {has} of memory here")
 
 
 def _gib(size: float) -> str:
     whole = int(size) // 2**30
-    return f"{size / 2**30:.2g}" if whole < 10 else f"{whole:,}" if whole < 10**9 else "a billion"
+    return f"{size / 2**30:.2g}" if whole < 10 else f"{whole:,}" if whole < 10**15 else "more than 10**15"
 
 
 def _memory() -> Iterator[int]:

@@ -17,7 +17,7 @@ from netsim.agents.maps.features import RandomFourier
 from tests.netsim.test_cli import call
 
 HUGE = 10**15
-NEEDS = r"[^\n]* would take [\d,a-z ]+ GiB, more than the [\d.,]+ GiB of memory that there are"
+NEEDS = r"[^\n]* would take [\d,.a-z* ]+ GiB, more than the [\d.,]+ GiB of memory here"
 
 
 def test_what_fits_is_taken_and_what_does_not_is_refused_with_both_sizes() -> None:
@@ -25,7 +25,7 @@ def test_what_fits_is_taken_and_what_does_not_is_refused_with_both_sizes() -> No
     wanted = r"^features = 100000000: must be smaller; they would take 1,000,000 GiB, more than the \S+ GiB of memory"
     with pytest.raises(BadInput, match=wanted):
         check.fits("features", 100_000_000, 2**30 * 1_000_000, "they")
-    with pytest.raises(BadInput, match="they would take a billion GiB"):
+    with pytest.raises(BadInput, match=r"they would take more than 10\*\*15 GiB"):
         check.fits("features", 1, 10**400, "they")
 
 
@@ -38,7 +38,7 @@ def test_the_limit_of_a_process_counts() -> None:
         "check.fits('size', 1, 2**31, 'it')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "size = 1: must be smaller; it would take 2 GiB, more than the 1 GiB of memory that there are" in done.stderr
+    assert "size = 1: must be smaller; it would take 2 GiB, more than the 1 GiB of memory here" in done.stderr
     assert "line 4" in done.stderr
 
 
@@ -102,7 +102,7 @@ def test_a_study_that_no_memory_holds_ends_in_one_line(words: tuple[str, ...], s
 def test_a_sweep_of_more_points_than_there_may_be_is_refused_before_they_are_listed(tmp_path: Path) -> None:
     done = call("sweep", "coke", "--seed", "0:100000000000000000000000", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("netsim: seed = range(")
+    assert done.stderr.startswith("netsim: seed = '0:100000000000000000000000': ")
     assert "must be at most 1,000,000 values" in done.stderr
     done = call("sweep", "coke", "--seed", "0:100000", "--rounds", "1:100001", "--out", "out", cwd=tmp_path)
     assert done.stderr.startswith("netsim: points = 10,000,000,000: must be at most 1,000,000")

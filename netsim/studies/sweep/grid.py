@@ -101,18 +101,18 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
     parts = [part.strip() for text in texts for part in text.split(",")]
     found: list[Any] = []
     for part in parts:
-        several = _several(parameter.name, _parsed(parameter, part))
+        several = _several(parameter.name, _parsed(parameter, part), part)
         if not several:
             raise check.refuse(parameter.name, part, "a range from a number up to a larger one, which is not in it")
         found += several
     return found
 
 
-def _several(name: str, values: Sequence[Any]) -> Sequence[Any]:
+def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
     """Return the values of a parameter if they are not more than points may be; those of a range are never listed."""
     # len() of a longer range overflows.
     if isinstance(values, range) and values[MOST_POINTS:]:
-        raise check.refuse(name, values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
+        raise check.refuse(name, given or values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
     return values
 
 
