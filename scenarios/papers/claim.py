@@ -26,6 +26,13 @@ IN_PART, CAUSE_SHOWN, EXCLUDED = "agrees in part", "differs, cause shown", "diff
 OUTCOMES = (AGREES, IN_PART, CAUSE_SHOWN, EXCLUDED, OPEN, VOID, NO_DATA)
 """What may become of a claim, each in one of these."""
 
+AS_TABLES = (
+    "Run with `--conventions tables`: what the text leaves open or states otherwise is set so that our numbers come "
+    "nearest to the printed ones ([how](scenarios.md#what-the-papers-tables-were-made-with)). That they agree does not "
+    "show that the authors used these settings."
+)
+"""What is said of works whose settings a text leaves open."""
+
 LEARNED = 0.9
 """A model has learned something if its error is at most this share of the best constant answer's."""
 
@@ -136,6 +143,8 @@ class Paper:
     claims : tuple of Claim
     left_out : tuple of str
         What of it is not judged, and why.
+    notes : tuple of str
+        How its numbers are read, and under which settings.
     """
 
     name: str
@@ -143,6 +152,7 @@ class Paper:
     works: tuple[Work, ...]
     claims: tuple[Claim, ...]
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from netsim.scenarios.papers.claim import Cell, Claim, Paper, Try, printed
+from netsim.scenarios.papers.claim import AS_TABLES, Cell, Claim, Paper, Try, printed
 from netsim.scenarios.papers.reading import Measured, at_end, by_round, cost, ratio, rows_of, single
 from netsim.scenarios.papers.work import Runs, Work
 from netsim.scenarios.tasks.savings import saved_on_the_way
@@ -253,6 +253,12 @@ PAPER = Paper(
         *_statements("twitter", "Twitter", _FIGURES),
         *_statements("tomshardware", "Tom's hardware", _TEXT),
         *_statements("airquality", "Air quality", _TEXT),
+    ),
+    notes=(
+        AS_TABLES,
+        "Tables 3 and 6: the levels are taken relative to the MSE that DKLA has at the end, theirs for the print, ours "
+        "for our runs. They lie within 1 % of an optimum that moves by 1 to 3 % with the seed.",
+        "Twitter (large): printed for 98,704 rows; ours are the 13,813 rows of the smaller set.",
     ),
 )
 """Chapter 2 of the dissertation prints the same tables and figures."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from netsim.scenarios.papers.claim import Cell, Claim, Paper, Reader, Try, printed
+from netsim.scenarios.papers.claim import AS_TABLES, Cell, Claim, Paper, Reader, Try, printed
 from netsim.scenarios.papers.reading import Measured, ratio, rows_of, single
 from netsim.scenarios.papers.work import Runs, Work
 
@@ -199,5 +199,6 @@ PAPER = Paper(
         *(claim for data in _FIGURES for claim in _claims(data)),
         *(claim for data in _FIGURES for claim in _seconds(data)),
     ),
+    notes=(AS_TABLES,),
     left_out=("The curves of figures 3.1 to 3.6: their numbers are not in the text.",),
 )

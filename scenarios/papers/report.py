@@ -144,6 +144,9 @@ def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
 
 def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
     yield from (f"## {paper.name}", "", f"{paper.title}.", "")
+    for text in paper.notes:
+        yield text
+        yield ""
     yield from _by_outcome(claims)
     tables: dict[tuple[str, tuple[str, ...]], list[Judged]] = {}
     for each in claims:
