@@ -183,6 +183,8 @@ def sweep_them(
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
     count = len(result.grid.points())
     reporter.line(f"{out}: {count - len(result.failed)} of {count} points, {len(result.failed)} failed; points.csv")
+    if result.failed:
+        sys.exit(1)
 
 
 def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
