@@ -29,7 +29,7 @@ def papers(
     """What the papers report, ours beside theirs: every table and figure that the data at hand allow.
 
     A sweep for each setting, in a folder that stays: what is done there already is not done again, so a run that was
-    interrupted goes on when it is started again. Half an hour on two cores with the defaults. The report is
+    interrupted goes on when it is started again. An hour on two cores with the defaults. The report is
     reproduction.md in the run folder; claims.csv has every number of it.
 
     Parameters
