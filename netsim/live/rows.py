@@ -98,7 +98,8 @@ class Changes:
         new = watch.changes(self._seen)
         self._seen += len(new[0])
         self._parts = [np.concatenate(pair) for pair in zip(self._parts, new, strict=True)]
-        if self.count > max(render.MOST_CHANGES, 4 * self._agents):
+        # After a long pause there may be many times as many.
+        while self.count > max(render.MOST_CHANGES, 4 * self._agents):
             some = few_changes(self._parts[1], self._agents, self.count // 2)
             self._parts = [part[some] for part in self._parts]
             self.edition += 1

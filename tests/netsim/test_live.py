@@ -17,6 +17,7 @@ import pytest
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology, watching
 from netsim import _view as view
 from netsim.live import pending, session
+from netsim.live.rows import Changes
 from netsim.replay import render
 from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS
@@ -227,6 +228,29 @@ def test_of_many_changes_a_page_has_fewer_the_older_they_are(monkeypatch: pytest
         assert len(mine) >= 10
     assert (kept["time_s"] > 90).sum() > 2 * (kept["time_s"] < 10).sum()
     assert news["notes"] == [render.thinned(len(kept), 303)]
+
+
+@pytest.mark.parametrize("each_time", [1, 7, 70, 900])
+def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks there are as many as the machine has time for."""
+    monkeypatch.setattr(render, "MOST_CHANGES", 60)
+    found = Network(topology.path(3), round_period=1.0)
+    found.watch({"heard": lambda agent: len(agent.heard)})
+    run = found.run({node: Rounder(300) for node in range(3)})
+    shown = Changes(3, 1)
+    times, agents = run.states["time_s"].to_numpy(), run.states["agent"].to_numpy().astype(np.int32)
+
+    class Watched:
+        end = 0
+
+        def changes(self, first: int) -> list[Any]:
+            new = slice(first, self.end)
+            return [times[new], agents[new], np.zeros(self.end - first, np.int64), np.zeros((self.end - first, 1))]
+
+    watched: Any = Watched()
+    for watched.end in range(each_time, len(times) + 1, each_time):
+        shown.look(watched)
+        assert shown.count <= 60
 
 
 class Gossip(Agent):
