@@ -126,8 +126,8 @@ def coke(
     data : str
         "synthetic" (the paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
     conventions : str
-        How what is left open is set: "tables", under which the paper's printed tables come out best; "text", as its
-        text reads. The synthetic data have the text's only.
+        How what is left open is set: "tables", under which ours come close to the paper's printed tables; "text", as
+        its text reads. The synthetic data have the text's only.
     rounds : int
         Number of rounds.
     rows : CokeRows
@@ -208,9 +208,9 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: CokeRo
     differs = [what for what, so in said.items() if so]
     if differs:
         listed = "; ".join(differs)
-        yield f"Set so that the paper's printed tables come out best: {listed}. --conventions text: as its text reads."
+        yield f"Set to come close to the paper's printed tables: {listed}. --conventions text: as its text reads."
     else:
-        yield "Set as the paper's text reads; --conventions tables: so that its printed tables come out best."
+        yield "Set as the paper's text reads; --conventions tables: to come close to its printed tables."
     if data in _LARGER:
         yield f"The printed columns are those of {_LARGER[data]}."
 

@@ -26,12 +26,12 @@ IN_PART, CAUSE_SHOWN, EXCLUDED = "agrees in part", "differs, cause shown", "diff
 OUTCOMES = (AGREES, IN_PART, CAUSE_SHOWN, EXCLUDED, OPEN, VOID, NO_DATA)
 """What may become of a claim, each in one of these."""
 
-AS_TABLES = (
-    "Run with `--conventions tables`: what the text leaves open or states otherwise is set so that our numbers come "
-    "nearest to the printed ones ([how](scenarios.md#what-the-papers-tables-were-made-with)). That they agree does not "
-    "show that the authors used these settings."
+PREPARED = (
+    "The tables are prepared so that the printed numbers of samples come out "
+    "([how](scenarios.md#what-the-papers-tables-were-made-with)), and step sizes are the best of a grid on a shuffle "
+    "that no run uses. The text states neither; that numbers agree does not show that the author did so."
 )
-"""What is said of works whose settings a text leaves open."""
+"""What is said of chapters 3 and 4 of the dissertation."""
 
 LEARNED = 0.9
 """A model has learned something if its error is at most this share of the best constant answer's."""

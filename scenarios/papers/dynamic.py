@@ -1,6 +1,6 @@
 """P. Xu's dissertation, chapter 4: dynamic kernel learning. Figures 4.1 and 4.2, and what the summary claims."""
 
-from netsim.scenarios.papers.claim import AS_TABLES, Cell, Claim, Paper, Try
+from netsim.scenarios.papers.claim import PREPARED, Cell, Claim, Paper, Try
 from netsim.scenarios.papers.reading import at_end, ratio, recent, single
 from netsim.scenarios.papers.work import Work
 
@@ -160,6 +160,6 @@ PAPER = Paper(
         ),
         *(_tracks(data, other) for data in ("drift", "switch") for other in ("RFF-DOKL", "DOKL")),
     ),
-    notes=(AS_TABLES,),
+    notes=(PREPARED,),
     left_out=("The curves of figures 4.1 and 4.2: their numbers are not in the text.",),
 )

@@ -1,8 +1,9 @@
 """P. Xu's dissertation, chapter 3: online kernel learning. Figures 3.1 to 3.6 by what they show, and table 3.1."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from netsim.scenarios.papers.claim import AS_TABLES, Cell, Claim, Paper, Reader, Try, printed
+from netsim.scenarios.papers.claim import PREPARED, Cell, Claim, Paper, Reader, Try, printed
 from netsim.scenarios.papers.reading import Measured, ratio, rows_of, single
 from netsim.scenarios.papers.work import Runs, Work
 
@@ -10,43 +11,40 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STEPS = "step sizes of the study (the dissertation tunes them for each method and does not print them)"
-_ROUNDS = {
-    "tomshardware": {"rounds": 1945},
-    "twitter": {},
-    "energy": {"rounds": 3720},
-    "airquality": {"rounds": 1464},
+_SETS: Mapping[str, Mapping[str, Any]] = {
+    "tomshardware": {"data": "tomshardware", "rounds": 1945},
+    "twitter": {"data": "twitter"},
+    "energy": {"data": "energy", "rounds": 3720},
+    "airquality": {"data": "airquality", "rounds": 1464},
 }
-_LEARNED = tuple(_ROUNDS)
+"""Data sets that are at hand."""
+
+_TUNED = {"tomshardware": 1700, "twitter": 1200, "energy": 3300, "airquality": 1300}
+"""Rounds that are left where a tenth of the rows is for tuning."""
+
 _ODKLA = {"algorithms": "ODKLA,QC-ODKLA"}
-_DENSE = "RFF-DOKL,DOKL dense,ODKLA,QC-ODKLA"
+_CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "uncensored": {"threshold": 0.0, **_ODKLA},
+    "unsaturated": {"range": 0.2, "saturate": False, **_ODKLA},
+    "dense": {"algorithms": "RFF-DOKL,DOKL dense,ODKLA,QC-ODKLA"},
+}
 WORKS = (
-    Work("online-tomshardware", "online", {"data": "tomshardware", "rounds": 1945}, _STEPS),
+    Work("online-tomshardware", "online", _SETS["tomshardware"], _STEPS),
     *(
         Work(f"online-{data}-tuned", "online", {"data": data, "rounds": rounds, "tune": True})
-        for data, rounds in {"tomshardware": 1700, "twitter": 1200, "energy": 3300, "airquality": 1300}.items()
+        for data, rounds in _TUNED.items()
     ),
     Work("online-tomshardware-text", "online", {"data": "tomshardware", "rounds": 2200, "conventions": "text"}),
-    Work("online-twitter", "online", {"data": "twitter"}, f"{_STEPS}; 13,813 of its 98,700 samples"),
-    Work("online-energy", "online", {"data": "energy", "rounds": 3720}, _STEPS),
-    Work("online-energy-text", "online", {"data": "energy", "rounds": 3720, "conventions": "text"}),
-    Work("online-airquality", "online", {"data": "airquality", "rounds": 1464}, _STEPS),
-    Work("online-airquality-text", "online", {"data": "airquality", "rounds": 1464, "conventions": "text"}),
-    Work("online-airquality-bits-5", "online", {"data": "airquality", "rounds": 1464, "bits": 5}),
+    Work("online-twitter", "online", _SETS["twitter"], f"{_STEPS}; 13,813 of its 98,700 samples"),
+    Work("online-energy", "online", _SETS["energy"], _STEPS),
+    Work("online-energy-text", "online", {**_SETS["energy"], "conventions": "text"}),
+    Work("online-airquality", "online", _SETS["airquality"], _STEPS),
+    Work("online-airquality-text", "online", {**_SETS["airquality"], "conventions": "text"}),
+    Work("online-airquality-bits-5", "online", {**_SETS["airquality"], "bits": 5}),
     *(
-        Work(f"online-{data}-uncensored", "online", {"data": data, **_ROUNDS[data], "threshold": 0.0, **_ODKLA})
-        for data in _LEARNED
-    ),
-    *(
-        Work(
-            f"online-{data}-unsaturated",
-            "online",
-            {"data": data, **_ROUNDS[data], "range": 0.2, "saturate": False, **_ODKLA},
-        )
-        for data in _LEARNED
-    ),
-    *(
-        Work(f"online-{data}-dense", "online", {"data": data, **_ROUNDS[data], "algorithms": _DENSE})
-        for data in _LEARNED
+        Work(f"online-{data}-{change}", "online", {**settings, **more})
+        for change, more in _CHANGES.items()
+        for data, settings in _SETS.items()
     ),
     Work("online-conductivity", "online", {"data": "conductivity", "rounds": 2126}, _STEPS),
     Work("online-blood", "online", {"data": "blood", "rounds": 6100}, _STEPS),
@@ -88,13 +86,13 @@ def _claims(data: str) -> tuple[Claim, ...]:
     where, name = _FIGURES[data]
     work = f"online-{data}"
     tuned: tuple[Try, ...] = ()
-    if data in _LEARNED:
+    if data in _SETS:
         tuned = (Try("bandwidth and step sizes tuned", f"online-{data}-tuned"),)
         if data != "twitter":  # whose rows are prepared as they are
             tuned = (Try("all rows, each column scaled by itself", f"online-{data}-text"), *tuned)
     finer = (Try("5 bits an element", "online-airquality-bits-5"),) if data == "airquality" else ()
     uncensored: tuple[Try, ...] = ()
-    if data in _LEARNED:
+    if data in _SETS:
         uncensored = (
             Try("no censor (threshold 0)", f"{work}-uncensored"),
             Try("equation 3.21 as printed, [-0.2, 0.2)", f"{work}-unsaturated"),
@@ -172,7 +170,7 @@ def _seconds(data: str) -> tuple[Claim, ...]:
         "where": "table 3.1",
         "work": work,
         "read": read("seconds"),
-        "tries": dense if data in _LEARNED else (),
+        "tries": dense if data in _SETS else (),
         "learning": False,
         "open": (
             "how DOKL's minimisation is done (ours: a rank-one formula) and what is timed (ours: computing, encoding, "
@@ -199,6 +197,6 @@ PAPER = Paper(
         *(claim for data in _FIGURES for claim in _claims(data)),
         *(claim for data in _FIGURES for claim in _seconds(data)),
     ),
-    notes=(AS_TABLES,),
+    notes=(PREPARED,),
     left_out=("The curves of figures 3.1 to 3.6: their numbers are not in the text.",),
 )

@@ -129,11 +129,11 @@ def _is_printed(each: Judged) -> bool:
 
 def near(claims: Sequence[Judged]) -> Iterator[str]:
     """Yield for each work how many printed numbers lie within 10 % of the median of ours: "coke-energy 41 of 68"."""
-    found: dict[str, list[bool]] = {}
-    for each in claims:
-        cells = [one.near for one in each.found if one.cell.published is not None]
-        found.setdefault(each.claim.work, []).extend(cells)
-    yield from (f"{name} {sum(cells)} of {len(cells)}" for name, cells in found.items() if cells)
+    found: dict[str, list[Judged]] = {}
+    for each in filter(_is_printed, claims):
+        found.setdefault(each.claim.work, []).append(each)
+    for name, several in found.items():
+        yield f"{name} {sum(each.near for each in several)} of {sum(len(each.found) for each in several)}"
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:

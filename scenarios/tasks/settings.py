@@ -20,7 +20,7 @@ from netsim.scenarios.published import published
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
-"""How what a paper leaves unsaid is set: as its printed tables come out best, or as its text reads."""
+"""How what a paper leaves unsaid is set: so that ours come close to its printed tables, or as its text reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
