@@ -28,8 +28,8 @@ OUTCOMES = (AGREES, IN_PART, CAUSE_SHOWN, EXCLUDED, OPEN, VOID, NO_DATA)
 
 PREPARED = (
     "The tables are prepared so that the printed numbers of samples come out "
-    "([how](scenarios.md#what-the-papers-tables-were-made-with)), and the step sizes are the study's own. The text states "
-    "neither; that numbers agree does not show that the author did so."
+    "([how](scenarios.md#what-the-papers-tables-were-made-with)), and the step sizes are the study's own. The text "
+    "states neither; that numbers agree does not show that the author did so."
 )
 """What is said of chapters 3 and 4 of the dissertation."""
 
