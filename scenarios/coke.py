@@ -208,9 +208,9 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: CokeRo
     differs = [what for what, so in said.items() if so]
     if differs:
         listed = "; ".join(differs)
-        yield f"Set to come close to the paper's printed tables: {listed}. --conventions text: as its text reads."
+        yield f"Set so that ours come close to the printed tables: {listed}. --conventions text: as the text reads."
     else:
-        yield "Set as the paper's text reads; --conventions tables: to come close to its printed tables."
+        yield "Set as the paper's text reads; --conventions tables: so that ours come close to its tables."
     if data in _LARGER:
         yield f"The printed columns are those of {_LARGER[data]}."
 
