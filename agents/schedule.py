@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Union
 
-from netsim import check
 from netsim.errors import BadInput
+from netsim.util import check
 
 Schedule = Callable[[int], float]
 """From the round k = 1, 2, … to a value."""

@@ -20,8 +20,8 @@ import numpy as np
 import netsim
 from benchmarks.report import median_seconds, parser, show
 from netsim import Link, Network, latency
-from netsim.count.records import DELIVERED
-from netsim.typing import Vector
+from netsim.core.records import DELIVERED
+from netsim.util.typing import Vector
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
 
@@ -117,7 +117,7 @@ def in_asyncio(graph: "nx.Graph[int]", rounds: int) -> None:
             for node in graph:
                 tasks.create_task(agent(node))
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         runner.run(main())
 
 

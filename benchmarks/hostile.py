@@ -20,9 +20,9 @@ import networkx as nx
 import numpy as np
 
 import netsim
-from netsim import UDP, Network
-from netsim.sockets import envelope
-from netsim.sockets.envelope import Beat, Message, Parcel, seal
+from netsim import Network
+from netsim.distributed import UDP, envelope
+from netsim.distributed.envelope import Beat, Message, Parcel, seal
 from tests.parts import free_port
 
 SPAWN = multiprocessing.get_context("spawn")

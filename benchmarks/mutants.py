@@ -54,7 +54,7 @@ BESIDES = {
         *("order", "heard", "actions", "rounds", "agent", "links", "laws", "law_conservation"),
         *("clock", "endless", "task_order", "network_fuzz"),
     ],
-    "netsim/count": ["trace", "law_conservation", "laws", "order", "network_fuzz"],
+    "netsim/accounting": ["trace", "law_conservation", "laws", "order", "network_fuzz"],
     "netsim/_": ["agent", "links", "failures", "end", "endless", "actions", "background", "task_order"],
     "netsim/agent": ["agent", "failures", "rounds"],
     "netsim/network": ["failures", "links", "actions"],

@@ -4,7 +4,7 @@ Short runs of a study of one file, each into its own folder, in three ways that 
 
 * bare: a loop that calls the study's function and saves its run folder (`Study.save`), nothing else;
 * joblib: the same as tasks of ``joblib.Parallel``, one by one and on two processes;
-* sweep: `netsim.sweep`, with one job and with two, into a new folder.
+* sweep: `netsim.studies.sweep`, with one job and with two, into a new folder.
 
 The processes of joblib are started before the clock. Overhead is what a sweep of one job takes longer than the bare
 loop for each point, all that surrounds the points included: checks, folders, the table of all at the end. It is told by
@@ -73,7 +73,7 @@ def idle(study, *, seed: int = 0) -> None:
 
 def run_bare(study: str, seed: int, folder: str) -> None:
     """Run and save one, as a loop of one's own would."""
-    netsim.find(study).execute(seed=seed).save(folder)
+    netsim.studies.find_study(study).execute(seed=seed).save(folder)
 
 
 def loop(study: str, stem: str, seeds: Iterable[int]) -> None:
@@ -93,9 +93,9 @@ def in_turn(study: str, room: Path, tasks: int) -> dict[str, float]:
     ways: dict[str, Callable[[], object]] = {
         "bare": partial(loop, study, f"{room}/bare", range(tasks)),
         "joblib 1": lambda: tasked(1),
-        "sweep 1": lambda: netsim.sweep(study, out=room / "one", seed=range(tasks)),
+        "sweep 1": lambda: netsim.studies.sweep(study, out=room / "one", seed=range(tasks)),
         "joblib 2": lambda: tasked(2),
-        "sweep 2": lambda: netsim.sweep(study, out=room / "two", seed=range(tasks), jobs=2),
+        "sweep 2": lambda: netsim.studies.sweep(study, out=room / "two", seed=range(tasks), jobs=2),
     }
     seconds = {}
     for name, way in ways.items():
@@ -116,7 +116,7 @@ def overheads(study: str, room: Path, blocks: int) -> list[tuple[float, float]]:
     for number in range(blocks):
         seeds = range(number * BLOCK, (number + 1) * BLOCK)
         bare = spent(partial(loop, study, f"{room}/block", seeds))
-        swept = spent(partial(netsim.sweep, study, out=room / f"swept-{number}", seed=seeds))
+        swept = spent(partial(netsim.studies.sweep, study, out=room / f"swept-{number}", seed=seeds))
         found.append(((swept[0] - bare[0]) / BLOCK * 1e3, (swept[1] - bare[1]) / BLOCK * 1e3))
     return found
 
@@ -128,7 +128,7 @@ def compare(tasks: int, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         study = Path(folder) / "averages.py"
         study.write_text(STUDY)
-        Parallel(n_jobs=2)(delayed(netsim.find)("averaging") for _ in range(2))
+        Parallel(n_jobs=2)(delayed(netsim.studies.find_study)("averaging") for _ in range(2))
         for number in range(repeats):
             room = Path(folder) / f"turn-{number}"
             room.mkdir()
@@ -181,11 +181,11 @@ def held(points: int) -> dict[str, float]:
         study = Path(folder) / "idle.py"
         study.write_text(TRIVIAL)
         start = time.perf_counter()
-        netsim.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2, reporter=watch)
+        netsim.studies.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2, reporter=watch)
         seconds = time.perf_counter() - start
         middle = resident("VmHWM")
         start = time.perf_counter()
-        netsim.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2)
+        netsim.studies.sweep(str(study), out=Path(folder) / "out", seed=range(points), jobs=2)
         again = time.perf_counter() - start
     first, last = (watch.found[each] for each in watch.at)
     return {

@@ -23,7 +23,8 @@ import numpy as np
 import netsim
 from benchmarks import hostile
 from benchmarks.report import parser, show
-from netsim import MQTT, UDP, Network, Transport
+from netsim import Network
+from netsim.distributed import MQTT, UDP, Transport
 from netsim.errors import BadInput
 from tests.parts import free_port, mosquitto, program
 

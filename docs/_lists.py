@@ -13,7 +13,7 @@ from pathlib import Path
 
 import netsim
 from netsim import agents
-from netsim.studies.catalogue import Parameter, Scenario, find, listed
+from netsim.studies.catalogue import Parameter, Scenario, find_study, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +43,7 @@ def commands() -> str:
 
 def flags() -> str:
     """For each study a table of the flags that are its own, and which it shares; then those that several share."""
-    scenarios = [find(name) for name in listed()]
+    scenarios = [find_study(name) for name in listed()]
     shared: dict[str, tuple[Parameter, ...]] = {}
     parts = []
     for scenario in scenarios:

@@ -1,4 +1,4 @@
-"""Build the compiled core (_core.pyx, _packing.pyx) where a C compiler is at hand; else netsim is its Python twin."""
+"""Build the compiled modules where a C compiler is at hand; without them netsim uses their Python twins."""
 
 import hashlib
 import importlib.metadata
@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("_core", "_packing")
+MODULES = ("core._core", "wire._packing")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
@@ -55,7 +55,7 @@ def compile_core(root: Path) -> list[str]:
     modules = [
         Extension(
             f"netsim.{name}",
-            [str(Path("netsim") / f"{name}.pyx")],
+            [str(_source(name))],
             include_dirs=[numpy.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
             extra_compile_args=options,
@@ -64,7 +64,7 @@ def compile_core(root: Path) -> list[str]:
     ]
     command = build_ext(Distribution({"name": "netsim", "ext_modules": modules}))
     built = [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
-    sources = [root / "netsim" / f"{name}.pyx" for name in MODULES] + [Path(__file__)]
+    sources = [root / _source(name) for name in MODULES] + [Path(__file__)]
     # Dates say little: a second install has its tools, numpy's headers among them, from a moment ago.
     stamp = work / "stamp"
     results = [root / path for path in built]
@@ -78,3 +78,8 @@ def compile_core(root: Path) -> list[str]:
     command.run()
     stamp.write_text(fingerprint(sources + results), encoding="utf-8")
     return built
+
+
+def _source(name: str) -> Path:
+    """Return the path of a module's Cython source below the root."""
+    return Path("netsim", *name.split(".")).with_suffix(".pyx")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from netsim import check, draws
 from netsim.core import Frame
 from netsim.errors import AgentError
-from netsim.reliability import Reliability
+from netsim.links.reliability import Reliability
 from netsim.transport.account import Account
 from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
+from netsim.util import check, draws
 
 _ABSENT = object()
 

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import networkx as nx
 
-from netsim import check, draws
-from netsim._job import Job, in_thread
-from netsim._runtime import Runtime
-from netsim._sampler import MOST_ROWS
-from netsim._stage import STAGE, Wanted
-from netsim._view import Viewer
-from netsim._wiring import Asked, Settings, check_agents
 from netsim.agent import Agent
+from netsim.clock.clock import ClockName, Loop
+from netsim.clock.instants import LATEST
+from netsim.clock.rounds import SHORTEST_ROUND
+from netsim.distributed.transport import Transport
+from netsim.engine.backend import STAGE, Wanted
+from netsim.engine.build import Asked, Settings, check_agents
+from netsim.engine.job import Job, in_thread
+from netsim.engine.runtime import Runtime
+from netsim.engine.sampler import MOST_ROWS
+from netsim.engine.view import Viewer
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import ClockSkew, Fault, Faults
-from netsim.link import Link
+from netsim.links.link import Link
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
-from netsim.sockets.transport import Transport
 from netsim.topology import check_connected
-from netsim.transport.clock import ClockName, Loop
-from netsim.transport.instants import LATEST
-from netsim.transport.rounds import SHORTEST_ROUND
+from netsim.util import check, draws
 from netsim.watch import Watch, Watched
 
 if TYPE_CHECKING:
-    from netsim.sockets.job import NodeJob
+    from netsim.distributed.job import NodeJob
 
 Medium = Literal["wires", "radio"] | Radio
 
@@ -235,7 +235,7 @@ class Network:
         self._watched = states
 
     def show_to(self, viewer: Viewer | None) -> None:
-        """Let a viewer see the runs to come while they go on (`netsim.watching` makes one); None: nobody."""
+        """Let a viewer see the runs to come while they go on (`netsim.live.live_view` makes one); None: nobody."""
         self._viewer = viewer
 
     def run(
@@ -278,8 +278,8 @@ class Network:
             they have what they had. Agents' matrices are small, and more threads mostly wait for each other. None: as
             many as they have. Another number may give other last digits. Of runs that overlap the fewest threads hold.
         transport : Transport, optional
-            By which frames get to other processes that run some of the agents, in real time (`netsim.UDP`,
-            `netsim.MQTT`). Probes are then given the agents that are here, and the ledger counts what was seen here.
+            Carries frames to other processes, which run some of the agents, in real time (`netsim.distributed.UDP`,
+            `netsim.distributed.MQTT`). Probes then get this process's agents, and the ledger counts what it saw.
         clock : {"virtual", "wall"}
             Simulated time jumps from event to event, or passes ``speed`` times as fast as real time.
         speed : float
@@ -295,7 +295,7 @@ class Network:
         Stalled
             If every task waits for what can never come.
         Missed
-            If the other processes have ended this run already (`netsim.sockets.job.Missed`).
+            If the other processes have ended this run already (`netsim.distributed.job.Missed`).
 
         Notes
         -----
@@ -328,7 +328,7 @@ class Network:
     ) -> Run:
         """Run as `run` does, from a coroutine.
 
-        On a loop of `netsim.new_loop` it shares that loop and its time with whatever else runs there; on any
+        On a loop of `netsim.clock.new_loop` it shares that loop and its time with whatever else runs there; on any
         other loop it runs in virtual time in a thread of its own.
         """
         result = self.result_of(agents, probes, progress)
@@ -346,7 +346,7 @@ class Network:
         self, agents: Agents, probes: Sequence[Probe], progress: Progress | None, asked: Asked, transport: Transport
     ) -> "NodeJob":
         """Return the part of a run that is here."""
-        from netsim.sockets.job import NodeJob
+        from netsim.distributed.job import NodeJob
 
         if asked.viewer is not None:
             raise BadInput("transport: must go without --watch: what happens is in several processes")
@@ -388,7 +388,7 @@ def _checked_clock(clock: Clock, transport: Transport | None) -> tuple[ClockName
     for name in clock:
         check.one_of("argument of Network.run", name, Clock.__annotations__)
     if transport is not None and not isinstance(transport, Transport):
-        raise check.refuse("transport", transport, "a netsim.Transport, as netsim.UDP")
+        raise check.refuse("transport", transport, "a netsim.distributed.Transport, as netsim.distributed.UDP")
     if transport is not None and clock:
         raise BadInput(f"{next(iter(clock))}: must not go with a transport, whose time is the wall's: see its pace")
     return clock.get("clock", "virtual"), clock.get("speed", 1.0)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
+from netsim.accounting.ledger import Ledger
+from netsim.accounting.trace import Trace
 from netsim.agent import Agent
-from netsim.count.ledger import Ledger
-from netsim.count.records import TOTALS, totals_of
-from netsim.count.trace import Trace
+from netsim.core.records import TOTALS, totals_of
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.radio.book import AirBook
+from netsim.util import check
 from netsim.watch import Watch
 
 if TYPE_CHECKING:

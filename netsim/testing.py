@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 import networkx as nx
 
-from netsim import check, topology
+from netsim import topology
 from netsim.agent import Agent
 from netsim.core import Frame
-from netsim.loss import Decide, Loss
+from netsim.core.frame import FrameEncoder
+from netsim.links.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
-from netsim.transport.frame import FrameEncoder
+from netsim.util import check
 
 __all__ = ["Actor", "Listener", "Replier", "Rounder", "Talker", "counts", "losing", "play", "sized"]
 

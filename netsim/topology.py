@@ -10,10 +10,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
-from netsim.count.scene import place_of
-from netsim.datafiles import used
+from netsim.accounting.scene import place_of
 from netsim.errors import BadInput, one_line
+from netsim.util import check
+from netsim.util.datafiles import used
 
 _TRIES = 1_000
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agent import Agent
-from netsim.count.records import as_column
+from netsim.core.records import as_column
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,11 @@ import networkx as nx
 import numpy as np
 
 import netsim
-from netsim import Link, Network, Radio, check, topology
+from netsim import Link, Network, Radio, topology
 from netsim.studies import Study
 from netsim.studies.figures import legend_below
 from netsim.testing import sized
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

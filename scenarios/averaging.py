@@ -5,7 +5,7 @@ from typing import Any
 
 import netsim
 from netsim import Link, Network, topology
-from netsim import latency as latencies
+from netsim.links import latency as latencies
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netsim import check
 from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.agents.maps.features import Form
 from netsim.coders import Uniform
@@ -30,6 +29,7 @@ from netsim.scenarios.tasks.settings import (
 )
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netsim import BadInput, check
+from netsim import BadInput
 from netsim.agents import PowerLaw, RandomFourier
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
@@ -30,7 +30,8 @@ from netsim.scenarios.tasks.online_task import (
 from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, Prepared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd

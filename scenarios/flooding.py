@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import netsim
-from netsim import Link, Network, check, topology
-from netsim import latency as latencies
+from netsim import Link, Network, topology
+from netsim.links import latency as latencies
 from netsim.scenarios.tasks.asking import ask
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.util import check
 
 
 class Flood(netsim.Agent):

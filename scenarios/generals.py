@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 import netsim
-from netsim import Link, Network, check, topology
+from netsim import Link, Network, topology
 from netsim.studies import Study
 from netsim.studies.figures import legend_below
+from netsim.util import check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netsim import check
 from netsim.agents import Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.data.streams import rounds_of
@@ -21,6 +20,7 @@ from netsim.scenarios.tasks.settings import TABLES, Channel, Compared
 from netsim.scenarios.tasks.stream import OnlineSetting, Stream
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

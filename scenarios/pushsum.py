@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 import netsim
-from netsim import Link, Network, check, topology
+from netsim import Link, Network, topology
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.util import check
 
 
 class Metropolis(netsim.Agent):

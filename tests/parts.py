@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 import netsim
-from netsim import UDP, Agent, Link, Network, Run, Transport, latency, loss, topology
+from netsim import Agent, Link, Network, Run, latency, loss, topology
+from netsim.distributed import UDP, Transport
+from netsim.distributed.journal import END, entries
 from netsim.run import Probe
-from netsim.sockets.journal import END, entries
 
 PERIOD, PACE = 0.1, 0.5
 """Simulated seconds of a round, and how many pass in a real one: 0.2 real seconds a round."""
@@ -119,7 +120,7 @@ def deployed(
             if isinstance(outcome, BaseException):
                 raise AssertionError(here) from outcome
         network, agents = make()
-        run = netsim.gather(network, agents, place, probes, trace=True)
+        run = netsim.distributed.gather(network, agents, place, probes, trace=True)
         if longest_lag(place) < network.round_period / slower / 5:
             break
     return run, agents
@@ -146,7 +147,7 @@ def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
     network, agents = make()
     simulated = network.run(agents, [spread], trace=True)
     network, gathered_agents = make()
-    gathered = netsim.gather(network, gathered_agents, folder, [spread], trace=True)
+    gathered = netsim.distributed.gather(network, gathered_agents, folder, [spread], trace=True)
     for name, agent in agents.items():
         assert np.array_equal(vars(agent)["value"], vars(gathered_agents[name])["value"]), name
     pd.testing.assert_frame_equal(simulated.rounds, gathered.rounds[simulated.rounds.columns], check_exact=True)

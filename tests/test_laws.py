@@ -11,7 +11,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Agent, AgentError, Budget, Link, Network, Run, core, draws, latency, loss, topology
+from netsim import Agent, AgentError, Link, Network, Run, core, latency, loss, topology
+from netsim.links import Budget
+from netsim.util import draws
 
 ROOT = Path(__file__).parents[1]
 
@@ -204,7 +206,7 @@ def test_an_ideal_link_draws_no_random_number(link: Link, is_ideal: bool, monkey
     def refuse(*args: Any) -> None:
         raise AssertionError("a random number was drawn")
 
-    monkeypatch.setattr("netsim.transport.fan.uniforms", refuse)
+    monkeypatch.setattr("netsim.core.fan.uniforms", refuse)
     monkeypatch.setattr(draws, "uniforms", refuse)
     network = Network(topology.ring(4), link)
     if is_ideal:

@@ -77,10 +77,10 @@ def global_randomness(tree: ast.AST) -> list[str]:
 # of the day: no simulation sees any of it.
 REAL = {
     # It looks whether agents drew any, and draws none.
-    "netsim/_mistakes.py": ["random", "np.random.get_state"],
+    "netsim/engine/mistakes.py": ["random", "np.random.get_state"],
     "netsim/live/server.py": ["secrets"],
     # Generators that agents hold are told of to other processes.
-    "netsim/sockets/objects.py": [
+    "netsim/distributed/objects.py": [
         "random",
         "np.random.RandomState",
         "np.random.MT19937",
@@ -88,7 +88,7 @@ REAL = {
         "np.random.SFC64",
     ],
     "netsim/studies/deploy/plan.py": ["secrets"],
-    "netsim/sockets/session.py": ["time.time"],
+    "netsim/distributed/membership.py": ["time.time"],
 }
 
 

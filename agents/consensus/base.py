@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 import netsim
-from netsim import check
 from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.duals import Accumulated, Duals, Said
 from netsim.agents.consensus.sharing import Sharing
@@ -20,7 +19,8 @@ from netsim.agents.schedule import Scheduled, advance, schedules_of
 from netsim.coders import Coder, Exact
 from netsim.core import add_scaled_difference, add_scaled_sum
 from netsim.errors import BadInput
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 
 class Cost(Protocol):

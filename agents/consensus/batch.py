@@ -11,7 +11,7 @@ from typing import Any
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks
 from netsim.agents.costs.local import Problem
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 
 @dataclass(eq=False, repr=False)

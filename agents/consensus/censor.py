@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from netsim import check
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 
 class Censor(Protocol):

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 import netsim
-from netsim import Frame, check
+from netsim import Frame
 from netsim.agents.consensus.duals import Duals, Rho, Said, needs_constant, needs_states
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.consensus.sums import SummedSharing
 from netsim.coders import Exact, Residues
 from netsim.coders.residues import MOST_WIDTH, Integers, width_of
 from netsim.errors import AgentError, BadInput
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 REPAIR = "repair"
 """The kind of message that asks for a whole frame."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import netsim
-from netsim import check
 from netsim.agents.consensus.censor import may_silence
 from netsim.agents.consensus.duals import Duals, Rho, Said, needs_constant, needs_states
 from netsim.agents.consensus.sharing import Sharing
-from netsim.transport.copies import as_state
-from netsim.typing import Vector
+from netsim.core.copies import as_state
+from netsim.util import check
+from netsim.util.typing import Vector
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class EdgeSharing(Sharing):
         self._rho, self._alpha = rho, alpha
         self._said = self._start
         # Copies of the neighbours' states are not what is shared: there are none.
-        self.copies = netsim.Copies((), self.own.shape)
+        self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
 

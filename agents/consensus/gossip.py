@@ -10,7 +10,7 @@ from netsim.agents import papers
 from netsim.agents.consensus.base import SharingAgent, asks, check_unheard, check_weights
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 
 @dataclass(eq=False, repr=False)

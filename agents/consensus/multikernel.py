@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from netsim import check
 from netsim.agents import papers
 from netsim.agents.consensus.gossip import Gossip
 from netsim.agents.costs.kernels import MultiKernelCost
@@ -22,7 +21,8 @@ from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
 from netsim.coders import Coder, Encoded, Exact, decoded
 from netsim.errors import BadInput
-from netsim.typing import Array, Vector
+from netsim.util import check
+from netsim.util.typing import Array, Vector
 
 
 class KernelWeights:

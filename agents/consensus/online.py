@@ -11,12 +11,12 @@ The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N
 
 from dataclasses import KW_ONLY, dataclass
 
-from netsim import check
 from netsim.agents import papers
 from netsim.agents.consensus.base import Diffusion, Dual, asks
 from netsim.agents.costs.stream import StreamCost
 from netsim.agents.schedule import Scheduled
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 
 @dataclass(eq=False, repr=False)

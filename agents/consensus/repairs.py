@@ -4,9 +4,10 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from netsim import Copies, Frame
-from netsim.transport.copies import as_state
-from netsim.typing import Vector
+from netsim import Frame
+from netsim.core import Copies
+from netsim.core.copies import as_state
+from netsim.util.typing import Vector
 
 _KEPT = 64  # states of a neighbour that a late frame may belong between
 

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 import netsim
-from netsim import Copies
 from netsim.agents.consensus.censor import Always, Censor, may_silence
 from netsim.agents.consensus.repairs import Repairs
 from netsim.coders import Coder, Encoded, Exact
-from netsim.core import add_scaled_difference, add_weighted_rows
-from netsim.typing import Vector
+from netsim.core import Copies, add_scaled_difference, add_weighted_rows
+from netsim.util.typing import Vector
 
 KEY = "key"
 """The kind of message that holds a state whole where others hold coded changes."""
@@ -50,7 +49,7 @@ class Sharing:
     ----------
     own : ndarray of that shape
         θ̂_i, all zeros at first (or Q(0)). Replaced by a new array whenever it changes.
-    copies : netsim.Copies
+    copies : netsim.core.Copies
         The copies of θ̂_n by neighbour; at first as ``own``. Changed in place.
     spoken : int
         How often the agent broadcast, without broadcasts that no link took.

@@ -17,9 +17,9 @@ from netsim import Frame
 from netsim.agents.consensus.censor import may_silence
 from netsim.agents.consensus.duals import Duals, Rho, Said, needs_states
 from netsim.agents.consensus.sharing import Sharing
+from netsim.core.copies import as_state
 from netsim.errors import AgentError
-from netsim.transport.copies import as_state
-from netsim.typing import Vector
+from netsim.util.typing import Vector
 
 PATIENCE = 20
 """Rounds that an agent which begins late listens for, at most, before it speaks for itself."""

@@ -9,12 +9,12 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 
 import netsim
-from netsim import check
 from netsim.agents import papers
 from netsim.agents.costs.local import Problem
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
-from netsim.typing import Array, Vector
+from netsim.util import check
+from netsim.util.typing import Array, Vector
 
 
 @dataclass(eq=False, repr=False)

@@ -14,13 +14,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_tri
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from netsim import check
 from netsim.agents.costs.local import Solver
 from netsim.agents.costs.losses import Squared
 from netsim.agents.costs.multiclass import MulticlassLoss, OneVsRest
 from netsim.agents.costs.stream import Samples, StreamCost
 from netsim.errors import BadInput, NetsimError
-from netsim.typing import Matrix
+from netsim.util import check
+from netsim.util.typing import Matrix
 
 _MOST_STEPS = 5000
 _TOLERANCE = 1e-9  # of the gradient, relative to the terms that cancel in it

@@ -8,10 +8,10 @@ side. It is never above Σ_p w̄_p L_p(θ_p) (eq. 26).
 
 import numpy as np
 
-from netsim import check
 from netsim.agents.costs.losses import Logistic, Loss
 from netsim.agents.costs.stream import OnlineCost, Samples
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 
 class MultiKernelCost:

@@ -12,10 +12,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 from scipy.linalg.lapack import dpocon
 
-from netsim import check
 from netsim.agents.costs.losses import Loss, Squared
 from netsim.errors import BadInput, NetsimError
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 Solver = Callable[[Array], Array]
 

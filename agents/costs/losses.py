@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from netsim import check
 from netsim.errors import BadInput
+from netsim.util import check
 
 
 class Loss(Protocol):

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import wrightomega
 
-from netsim import check
 from netsim.agents.costs.losses import Loss, Squared, SquaredHinge
 from netsim.errors import BadInput
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 
 class MulticlassLoss(Protocol):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim import check
 from netsim.agents.costs.losses import Loss, Squared
 from netsim.errors import BadInput
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 Samples = Iterator[tuple[Vector, float]]
 """An agent's stream: φ(x_t), shape (D,), and y_t."""

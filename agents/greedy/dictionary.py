@@ -17,9 +17,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
-from netsim import check
 from netsim.agents.maps.features import Kernel, kernel_values
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 SPAN = 1e-6
 """Squared distance from the span of the dictionary, of κ(x, ·) with κ(x, x) = 1, up to which a point x is not added."""

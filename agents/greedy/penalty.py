@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import netsim
-from netsim import check
 from netsim.agents import papers
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance
 from netsim.errors import BadInput, NetsimError
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 Batches = Iterator[tuple[Array, NDArray[Any]]]
 """An agent's stream of mini-batches: inputs of shape (B, d), and targets of shape (B,)."""

@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
-from netsim import check
 from netsim.agents.maps.deep import Deep, fourier_layers
 from netsim.agents.maps.features import FeatureMap, Form, Kernel
 from netsim.errors import BadInput
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 Score = Callable[[Vector, Vector], float]
 """What is to be small: of predictions and targets, shapes (n,) or (n, C) each."""

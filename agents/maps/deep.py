@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.maps.features import FeatureMap, Form, Kernel, RandomFourier
 from netsim.errors import BadInput
+from netsim.util import check
 
 
 class Deep:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from netsim import check
 from netsim.errors import BadInput
+from netsim.util import check
 
 Kernel = Literal["gaussian", "laplacian", "cauchy"]
 Form = Literal["cos", "cos+sin"]

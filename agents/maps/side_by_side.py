@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.maps.features import FeatureMap
+from netsim.util import check
 
 
 class SideBySide:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.costs.local import moments, samples
 from netsim.errors import BadInput
+from netsim.util import check
 
 
 class MeanSquaredError:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from netsim import check
 from netsim.agents.costs.local import samples
 from netsim.errors import BadInput
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 _SAFE = 1e-7  # of the trace: with a regulariser above it, what a Cholesky solve loses to rounding does not matter
 

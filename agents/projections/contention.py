@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from netsim import check
 from netsim.agents.projections.estimate import Part
 from netsim.agents.projections.projector import Projector, longer
 from netsim.core import Frame
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 
 class Contention(Projector):

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from netsim import check
 from netsim.agents.projections import multipliers
 from netsim.errors import BadInput
-from netsim.typing import Matrix, Vector
+from netsim.util import check
+from netsim.util.typing import Matrix, Vector
 
 Places = NDArray[np.intp]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from netsim.errors import BadInput
-from netsim.typing import Matrix, Vector
+from netsim.util.typing import Matrix, Vector
 
 Places = NDArray[np.intp]
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import networkx as nx
 
-from netsim import check
 from netsim.agents.projections.contention import Contention
 from netsim.agents.projections.estimate import Ensemble, Part
 from netsim.agents.projections.projector import Projector, number_of
 from netsim.core import Frame
 from netsim.errors import BadInput
+from netsim.util import check
 
 ORDERS = ("token", "coloured", "random", "contention")
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 import netsim
-from netsim import check
 from netsim.agents import papers
 from netsim.agents.papers import Cited
 from netsim.agents.projections.estimate import Ensemble, Estimate, Part
 from netsim.core import Frame
 from netsim.errors import NetsimError
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 _TRIES = 2_000
 _LONGEST = 8  # times the first wait, after many tries

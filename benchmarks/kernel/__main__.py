@@ -21,8 +21,8 @@ from benchmarks.kernel.traffic import Plan, bursts, evenly, poisson
 from benchmarks.kernel.trial import losses, times
 from benchmarks.kernel.wire import Disagreement
 from benchmarks.report import columns, parser
-from netsim import check
 from netsim.errors import BadInput
+from netsim.util import check
 
 RATE = 2_000_000
 SETTINGS: dict[str, mapping.Setting] = {

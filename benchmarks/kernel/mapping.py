@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.kernel.namespaces import RECEIVER, SENDER, Ends, Unavailable
-from netsim import Budget, Link, loss
-from netsim.typing import Vector
+from netsim import Link, loss
+from netsim.links import Budget
+from netsim.util.typing import Vector
 
 __all__ = [
     "IN_IP",

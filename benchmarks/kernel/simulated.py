@@ -6,7 +6,7 @@ from benchmarks.kernel.mapping import Setting
 from benchmarks.kernel.wire import Crossing
 from netsim import Run
 from netsim.testing import Listener, Talker, play, sized
-from netsim.typing import Vector
+from netsim.util.typing import Vector
 
 __all__ = ["simulate"]
 

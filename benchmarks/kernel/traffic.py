@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from netsim.typing import Vector
+from netsim.util.typing import Vector
 
 __all__ = ["SIZES", "Plan", "bursts", "evenly", "poisson"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.kernel.namespaces import Ends
-from netsim.typing import Vector
+from netsim.util.typing import Vector
 
 __all__ = ["Crossing", "Disagreement", "exchange", "received", "sent"]
 

@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import nats
 
-from netsim import NetsimError, Transport
+from netsim import NetsimError
+from netsim.distributed import Transport
 
 ONCE = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 import zmq
 import zmq.asyncio
 
-from netsim import NetsimError, Transport
+from netsim import NetsimError
+from netsim.distributed import Transport
 
 
 class ZeroMQ(Transport):

@@ -12,7 +12,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-from netsim.files import write_whole
+from netsim.util.files import write_whole
 
 LESSONS = Path(__file__).parent
 SECONDS = 300

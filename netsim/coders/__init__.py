@@ -4,18 +4,18 @@ agent → outbox → link → inbox → agent: an agent codes what it gives to t
 and its bits. docs/coders.md has a table of them, and how to write one.
 """
 
-from netsim.coders.coded import Coded, Coder, Encoded, decoded
 from netsim.coders.feedback import ErrorFeedback
 from netsim.coders.floats import Exact, Float, Floats
 from netsim.coders.qsgd import QSGD, NormLevels
 from netsim.coders.quantized import MOST_BITS, Quantized
-from netsim.coders.registry import enter, register
 from netsim.coders.residues import Residues
-from netsim.coders.shapes import check_shape, pack_shape, unpack_elements, unpack_shape
 from netsim.coders.sign import Sign, Signs
 from netsim.coders.sparse import RandomK, Sparse, TopK
 from netsim.coders.ternary import Ternary, Trits
 from netsim.coders.uniform import FixedRange, MessageRange, Uniform
+from netsim.wire.coded import Coded, Coder, Encoded, decoded
+from netsim.wire.registry import enter, register
+from netsim.wire.shapes import check_shape, pack_shape, unpack_elements, unpack_shape
 
 __all__ = [
     "MOST_BITS",

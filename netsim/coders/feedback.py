@@ -7,11 +7,11 @@ gradient compression schemes", 2019.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim import check
-from netsim.coders.coded import Coder, Encoded, decoded
-from netsim.coders.inputs import generator, real_array, without_memory
 from netsim.errors import BadInput
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coder, Encoded, decoded
+from netsim.wire.inputs import generator, real_array, without_memory
 
 
 class ErrorFeedback(Coder):

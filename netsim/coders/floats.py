@@ -6,12 +6,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim import check
-from netsim.coders.coded import Coded, Coder, Encoded, decoded
-from netsim.coders.inputs import real_array
-from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import BadInput, WireError
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coded, Coder, Encoded, decoded
+from netsim.wire.inputs import real_array
+from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
 
 _WIDTHS = (16, 32, 64)
 

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim import check
-from netsim.coders.coded import Coder
-from netsim.coders.inputs import columns, generator, matrix, real_array, scales, without_zero
 from netsim.coders.quantized import MOST_BITS, Quantized
-from netsim.packing import check_packed, pack, unpack
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coder
+from netsim.wire.inputs import columns, generator, matrix, real_array, scales, without_zero
+from netsim.wire.packing import check_packed, pack, unpack
 
 
 class NormLevels(Quantized, method="qsgd", code=2):

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from netsim.coders.coded import Coded
-from netsim.coders.inputs import LARGEST
-from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import WireError
-from netsim.packing import check_packed
+from netsim.wire.coded import Coded
+from netsim.wire.inputs import LARGEST
+from netsim.wire.packing import check_packed
+from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
 
 MOST_BITS = 16
 """The widest integer a coder may use for an element."""

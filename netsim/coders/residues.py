@@ -12,11 +12,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.coders.coded import Coded
-from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import WireError
-from netsim.packing import check_packed, pack, unpack
-from netsim.typing import Vector
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coded
+from netsim.wire.packing import check_packed, pack, unpack
+from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
 
 MOST_WIDTH = 48
 """Bits of a residue at most."""

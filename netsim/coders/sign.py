@@ -12,12 +12,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim.coders.coded import Coded, Coder
-from netsim.coders.inputs import LARGEST, float32_nearest, real_array
-from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import WireError
-from netsim.packing import check_packed, pack, unpack
-from netsim.typing import Vector
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coded, Coder
+from netsim.wire.inputs import LARGEST, float32_nearest, real_array
+from netsim.wire.packing import check_packed, pack, unpack
+from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
 
 _SCALE = struct.Struct("<f")
 

@@ -11,15 +11,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim import check
-from netsim.coders import registry
-from netsim.coders.coded import Coded, Coder, Encoded
 from netsim.coders.floats import Exact, Floats
-from netsim.coders.inputs import generator, real_array, without_memory
-from netsim.coders.shapes import check_shape, pack_shape, unpack_shape
 from netsim.errors import WireError
-from netsim.packing import check_packed, pack, unpack
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire import registry
+from netsim.wire.coded import Coded, Coder, Encoded
+from netsim.wire.inputs import generator, real_array, without_memory
+from netsim.wire.packing import check_packed, pack, unpack
+from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
 
 _DENSE = "one that sends all of the k elements, for places within places have no form on the wire"
 

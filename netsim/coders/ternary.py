@@ -8,12 +8,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim.coders.coded import Coded, Coder
-from netsim.coders.inputs import float32_above, generator, real_array
-from netsim.coders.shapes import check_shape
 from netsim.coders.sign import pack_scaled, unpack_scaled
 from netsim.errors import WireError
-from netsim.typing import Vector
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coded, Coder
+from netsim.wire.inputs import float32_above, generator, real_array
+from netsim.wire.shapes import check_shape
 
 _POWERS = np.array([81, 27, 9, 3, 1], dtype=np.uint8)
 # The five elements, -1, 0 or 1, of each byte.

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim import check
-from netsim.coders.coded import Coder
-from netsim.coders.inputs import columns, matrix, real_array, scales, without_zero
 from netsim.coders.quantized import MOST_BITS, Quantized
 from netsim.errors import BadInput
-from netsim.packing import pack, unpack
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coder
+from netsim.wire.inputs import columns, matrix, real_array, scales, without_zero
+from netsim.wire.packing import pack, unpack
 
 
 def _middles(coded: Quantized, low: Any, high: Any) -> Vector:

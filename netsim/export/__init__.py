@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from netsim import check
 from netsim.export.graphs import graph_of, write_graphml, write_json
 from netsim.export.packets import write_pcapng
 from netsim.replay.frames import Log
 from netsim.replay.render import About
+from netsim.util import check
 
 __all__ = ["FORMATS", "check_format", "export", "graph_of", "write_graphml", "write_json", "write_pcapng"]
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim._version import __version__
-from netsim.count.records import key_shift
+from netsim.core.records import key_shift
 from netsim.errors import BadInput
-from netsim.files import write_pieces
 from netsim.replay.frames import Log, recorded
 from netsim.replay.render import About
 from netsim.replay.stream import stream_of
+from netsim.util.files import write_pieces
 
 __all__ = ["graph_of", "write_graphml", "write_json"]
 

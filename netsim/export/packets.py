@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from netsim._version import __version__
 from netsim.errors import BadInput
 from netsim.export import blocks
-from netsim.files import write_pieces
 from netsim.radio.medium import ACK
 from netsim.replay.frames import Columns, Log
 from netsim.replay.render import About
 from netsim.replay.stream import Stream, stream_of
+from netsim.util.files import write_pieces
 
 __all__ = ["FIRST_PORT", "MOST_AGENTS", "write_pcapng"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import networkx as nx
 
-from netsim import check
+from netsim.clock.instants import LATEST
+from netsim.clock.rounds import SHORTEST_ROUND, told_apart
+from netsim.clock.skew import LocalClock
 from netsim.errors import BadInput
-from netsim.transport.instants import LATEST
-from netsim.transport.rounds import SHORTEST_ROUND, told_apart
-from netsim.transport.skew import LocalClock
+from netsim.util import check
 
 __all__ = ["ClockSkew", "Crash", "Fault", "Jitter", "Join", "Leave", "LinkDown", "Partition", "Straggler"]
 

@@ -9,12 +9,12 @@ from typing import Any, overload
 import networkx as nx
 import numpy as np
 
-from netsim import check, draws
-from netsim.datafiles import used
 from netsim.errors import BadInput
 from netsim.faults import events
 from netsim.faults.events import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
-from netsim.files import write_whole
+from netsim.util import check, draws
+from netsim.util.datafiles import used
+from netsim.util.files import write_whole
 
 __all__ = ["Faults"]
 

@@ -1,1 +1,5 @@
-"""A run shown while it goes on: what its pages are told, and the server on this machine that tells them."""
+"""A run shown in the browser while it goes on."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.count.ledger import Ledger
-from netsim.count.records import IN_FLIGHT
-from netsim.count.scene import Scene
-from netsim.count.trace import STREAMS
+from netsim.accounting.ledger import Ledger
+from netsim.accounting.scene import Scene
+from netsim.accounting.trace import STREAMS
+from netsim.core.records import IN_FLIGHT
 from netsim.replay.frames import Columns, Frames, frames_of
 from netsim.replay.html import COLUMNS
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 
-from netsim import check
-from netsim.count.scene import Scene
+from netsim.accounting.scene import Scene
 from netsim.errors import NetsimError
 from netsim.live.server import Answer, Server
 from netsim.live.show import Show
@@ -17,8 +16,9 @@ from netsim.replay.frames import MOST
 from netsim.replay.html import as_json
 from netsim.replay.render import About
 from netsim.run import Run
+from netsim.util import check
 
-__all__ = ["Session", "watching"]
+__all__ = ["Session", "live_view"]
 
 # Real seconds without a question after which nobody is taken to look; a page that is hidden asks once a minute.
 _PATIENCE = 90.0
@@ -159,7 +159,7 @@ def _numbers(text: str) -> list[int] | None:
 
 
 @contextmanager
-def watching(
+def live_view(
     network: Network,
     *,
     title: str = "A run of netsim",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from netsim.count.scene import Scene
+from netsim.accounting.scene import Scene
 from netsim.errors import NetsimError, one_line
 from netsim.live.pending import Pending, excerpt
 from netsim.live.reel import Reel, Told
@@ -18,7 +18,7 @@ __all__ = ["Show"]
 
 
 class Show:
-    """A run that is shown while it goes on (`netsim._view.Viewer`).
+    """A run that is shown while it goes on (`netsim.engine.view.Viewer`).
 
     Parameters
     ----------

@@ -1,12 +1,8 @@
-"""Radios as they are: one medium for all, who may speak when, what is heard, and what it costs.
+"""A shared radio medium: who may transmit when, who receives what, and the energy that it costs.
 
 ``Network(graph, link, medium=netsim.Radio(...))``; docs/radio.md shows it.
 """
 
-from netsim.radio.energy import Energy
-from netsim.radio.lora import LoRaAirtime
-from netsim.radio.pathloss import LogDistance, within
-from netsim.radio.settings import Airtime, Radio
-from netsim.radio.sleep import DutyCycle
+import lazy_loader
 
-__all__ = ["Airtime", "DutyCycle", "Energy", "LoRaAirtime", "LogDistance", "Radio", "within"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

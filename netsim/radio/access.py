@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from netsim.draws import Stream
 from netsim.radio.settings import Radio
-from netsim.transport.port import early
+from netsim.transport.transmitter import early
+from netsim.util.draws import Stream
 
 __all__ = ["Access", "Contender", "access_of"]
 

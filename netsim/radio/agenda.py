@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from contextvars import copy_context
 
-from netsim.transport.clock import Loop
+from netsim.clock.clock import Loop
 
 __all__ = ["Agenda"]
 

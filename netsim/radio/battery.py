@@ -10,15 +10,15 @@ import itertools
 import math
 from collections.abc import Callable
 
+from netsim.clock.clock import Loop
 from netsim.radio.station import Station
-from netsim.transport.clock import Loop
-from netsim.transport.port import early
+from netsim.transport.transmitter import early
 
 __all__ = ["BatteryWatch"]
 
 
 class BatteryWatch:
-    """Looks at the nodes that have a battery; a `netsim.transport.instants.Onlooker`.
+    """Looks at the nodes that have a battery; a `netsim.clock.instants.Onlooker`.
 
     Parameters
     ----------

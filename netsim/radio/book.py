@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from netsim.count.records import as_column
+from netsim.core.records import as_column
 from netsim.radio.energy import STATES
 
 if TYPE_CHECKING:

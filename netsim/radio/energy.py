@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from netsim import check
 from netsim.radio.sleep import Schedule
-from netsim.transport.port import early
+from netsim.transport.transmitter import early
+from netsim.util import check
 
 __all__ = ["STATES", "Account", "Energy", "Meter"]
 

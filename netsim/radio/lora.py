@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from netsim import check
+from netsim.util import check
 
 __all__ = ["LoRaAirtime"]
 

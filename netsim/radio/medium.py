@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from netsim.count.records import ASLEEP, LINK_DOWN, LOST, RECEIVER_DOWN
+from netsim.clock.skew import LocalClock
+from netsim.core.records import ASLEEP, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.radio.agenda import Agenda
 from netsim.radio.battery import BatteryWatch
 from netsim.radio.book import AirBook
@@ -22,9 +23,8 @@ from netsim.radio.signals import Ear, Signal
 from netsim.radio.station import Common, Emission, Station
 from netsim.transport.inbox import Inbox
 from netsim.transport.path import Path
-from netsim.transport.port import early
 from netsim.transport.shared import Shared
-from netsim.transport.skew import LocalClock
+from netsim.transport.transmitter import early
 from netsim.transport.wiring import Wiring
 
 __all__ = ["Medium"]

@@ -13,10 +13,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from netsim import check, draws
 from netsim.errors import BadInput
-from netsim.link import Link
-from netsim.links import Measured, from_reception
+from netsim.links.link import Link
+from netsim.links.measured import Measured, from_reception
+from netsim.util import check, draws
 
 __all__ = ["LogDistance", "within"]
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import networkx as nx
 
-from netsim import check
 from netsim.errors import BadInput
-from netsim.link import Link
+from netsim.links.link import Link
 from netsim.radio.energy import Energy
 from netsim.radio.sleep import DutyCycle
+from netsim.util import check
 
 __all__ = ["Airtime", "Radio"]
 

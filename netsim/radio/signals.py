@@ -3,8 +3,8 @@
 A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
 """
 
-from netsim.count.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
-from netsim.transport.port import early
+from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
+from netsim.transport.transmitter import early
 
 __all__ = ["Ear", "Signal"]
 

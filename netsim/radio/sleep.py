@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from netsim import check
-from netsim.transport.skew import LocalClock
+from netsim.clock.skew import LocalClock
+from netsim.util import check
 
 __all__ = ["DutyCycle", "Schedule"]
 

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from netsim import draws
+from netsim.clock.skew import LocalClock
 from netsim.core import Tally
-from netsim.count.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
+from netsim.core.framing import damaged
+from netsim.core.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
 from netsim.radio.access import Access, access_of
 from netsim.radio.agenda import Agenda
 from netsim.radio.book import Counts
@@ -25,13 +26,12 @@ from netsim.radio.settings import Radio
 from netsim.radio.signals import Ear, Signal
 from netsim.radio.sleep import Schedule
 from netsim.transport.bursts import Bursts
-from netsim.transport.framing import damaged
 from netsim.transport.inbox import Inbox
 from netsim.transport.offered import Offered
 from netsim.transport.path import Path
-from netsim.transport.port import Port, early
-from netsim.transport.skew import LocalClock
+from netsim.transport.transmitter import Port, early
 from netsim.transport.wiring import Wiring
+from netsim.util import draws
 
 __all__ = ["Air", "Common", "Emission", "Station"]
 

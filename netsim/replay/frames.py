@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
-from netsim.count.records import ALL_CAUSES, CAUSES, LEFT, RADIO_CAUSES, key_shift
-from netsim.count.scene import Scene
+from netsim.accounting.scene import Scene
+from netsim.core.records import ALL_CAUSES, CAUSES, LEFT, RADIO_CAUSES, key_shift
 from netsim.errors import BadInput
 from netsim.replay.thinning import Chosen, choose
+from netsim.util import check
 
 __all__ = ["MOST", "Columns", "Frames", "Log", "Messages", "Recorded", "fitting", "frames_of", "recorded"]
 
@@ -27,7 +27,7 @@ _NEVER_SENT = [CAUSES.index("refused"), CAUSES.index("queue_full"), CAUSES.index
 
 
 class Log(Protocol):
-    """A trace: `netsim.Trace`, or one read from its file piece by piece."""
+    """A trace: `netsim.accounting.Trace`, or one read from its file piece by piece."""
 
     @property
     def agents(self) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.errors import BadInput
 from netsim.replay.packing import pack
+from netsim.util import check
 
 __all__ = ["COLUMNS", "as_json", "html"]
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from netsim import core
 from netsim._version import __version__
-from netsim.count.records import as_column
-from netsim.count.scene import Scene
+from netsim.accounting.scene import Scene
+from netsim.core.records import as_column
 from netsim.errors import BadInput
-from netsim.files import write_pieces
 from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
 from netsim.replay.layout import drawn
+from netsim.util.files import write_pieces
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.replay.frames import MOST, Columns, Log, Recorded, fitting, recorded
 from netsim.replay.thinning import Chosen, choose
+from netsim.util import check
 
 __all__ = ["Stream", "stream_of"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import draws
-from netsim.count.records import DELIVERED
+from netsim.core.records import DELIVERED
+from netsim.util import draws
 
 __all__ = ["Chosen", "choose"]
 

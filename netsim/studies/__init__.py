@@ -1,5 +1,5 @@
-"""Studies: scenarios found by name, what one execution leaves, its folder, figures, and the command line."""
+"""Studies: scenarios found by name, what one execution leaves, its folder, sweeps, figures, and the command line."""
 
-from netsim.studies.study import Study
+import lazy_loader
 
-__all__ = ["Study"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

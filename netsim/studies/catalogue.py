@@ -15,12 +15,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from netsim import check
-from netsim.datafiles import digest_of, recording
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
 from netsim.studies.sources import source_of
 from netsim.studies.terminal import Reporter
+from netsim.util import check
+from netsim.util.datafiles import digest_of, recording
 
 GROUP = "netsim.studies"
 """The entry points of this group name the shelves: packages put their studies there (netsim's own, too)."""
@@ -147,7 +147,7 @@ def listed() -> dict[str, Listed]:
     return dict(sorted(found.items()))
 
 
-def find(name: str) -> Scenario:
+def find_study(name: str) -> Scenario:
     """Return a scenario by its name, or by the path of a Python file that defines one.
 
     In a file it is the one function whose first parameter is called ``study``.

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import click
 
-from netsim import check
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies._about import about
@@ -24,6 +23,7 @@ from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_
 from netsim.studies.folder import Unsaved, load, told_partial
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter, forget, text
+from netsim.util import check
 
 _WATCHING: tuple[tuple[list[str], dict[str, Any]], ...] = (
     (["--watch"], {"is_flag": True, "help": "Show the run in the browser while it goes on; nothing in it changes."}),
@@ -83,7 +83,7 @@ class _Run(click.Command):
 
     def _sweep(self, over: str, given: Mapping[str, str | None]) -> str:
         """Return the command of a sweep over a parameter with these flags; nothing if it could not be run either."""
-        from netsim.studies.sweep.grid import grid
+        from netsim.studies.sweeps.grid import grid
 
         known = {each.name for each in self._scenario.parameters}
         if over not in known:
@@ -160,9 +160,9 @@ def sweep_them(
     already is not done again: the same command goes on where a sweep was interrupted. Where code or data have changed
     since, it is refused, or with --redo done again.
     """
-    from netsim.studies.sweep import sweep
+    from netsim.studies.sweeps import sweep
 
-    found = catalogue.find(scenario)
+    found = catalogue.find_study(scenario)
     reporter = Reporter()
     given = _listed(found, flags)
     try:
@@ -189,7 +189,7 @@ def sweep_them(
 
 def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the values that flags list, by parameter."""
-    from netsim.studies.sweep.grid import values_of
+    from netsim.studies.sweeps.grid import values_of
 
     known = {f"--{each.name.replace('_', '-')}": each for each in scenario.parameters}
     texts: dict[str, list[str]] = {}
@@ -240,8 +240,8 @@ def show(folder: str) -> None:
 def _show_sweep(folder: Path) -> None:
     """Show how far a sweep came, the command that goes on with it, and what its points came to."""
     from netsim.studies import compare
-    from netsim.studies.sweep.grid import flags_of
-    from netsim.studies.sweep.sweep import read_sweep, runs_of
+    from netsim.studies.sweeps.grid import flags_of
+    from netsim.studies.sweeps.sweep import read_sweep, runs_of
 
     found, done, reporter = read_sweep(folder), runs_of(folder), Reporter()
     scenario, count, where = found.grid.scenario, len(found.grid.points()), shlex.quote(str(folder))
@@ -269,8 +269,8 @@ def verify_it(ctx: click.Context, folder: str) -> None:
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
-    from netsim.studies.sweep.sweep import runs_of, unfinished
-    from netsim.studies.verify import verify
+    from netsim.studies.sweeps.sweep import runs_of, unfinished
+    from netsim.studies.verification import verify
 
     reporter = Reporter()
     places, missing = runs_of(Path(folder)), unfinished(Path(folder))
@@ -310,7 +310,7 @@ def compare_them(
 ) -> None:
     """Put run folders and sweeps side by side: in which settings they differ, and their last values."""
     from netsim.studies import compare
-    from netsim.studies.sweep.sweep import unfinished
+    from netsim.studies.sweeps.sweep import unfinished
 
     reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):

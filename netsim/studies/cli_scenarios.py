@@ -44,6 +44,6 @@ def group_of(command: Callable[[Scenario], click.Command]) -> type[click.Group]:
             return list(catalogue.listed())
 
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-            return command(catalogue.find(cmd_name))
+            return command(catalogue.find_study(cmd_name))
 
     return Scenarios

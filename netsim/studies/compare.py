@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netsim import check, results
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.studies import results
 from netsim.studies.formats import FIGURES, write_figure
-from netsim.studies.sweep.sweep import runs_of
+from netsim.studies.sweeps.sweep import runs_of
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
 from netsim.errors import BadInput, Interrupted, NetsimError
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
@@ -20,6 +19,7 @@ from netsim.studies.claim import Claim, claim, claim_next
 from netsim.studies.folder import Unsaved
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
+from netsim.util import check
 
 if TYPE_CHECKING:
     from netsim.live.session import Session

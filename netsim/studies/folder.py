@@ -402,7 +402,7 @@ def _read_rounds(path: Path) -> "pd.DataFrame":
 
 def check_text(name: str, value: Any, most: int = 200) -> str:
     """Return ``value`` if it is text to be shown and written: some, printable, of at most ``most`` bytes of UTF-8."""
-    from netsim import check
+    from netsim.util import check
 
     if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value.encode()) > most:
         raise check.refuse(name, value, f"printable text of at most {most} bytes")
@@ -418,7 +418,7 @@ def check_algorithm(value: Any) -> str:
 
 def check_file_name(name: str, value: Any) -> str:
     """Return ``value`` if it can be a file's name without its ending, and is none that every run folder has."""
-    from netsim import check
+    from netsim.util import check
 
     check_text(name, value, 100)
     if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in {"rounds", "ledger", "states"}:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
 from netsim.errors import BadInput
-from netsim.files import write_whole
+from netsim.util import check
+from netsim.util.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

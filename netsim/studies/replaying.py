@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from netsim import check
 from netsim.replay.frames import MOST
 from netsim.replay.render import render
 from netsim.studies.traces import find_trace
+from netsim.util import check
 
 __all__ = ["replay"]
 

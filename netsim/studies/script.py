@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from netsim import check, datafiles
 from netsim.errors import BadInput, one_line
+from netsim.util import check, datafiles
 
 
 def load(parameter: str, file: str) -> dict[str, Any]:

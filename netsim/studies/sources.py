@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from netsim import datafiles
+from netsim.util import datafiles
 
 __all__ = ["changed_files", "changed_source", "is_recorded", "source_of", "versions"]
 

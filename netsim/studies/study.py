@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
-from netsim.datafiles import used
 from netsim.errors import chain
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
@@ -21,6 +19,8 @@ from netsim.studies.folder import check_algorithm, check_file_name, plain
 from netsim.studies.folder import save as write_folder
 from netsim.studies.formats import Formats
 from netsim.studies.terminal import Reporter
+from netsim.util import check
+from netsim.util.datafiles import used
 from netsim.watch import Watched
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Study:
         self.settings |= more
 
     def reads(self, path: str | Path) -> Path:
-        """Note that a file is read, so that a sweep and `netsim.verify` see when it has changed; return its path."""
+        """Record that a file is read, so that a sweep and `netsim verify` see when it has changed; return its path."""
         return used(Path(path))
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
-from netsim.count.trace_file import TraceFile
+from netsim.accounting.trace_file import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.render import About
 from netsim.studies.folder import load, read_part, told_partial, trace_name
 from netsim.studies.study import title_of
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def find_trace(place: str | Path, algorithm: str | None = None, told: Callable[[
     algorithm : str, optional
         Of a run folder with several: which; default: the last, which is the one that the study is about.
     told : callable, optional
-        As `netsim.count.trace_file.TraceFile` has it.
+        As `netsim.accounting.trace_file.TraceFile` has it.
 
     Raises
     ------

@@ -3,8 +3,8 @@
 agent → outbox → link → inbox → agent: you are on the link, for as long as something is wrong with it.
 """
 
-from netsim.draws import Stream
 from netsim.transport.path import Copies
+from netsim.util.draws import Stream
 
 __all__ = ["Bursts"]
 

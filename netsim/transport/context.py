@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from netsim.errors import AgentError
-from netsim.reliability import Reliability
+from netsim.links.reliability import Reliability
 from netsim.transport.account import Account
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox

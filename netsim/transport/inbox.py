@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from netsim.core import Arrivals, Frame
-from netsim.count.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
-from netsim.reliability import ACK, NACK
-from netsim.transport.arrivals import Entry
-from netsim.transport.framing import for_receiver
+from netsim.core.arrivals import Entry
+from netsim.core.framing import for_receiver
+from netsim.core.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.links.reliability import ACK, NACK
 from netsim.transport.shared import Shared
 
 __all__ = ["Inbox"]

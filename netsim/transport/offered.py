@@ -20,7 +20,7 @@ class Offered:
     Attributes
     ----------
     number, kind : int
-        As in `netsim.count.records.Transmission`.
+        As in `netsim.core.records.Transmission`.
     places : sequence of int
         For which of the sender's links it is.
     to_one : bool

@@ -9,19 +9,19 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 from zlib import crc32
 
-from netsim import check, draws
 from netsim.core import Frame, Spreader
-from netsim.count.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
+from netsim.core.fan import Fan
+from netsim.core.framing import damaged, new_frame
+from netsim.core.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
+from netsim.core.spreader import weighed
 from netsim.errors import AgentError, RunOver
 from netsim.transport.bursts import Bursts
-from netsim.transport.fan import Fan
-from netsim.transport.framing import damaged, new_frame
 from netsim.transport.offered import Offered, Taker
 from netsim.transport.path import Copies, Path
-from netsim.transport.port import Departure, ports_of
 from netsim.transport.shared import Shared
-from netsim.transport.spreader import weighed
+from netsim.transport.transmitter import Departure, ports_of
 from netsim.transport.wiring import Neighbor, Wiring
+from netsim.util import check, draws
 
 __all__ = ["SENDS_AT_ONCE", "Outbox"]
 

@@ -7,10 +7,10 @@ frames that go to one neighbour only.
 
 from collections.abc import Callable, Sequence
 
-from netsim.draws import Keys, Stream, stream_keys, uniforms
-from netsim.latency import Latency
-from netsim.link import Link
-from netsim.loss import Clocked
+from netsim.links.latency import Latency
+from netsim.links.link import Link
+from netsim.links.loss import Clocked
+from netsim.util.draws import Keys, Stream, stream_keys, uniforms
 
 __all__ = ["Copies", "Path"]
 

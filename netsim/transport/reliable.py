@@ -11,12 +11,12 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from netsim import check
 from netsim.core import Frame
+from netsim.core.framing import decode_frame, new_frame
 from netsim.errors import WireError
-from netsim.reliability import ACK, NACK, RESENT, Reliability
-from netsim.transport.framing import decode_frame, new_frame
+from netsim.links.reliability import ACK, NACK, RESENT, Reliability
 from netsim.transport.outbox import Outbox
+from netsim.util import check
 
 __all__ = ["ReliableOutbox"]
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Hashable
 
+from netsim.clock.clock import Loop
+from netsim.clock.rounds import RoundClock
+from netsim.clock.skew import LocalClock
 from netsim.core import Tally
-from netsim.transport.clock import Loop
-from netsim.transport.frame import FrameEncoder
-from netsim.transport.rounds import RoundClock
-from netsim.transport.skew import LocalClock
+from netsim.core.frame import FrameEncoder
 
 __all__ = ["Shared"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from netsim.core import Arrivals
-from netsim.draws import Keys
-from netsim.link import Link
+from netsim.links.link import Link
 from netsim.transport.air import Air
+from netsim.util.draws import Keys
 
 __all__ = ["Neighbor", "Wiring"]
 

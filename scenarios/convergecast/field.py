@@ -7,8 +7,9 @@ from typing import Any
 
 import networkx as nx
 
-from netsim import BadInput, Link, check, topology
+from netsim import BadInput, Link, topology
 from netsim.radio import LogDistance
+from netsim.util import check
 
 _DEFAULTS = {"path-loss": {"exponent": 3.5, "shadowing": 4.0, "fading": 4.0}, "disk": {"loss": 0.1}}
 _WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss says how many frames are lost"}

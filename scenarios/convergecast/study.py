@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from netsim import Network, Run, check, presets
-from netsim.radio import DutyCycle, Energy
+from netsim import Network, Run
+from netsim.radio import DutyCycle, Energy, presets
 from netsim.scenarios.convergecast.field import Field, Layout
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import Mote
 from netsim.scenarios.tasks.diagnosis import missed, on_radio
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

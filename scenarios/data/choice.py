@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.datafiles import nearest
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import bare, find_table
 from netsim.scenarios.data.formats import numbers, read_frame
+from netsim.util.datafiles import nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import MOST_TEXTS, Chosen, TableChoice, choose, is_numeric
+from netsim.util import check
 
 _SHOWN = 10  # names of classes, in an error
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from netsim import datafiles
-from netsim.datafiles import folders, missing, nearest, used
 from netsim.errors import BadInput
+from netsim.util import datafiles
+from netsim.util.datafiles import folders, missing, nearest, used
 
 SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
 """The files that hold a table, by how their names end."""

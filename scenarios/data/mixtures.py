@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from netsim import check
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from netsim import check
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import TableChoice, choose
 from netsim.scenarios.data.classes import inputs_of, labelled
 from netsim.scenarios.data.tables import Table, unit
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 DIGITS = "digits"
 """The images that come with scikit-learn, 8 × 8 pixels of ten digits: no file is needed."""

@@ -15,12 +15,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import Table
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 Rows = NDArray[np.int64]
 Kind = Literal["drift", "switch", "rotate"]

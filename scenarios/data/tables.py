@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.maps.features import kernel_matrix
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Chosen, Columns, Preparation, choose
 from netsim.scenarios.data.formats import samples_in
+from netsim.util import check
 
 
 @dataclass(frozen=True)

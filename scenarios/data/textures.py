@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.errors import BadInput
 from netsim.scenarios.data.formats import load_arrays
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 FILE = "brodatz_center256"
 TEXTURES = {

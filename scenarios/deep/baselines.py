@@ -13,7 +13,7 @@ import numpy as np
 from netsim.agents.maps.bandwidth import median_distance
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.scenarios.data.tables import AgentData
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 _MOST_PASSES = 200
 _EARLY_STOPPING_ROWS = 10_000

@@ -6,7 +6,7 @@ from typing import Self
 
 import networkx as nx
 
-from netsim import check, draws, topology
+from netsim import topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses
 from netsim.agents.costs.stream import Samples as Stream
@@ -19,6 +19,7 @@ from netsim.scenarios.tasks.classes import ClassTask, Criterion, ridge_regulariz
 from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.util import check, draws
 
 _TRAIN_SHARE = 0.75
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.count.records import DELIVERED
+from netsim.core.records import DELIVERED
 from netsim.scenarios.deep.maps import Shape
 from netsim.scenarios.tasks.classes import MEASURES
 from netsim.scenarios.tasks.savings import cost_to_reach

@@ -9,7 +9,7 @@ from typing import Any, Self
 import networkx as nx
 import numpy as np
 
-from netsim import Network, check
+from netsim import Network
 from netsim.agents import DKLA
 from netsim.scenarios.data.samples import DIGITS, Samples
 from netsim.scenarios.data.tables import AgentData, deal
@@ -25,6 +25,7 @@ from netsim.scenarios.tasks.classes import (
     signs,
 )
 from netsim.studies import Study
+from netsim.util import check
 
 Task = ClassTask | RegressionTask
 

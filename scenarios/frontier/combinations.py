@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from netsim import BadInput, check
+from netsim import BadInput
 from netsim.agents import (
     COKE,
     CTA,
@@ -24,6 +24,7 @@ from netsim.agents import (
 from netsim.agents.schedule import Step
 from netsim.coders import MOST_BITS, QSGD, Coder, Float, Uniform
 from netsim.scenarios.tasks.method import Method
+from netsim.util import check
 
 KINDS: dict[str, type[SharingAgent]] = {
     "DKLA": DKLA,

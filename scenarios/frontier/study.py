@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from netsim import BadInput, Run, check
+from netsim import BadInput, Run
 from netsim.agents import OnlineCost, Squared
 from netsim.agents.schedule import Step
-from netsim.results import pareto
 from netsim.scenarios.frontier.combinations import (
     METHODS,
     ONLINE,
@@ -28,6 +27,8 @@ from netsim.scenarios.tasks.diagnosis import may_diverge, missed
 from netsim.scenarios.tasks.method import Method, check_joined, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
+from netsim.studies.results import pareto
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.links import Measured
+from netsim.links.measured import Measured
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netsim import Link, Network, check, presets
+from netsim import Link, Network
 from netsim.agents import COKE, DKLA, Always, Duals, EdgeDuals, Geometric
-from netsim.links import Measured
-from netsim.links import intel_lab as measured_lab
+from netsim.links.measured import Measured
+from netsim.links.measured import intel_lab as measured_lab
 from netsim.network import Medium
-from netsim.radio import Energy
+from netsim.radio import Energy, presets
 from netsim.scenarios.intel_lab.figures import floor_plan
 from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import unheard
@@ -21,6 +21,7 @@ from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

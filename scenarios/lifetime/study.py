@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from netsim import Network, Run, check, presets
+from netsim import Network, Run
 from netsim.agents import COKE, CTA, DKLA, CodedSums
 from netsim.coders import Uniform
-from netsim.radio import DutyCycle, Energy, Radio
+from netsim.radio import DutyCycle, Energy, Radio, presets
 from netsim.radio.energy import STATES
 from netsim.scenarios.lifetime.figures import draw
 from netsim.scenarios.tasks.air import in_turn
@@ -20,6 +20,7 @@ from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task,
 from netsim.scenarios.tasks.method import Method, check_joined
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

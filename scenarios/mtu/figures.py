@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim import presets
+from netsim.radio import presets
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,11 @@ from typing import Any
 
 import networkx as nx
 
-from netsim import Network, Reliability, Run, check, presets
+from netsim import Network, Run
 from netsim.agents import COKE, DKLA, Always
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
+from netsim.links import Reliability
+from netsim.radio import presets
 from netsim.scenarios.mtu.figures import draw
 from netsim.scenarios.tasks.air import in_turn
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
@@ -18,6 +20,7 @@ from netsim.scenarios.tasks.diagnosis import may_diverge, missed, on_radio
 from netsim.scenarios.tasks.method import Method, check_joined
 from netsim.scenarios.tasks.settings import Rows, Setting, names_in
 from netsim.studies import Study
+from netsim.util import check
 
 # The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.
 _MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5

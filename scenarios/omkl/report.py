@@ -5,10 +5,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from netsim.results import confidence, told_interval
 from netsim.scenarios.omkl.figures import draw_losses
 from netsim.scenarios.omkl.task import GOSSIP, SINGLE, Models, OnGraph
 from netsim.studies import Study
+from netsim.studies.results import confidence, told_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from netsim import Run, check
+from netsim import Run
 from netsim.errors import BadInput
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table
@@ -18,6 +18,7 @@ from netsim.scenarios.omkl.task import GRAPHS, KINDS, SYNTHETIC, Measure, Models
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.settings import Channel, chosen_names, names_in
 from netsim.studies import Study
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

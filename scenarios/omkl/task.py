@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check, topology
+from netsim import topology
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.maps.features import RandomFourier
@@ -23,6 +23,7 @@ from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
 from netsim.scenarios.data.tables import Table, unit
 from netsim.scenarios.tasks.method import Method, averaging_weights
+from netsim.util import check
 
 GRAPHS = {"path": topology.path, "ring": topology.ring, "star": topology.star, "complete": topology.complete}
 GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from netsim import Reliability
-from netsim.results import interval, told_interval
+from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, Measured
 from netsim.studies import Study
+from netsim.studies.results import interval, told_interval
 
 if TYPE_CHECKING:
     import pandas as pd

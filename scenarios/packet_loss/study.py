@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from netsim import check, loss
 from netsim.errors import BadInput
+from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES, do, works
 from netsim.scenarios.tasks.batch_task import BatchSteps
 from netsim.scenarios.tasks.settings import TEXT, Rows, chosen_names, names_in
 from netsim.studies import Study
+from netsim.util import check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.results import load
-from netsim.studies.sweep import sweep
-from netsim.studies.sweep.sweep import read_points
+from netsim.studies.results import load
+from netsim.studies.sweeps import sweep
+from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:

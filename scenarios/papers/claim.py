@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim import check
 from netsim.errors import BadInput
-from netsim.results import confidence
 from netsim.scenarios.papers.work import Runs, Work
 from netsim.scenarios.published import published
+from netsim.studies.results import confidence
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

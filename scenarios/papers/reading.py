@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim import check
 from netsim.scenarios.papers.claim import Reader
 from netsim.scenarios.papers.work import Runs
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from netsim.results import told_interval
 from netsim.scenarios.papers.claim import (
     CAUSE_SHOWN,
     DIFFERS,
@@ -22,6 +21,7 @@ from netsim.scenarios.papers.claim import (
     why,
 )
 from netsim.scenarios.papers.work import Runs
+from netsim.studies.results import told_interval
 
 _TITLE = "# What the papers report, and what netsim gets"
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from netsim import check
 from netsim.errors import BadInput
 from netsim.scenarios.papers import coke, deep, dynamic, figures, omkl, online, polk, projections, report
 from netsim.scenarios.papers.claim import Judged, Paper, judged
 from netsim.scenarios.papers.work import Runs, do
 from netsim.scenarios.tasks.settings import chosen_names
 from netsim.studies import Study
+from netsim.util import check
 
 PAPERS = {each.PAPER.name: each.PAPER for each in (coke, online, dynamic, omkl, polk, projections, deep)}
 """The papers by name."""

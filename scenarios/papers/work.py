@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
 from netsim.errors import BadInput
-from netsim.results import load
 from netsim.scenarios.data.files import find, find_table
 from netsim.studies.catalogue import flag
-from netsim.studies.sweep import sweep
-from netsim.studies.sweep.sweep import read_points
+from netsim.studies.results import load
+from netsim.studies.sweeps import sweep
+from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

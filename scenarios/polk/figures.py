@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.studies.figures import told_apart
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.maps.bandwidth import median_distance
 from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import Labelled, load_labelled
@@ -15,7 +14,8 @@ from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.mixtures import draw_mixtures
 from netsim.scenarios.data.tables import unit
 from netsim.scenarios.data.textures import TEXTURES, cut_patches, load_textures
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 Labels = NDArray[np.int64]
 

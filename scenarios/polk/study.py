@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim import check
 from netsim.agents.greedy.penalty import ConstantPenalty, GreedyPenalty
 from netsim.run import Run
 from netsim.scenarios.data.choice import ClassChoice
@@ -19,6 +18,7 @@ from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

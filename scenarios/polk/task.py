@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check, draws, topology
+from netsim import topology
 from netsim.agents.costs import multiclass
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
@@ -19,6 +19,7 @@ from netsim.run import Run
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Source, Split
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
 from netsim.studies import Study
+from netsim.util import check, draws
 
 _SETTLED = 0.8  # share of the rounds after which the disagreement is averaged
 

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim import AgentError, check
+from netsim import AgentError
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import FIELD, Size, Task
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 import netsim
-from netsim import check, draws, topology
+from netsim import topology
 from netsim.agents import (
     COKE,
     CTA,
@@ -39,7 +39,8 @@ from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.method import Method
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streams, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
-from netsim.typing import Vector
+from netsim.util import check, draws
+from netsim.util.typing import Vector
 
 Predict = Callable[[Mapping[int, Any]], Vector]
 

@@ -14,7 +14,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.maps.bandwidth import median_distance
 from netsim.agents.maps.features import kernel_values
 from netsim.agents.projections.estimate import Ensemble
@@ -23,7 +22,8 @@ from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.tables import Table, load_table, scale_unit
 from netsim.scenarios.tasks.settings import Bandwidth
-from netsim.typing import Vector
+from netsim.util import check
+from netsim.util.typing import Vector
 
 ENSEMBLES = ("centralised", "public", "sensors")
 FIELD = "field"

@@ -10,7 +10,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.projections.estimate import Ensemble, Estimate, State, alone, distance, limit, state_of, together
 from netsim.agents.projections.orders import ORDERS, network_graph, projectors
 from netsim.agents.projections.projector import Projector, largest_message, sure_timeout
@@ -23,6 +22,7 @@ from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ agent minimises, ``task.measure`` a probe of the agents' models.
 
 from typing import TYPE_CHECKING, Any
 
-from netsim import check
+from netsim.util import check
 
 if TYPE_CHECKING:
     from netsim.scenarios.tasks.batch_task import BatchTask

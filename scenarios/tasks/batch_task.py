@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from netsim import check
 from netsim.agents import Geometric, LocalProblem, Squared, centralised
 from netsim.agents.maps.features import FeatureMap, Form
 from netsim.agents.measures.metrics import MeanSquaredError
@@ -16,6 +15,7 @@ from netsim.scenarios.tasks.mapping import AnySetting, feature_map
 from netsim.scenarios.tasks.method import averaging_weights
 from netsim.scenarios.tasks.settings import Published, Rows, Setting, residuals
 from netsim.studies import Study
+from netsim.util import check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents import LocalProblem, Logistic, Squared, SquaredHinge
 from netsim.agents.consensus.base import SharingAgent
 from netsim.agents.costs.classes import ClassProblem, centralised_classes
@@ -20,7 +19,8 @@ from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData
 from netsim.scenarios.tasks.method import averaging_weights
 from netsim.scenarios.tasks.settings import residuals
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 CRITERIA = ("logistic", "hinge", "squared")
 Probe = Callable[[Mapping[Any, SharingAgent]], dict[str, float]]

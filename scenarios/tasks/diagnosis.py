@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from netsim import AgentError, BadInput, Run
 from netsim.agents import Accumulated, EdgeDuals
-from netsim.count.records import CAUSES, DELIVERED, REFUSED
+from netsim.core.records import CAUSES, DELIVERED, REFUSED
 
 Ends = tuple[Any, Any]
 """A directed link: sender and receiver."""

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim import Run, check
+from netsim import Run
 from netsim.radio import Energy
 from netsim.radio.energy import STATES
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.maps.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
 from netsim.agents.maps.deep import MAPS, composed, fourier_layers
 from netsim.agents.maps.features import FeatureMap, Form, RandomFourier
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,8 +2,8 @@
 
 import networkx as nx
 
-from netsim.links import Measured
-from netsim.reliability import WAYS
+from netsim.links.measured import Measured
+from netsim.links.reliability import WAYS
 from netsim.scenarios.tasks.method import REMEDIES
 from netsim.scenarios.tasks.settings import chosen_names
 

@@ -14,13 +14,14 @@ from typing import Any, Protocol
 import networkx as nx
 
 import netsim
-from netsim import Run, check, topology
+from netsim import Run, topology
 from netsim.agents import Accumulated, Censor, CodedSums, Duals, EdgeDuals, RunningSums
 from netsim.agents.schedule import Scheduled, Step, schedules_of
 from netsim.coders import Coder
 from netsim.errors import BadInput
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study, script
+from netsim.util import check
 
 
 class Task(Protocol):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import networkx as nx
 import numpy as np
 
-from netsim import BadInput, Network, check
+from netsim import BadInput, Network
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
@@ -20,7 +20,8 @@ from netsim.scenarios.tasks.diagnosis import may_diverge
 from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, methods_in
 from netsim.scenarios.tasks.settings import TEXT, Compared, Published, chosen_names, residuals
 from netsim.studies import Study
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     pass

@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Self
 import networkx as nx
 import numpy as np
 
-from netsim import BadInput, Link, Network, check, loss, topology
+from netsim import BadInput, Link, Network, topology
 from netsim.agents.consensus.base import Dual, SharingAgent
 from netsim.agents.consensus.edges import EdgeDuals
 from netsim.agents.measures.metrics import consensus_error
+from netsim.links import loss
 from netsim.network import Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.published import published
+from netsim.util import check
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from netsim import check
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, synthetic
 from netsim.scenarios.tasks.settings import TABLES, Prepared, Setting
+from netsim.util import check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from netsim.scenarios.ulb_library.readings import Readings
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 
 class Field:

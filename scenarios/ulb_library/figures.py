@@ -7,7 +7,7 @@ import numpy as np
 
 from netsim.scenarios.ulb_library.field import Field
 from netsim.scenarios.ulb_library.readings import Readings
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd

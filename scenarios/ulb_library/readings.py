@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import check
 from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
@@ -14,7 +13,8 @@ from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.data.tables import Table, load_table, unit
 from netsim.scenarios.tasks.settings import names_in
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 TABLE = "ulb_library1_readings"
 _HOUR_MS = 3.6e6

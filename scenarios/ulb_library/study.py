@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 import netsim
-from netsim import Link, Network, check
+from netsim import Link, Network
 from netsim.agents import Always, OnlineCost
 from netsim.agents.consensus.base import Dual
 from netsim.agents.maps.features import RandomFourier
 from netsim.coders import Exact, Float
-from netsim.links import Measured
-from netsim.links import ulb_library as measured_library
+from netsim.links.measured import Measured
+from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.measured import numbered, reliability_of, ways_in
 from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
@@ -23,7 +23,8 @@ from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import Readings, load
 from netsim.studies import Study
-from netsim.typing import Array
+from netsim.util import check
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneV
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.coders import Uniform
 from netsim.errors import BadInput, NetsimError
-from netsim.typing import Matrix
+from netsim.util.typing import Matrix
 
 C, D = 3, 6
 

@@ -24,8 +24,8 @@ from netsim.agents import (
 )
 from netsim.agents.consensus.base import Dual, SharingAgent
 from netsim.coders import Float, Uniform
-from netsim.count.records import LATE, LOST
-from netsim.typing import Array
+from netsim.core.records import LATE, LOST
+from netsim.util.typing import Array
 from tests.oracle import batch, lossy
 
 ROUNDS, SIZE, SHARE, RHO, ETA = 100, 7, 1e-3, 0.3, 2.0

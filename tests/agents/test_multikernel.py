@@ -17,9 +17,9 @@ from netsim.agents.costs.losses import Squared
 from netsim.agents.maps.features import RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
 from netsim.coders import QSGD, Coder, Exact, Float, Uniform
-from netsim.count.records import LOST
-from netsim.loss import gilbert_elliott
-from netsim.typing import Array
+from netsim.core.records import LOST
+from netsim.links.loss import gilbert_elliott
+from netsim.util.typing import Array
 from tests.oracle import batch, lossy, multikernel
 
 ROUNDS, INPUTS, FREQUENCIES, LAMBDA, ETA, GAMMA = 60, 2, 5, 1e-2, 0.3, 0.4

@@ -23,7 +23,7 @@ from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
 from netsim.scenarios.data.tables import Table
-from netsim.typing import Array
+from netsim.util.typing import Array
 from tests.oracle import batch, online
 
 ROUNDS, INPUTS, LAMBDA = 100, 3, 1e-3

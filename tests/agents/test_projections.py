@@ -16,7 +16,7 @@ from netsim.agents.projections.contention import Contention
 from netsim.agents.projections.estimate import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
 from netsim.agents.projections.orders import ORDERS, Coloured, network_graph, projectors
 from netsim.agents.projections.projector import Projector, sure_timeout
-from netsim.count.records import COLLIDED, LATE, LOST
+from netsim.core.records import COLLIDED, LATE, LOST
 from tests.oracle import projections as oracle
 
 SIGMA = 0.15

@@ -5,7 +5,7 @@ import pytest
 
 from netsim import BadInput
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 Rounds = tuple[Array, Array, Array]
 

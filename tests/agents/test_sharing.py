@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import netsim
-from netsim import AgentError, Budget, Link, Network, Run, latency, topology
+from netsim import AgentError, Link, Network, Run, latency, topology
 from netsim.agents import (
     COKE,
     CTA,
@@ -27,8 +27,9 @@ from netsim.agents import (
     centralised,
 )
 from netsim.coders import QSGD, Coder, Exact, Float, Uniform
-from netsim.count.records import DELIVERED, REFUSED
-from netsim.typing import Array
+from netsim.core.records import DELIVERED, REFUSED
+from netsim.links import Budget
+from netsim.util.typing import Array
 
 SIZE, ROUNDS = 6, 60
 

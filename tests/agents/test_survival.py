@@ -32,7 +32,7 @@ from netsim.agents import (
 from netsim.agents.consensus.base import Dual
 from netsim.coders import QSGD, Float, Uniform
 from netsim.faults import Crash
-from netsim.typing import Array
+from netsim.util.typing import Array
 from tests.agents.test_lossy import (
     AGENTS,
     BATCH,

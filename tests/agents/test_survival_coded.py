@@ -10,7 +10,7 @@ from netsim import BadInput, Link, Network, loss
 from netsim.agents import COKE, DKLA, Always, AtRandom, CodedSums, RunningSums, centralised, schedule
 from netsim.agents.consensus.coded_sums import CodedSharing
 from netsim.coders import Float
-from netsim.typing import Array
+from netsim.util.typing import Array
 from tests.agents.test_lossy import AGENTS, GEOMETRIC, GRAPH, RHO, SHARE, SIZE, problem
 
 FINE = CodedSums(step=1e-9, halvings=0, dither=False, sum_every=1)

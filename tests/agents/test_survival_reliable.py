@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Link, Network, Reliability, loss
+from netsim import Link, Network, loss
 from netsim.agents import CHOCO, COKE, CTA, DKLA, RunningSums, centralised
 from netsim.agents.consensus.repairs import Repairs
 from netsim.coders import Uniform
 from netsim.core import Copies
+from netsim.links import Reliability
 from tests.agents.test_lossy import AGENTS, GEOMETRIC, GRAPH, RHO, SHARE, problem, row
 
 ROUNDS = 600

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from netsim import Faults, Link
 from netsim.faults import ClockSkew
-from netsim.latency import Delays, Latency
-from netsim.loss import GilbertElliott
+from netsim.links.latency import Delays, Latency
+from netsim.links.loss import GilbertElliott
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case
 from tests.fuzzers.radios import RadioCase, check_air

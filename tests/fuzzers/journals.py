@@ -1,6 +1,7 @@
 """Hostile journals: honest ones with parts exchanged, states and events of somebody's own making.
 
-`netsim.gather` reads them or raises a NetsimError; then a probe looks at what the agents were given. And damaged ones:
+`netsim.distributed.gather` reads them or raises a NetsimError; then a probe looks at what the agents were given. And
+damaged ones:
 what is not as it was written is refused, unless the file only ends too early. A seed repeats what it found:
 ``check_one(np.random.default_rng(seed))``, ``check_damage(…)``. ``python -m tests.fuzzers.journals 0 500`` tries seeds.
 """
@@ -24,11 +25,11 @@ import numpy as np
 
 import netsim
 from netsim import Agent, Link, NetsimError, Network, core, latency, topology
-from netsim.count.records import EXIT, LEFT, SENT
-from netsim.sockets.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal, entries, entry
-from netsim.sockets.node import mark_of
-from netsim.sockets.states import StateWriter, Tag
-from netsim.transport.wire import encode
+from netsim.core.records import EXIT, LEFT, SENT
+from netsim.distributed.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal, entries, entry
+from netsim.distributed.node import mark_of
+from netsim.distributed.states import StateWriter, Tag
+from netsim.wire.codec import encode
 
 Rng = np.random.Generator
 Entries = list[tuple[int, Any]]
@@ -163,7 +164,7 @@ def gathered(found: Any, folder: Path) -> Any:
             body = content if isinstance(content, bytes) else packed(content)
             file.write(entry(what, body))
     network, agents = made()
-    return netsim.gather(network, agents, folder, [look], trace=True)
+    return netsim.distributed.gather(network, agents, folder, [look], trace=True)
 
 
 # --- hostile ----------------------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ TREES: tuple[Any, ...] = (
         ("os", "system"), ("builtins", "eval"), ("builtins", "list"), ("numpy", "ndarray"), ("numpy", "dtype"),
         ("numpy._core.multiarray", "_reconstruct"), ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"),
         ("tests.fuzzers.journals", "sys.exit"), ("tests.fuzzers.journals", "Path"), ("", ""), ("os",), (1, 2),
-        ("netsim._core", "Tally"), ("netsim.transport.clock", "Loop"), ("builtins", "ValueError"),
+        ("netsim.core._core", "Tally"), ("netsim.clock.clock", "Loop"), ("builtins", "ValueError"),
     )),
     *([Tag.MADE, *each] for each in (
         ("bytearray", 10**12), ("bytearray", "x"), ("Decimal", "1e999999999999"), ("Decimal", 1), ("Decimal", "x"),
@@ -229,9 +230,10 @@ KINDS_OF = ("array", "items", "object", "itself", "error", "value", "list", "dic
 CLASSES = (
     ("tests.fuzzers.journals", "Holder"), ("tests.fuzzers.journals", "Itself"), ("numpy", "ndarray"),
     ("numpy.random._pcg64", "PCG64"), ("numpy.random._generator", "Generator"), ("random", "Random"),
-    ("netsim._core", "Copies"), ("netsim._core", "Frame"), ("netsim._core", "Tally"), ("builtins", "ValueError"),
+    ("netsim.core._core", "Copies"), ("netsim.core._core", "Frame"), ("netsim.core._core", "Tally"),
+    ("builtins", "ValueError"),
     ("builtins", "UnicodeDecodeError"), ("builtins", "OSError"), ("builtins", "object"), ("collections", "OrderedDict"),
-    ("netsim.transport.frame", "Frame"), ("netsim.transport.clock", "Loop"), ("asyncio.queues", "Queue"),
+    ("netsim.core.frame", "Frame"), ("netsim.clock.clock", "Loop"), ("asyncio.queues", "Queue"),
     ("os", "stat"),
     (), (3,), (2**40,), (2**40, 2**40), (-1,), (0, 2**62), ("x", 1),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from unittest import mock
 import pandas as pd
 
 from netsim import Link, Network, Radio, Run
-from netsim.count.records import totals_of
+from netsim.core.records import totals_of
 from tests.fuzzers.agents import Noting
 
 NEVER_SENT = ["refused", "queue_full", "link_down"]

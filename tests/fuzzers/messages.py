@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from netsim import Link
-from netsim.transport.wire import encode, payload_bits
+from netsim.wire.codec import encode, payload_bits
 from tests.fuzzers.agents import Call
 from tests.fuzzers.laws import NEVER_SENT, TINY, Played, Row
 from tests.fuzzers.payloads import same

@@ -13,7 +13,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from netsim import BadInput, Budget, Link, Network, Run, latency, loss, topology
+from netsim import BadInput, Link, Network, Run, latency, loss, topology
+from netsim.links import Budget
 from tests.fuzzers.agents import Habits, Noting, agent
 from tests.fuzzers.laws import Played, check_books, check_same, looking_at_each_row
 from tests.fuzzers.messages import check_messages

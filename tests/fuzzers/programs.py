@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 import netsim
-from netsim.transport.clock import Loop
-from netsim.transport.skew import LocalClock
-from netsim.transport.task import OWNER
+from netsim.clock.clock import Loop
+from netsim.clock.skew import LocalClock
+from netsim.clock.task import OWNER
 
 Node = tuple[Any, ...]
 Log = list[tuple[float, str]]
@@ -363,7 +363,7 @@ def log_on(make_loop: Callable[[], asyncio.AbstractEventLoop], node: Node, clock
 
 def skewed_loop() -> Loop:
     """Return a loop of netsim on which some have clocks of their own."""
-    loop = netsim.new_loop()
+    loop = netsim.clock.new_loop()
     loop.skewed = True
     return loop
 
@@ -372,7 +372,7 @@ def difference(seed: int, size: int = 40, drift: float | None = None) -> str:
     """Return where the logs of a program differ; empty if nowhere. With a drift it runs by a clock that is off."""
     node = program(seed, size)
     clock = None if drift is None else LocalClock(0.0, drift)
-    ours, model = log_on(skewed_loop if clock else netsim.new_loop, node, clock), log_on(ModelLoop, node)
+    ours, model = log_on(skewed_loop if clock else netsim.clock.new_loop, node, clock), log_on(ModelLoop, node)
     for place, (mine, other) in enumerate(itertools.zip_longest(ours, model)):
         if mine != other and not (mine and other and mine[1] == other[1] and abs(mine[0] - other[0]) < 2e-6):
             return f"seed {seed}, size {size}, event {place}: netsim {mine}, model {other}"

@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from netsim import BadInput, Reliability
+from netsim import BadInput
+from netsim.links import Reliability
 from tests.fuzzers.faults import COUNTS, faulty
 from tests.fuzzers.laws import Played, check_books, check_same
 from tests.fuzzers.networks import Case, Rng

@@ -29,12 +29,12 @@ from netsim.coders import (
     TopK,
     Uniform,
     register,
-    registry,
 )
+from netsim.core.frame import FrameEncoder
+from netsim.core.framing import decode_frame
 from netsim.errors import WireError
-from netsim.transport.frame import FrameEncoder
-from netsim.transport.framing import decode_frame
-from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from netsim.wire import registry
+from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
 
 Rng = random.Random
 

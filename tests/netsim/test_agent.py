@@ -500,7 +500,7 @@ def test_every_way_to_run_gives_the_same_run() -> None:
         network, agents = averaging()
         return (await network.run_async(agents)).trace_hash
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         on_our_loop = runner.run(awaited())
     assert {asyncio.run(from_a_notebook()), asyncio.run(awaited()), on_our_loop} == {hash_of()}
 
@@ -577,7 +577,7 @@ def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
         await asyncio.sleep(10.0)
         return len(run.rounds), run
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         rows, run = runner.run(main())
     assert (rows, went_off, run.ended_at) == (2, [], 0.25)
 
@@ -595,7 +595,7 @@ def test_what_was_under_way_at_the_end_stays_so() -> None:
         await asyncio.sleep(10.0)
         return list(run.ledger.table(by=())[["in_flight", "delivered"]].iloc[0])
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         assert runner.run(main()) == [1, 0]
 
 
@@ -606,7 +606,7 @@ def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
 
     with (
         pytest.raises(netsim.Stalled, match=r"^the event loop waits"),
-        asyncio.Runner(loop_factory=netsim.new_loop) as runner,
+        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
     ):
         runner.run(main())
 
@@ -617,7 +617,7 @@ def test_two_networks_on_one_loop() -> None:
         runs = await asyncio.gather(*(network.run_async(agents) for network, agents in pairs))
         return [run.trace_hash for run in runs]
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         assert len(set(runner.run(main()))) == 1
 
 
@@ -628,7 +628,7 @@ def test_run_async_needs_a_new_loop() -> None:
         await network.run_async(agents)
 
     with (
-        asyncio.Runner(loop_factory=netsim.new_loop) as runner,
+        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
         pytest.raises(netsim.NetsimError, match="must start with its loop, at time 0"),
     ):
         runner.run(main())
@@ -642,7 +642,7 @@ def test_one_network_runs_once_at_a_time() -> None:
             group.create_task(network.run_async(agents))
             group.create_task(network.run_async(others))
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner, pytest.raises(ExceptionGroup) as caught:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner, pytest.raises(ExceptionGroup) as caught:
         runner.run(main())
     assert "this network is already running" in str(caught.value.exceptions[0])
     assert len(caught.value.exceptions) == 1

@@ -298,7 +298,7 @@ def test_other_tasks_of_a_shared_loop_are_left_alone() -> None:
         await task
         return seen
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         assert runner.run(main()) == ["done"]
 
 
@@ -308,7 +308,7 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
         await Network(topology.path(3)).run_async(beside(Rounder(5)))
 
     with (
-        asyncio.Runner(loop_factory=netsim.new_loop) as runner,
+        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
         pytest.raises(NetsimError, match=r"^a task that nobody awaits raised ValueError: forgotten$"),
     ):
         runner.run(main())
@@ -321,7 +321,7 @@ def test_errors_go_to_the_run_whose_agent_they_are() -> None:
         runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]
         return await asyncio.gather(*runs, return_exceptions=True)
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         fine, failed = runner.run(main())
     assert fine.ended_at == 5.0
     assert str(failed).endswith(f"{PART}: forgotten")

@@ -88,7 +88,7 @@ def test_runs_that_overlap_hold_the_fewest_until_the_last_has_left() -> None:
 
     with threadpool_limits(limits=4, user_api="blas"):
         before = threads()
-        with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+        with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
             runner.run(main())
         assert found == [{1}, {1}, {2}, {2}, {3}, {3}]
         assert threads() == before

@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Trace
+from netsim import BadInput
+from netsim.accounting import Trace
 from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
 
@@ -47,7 +48,7 @@ def test_list_names_every_scenario(tmp_path: Path) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(catalogue.listed())
     assert {"averaging", "coke"} <= set(catalogue.listed())
     for name, listed in catalogue.listed().items():
-        assert catalogue.find(name).title == listed.title
+        assert catalogue.find_study(name).title == listed.title
 
 
 def test_titles_are_whole_where_studies_are_listed(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_out_must_be_free_and_is_checked_before_the_run(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = catalogue.find("averaging").execute(agents=5, radius=0.9)
+    done = catalogue.find_study("averaging").execute(agents=5, radius=0.9)
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -230,7 +231,7 @@ def test_an_interrupted_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 def test_help_shows_every_parameter(tmp_path: Path) -> None:
     done = call("run", "coke", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    for parameter in catalogue.find("coke").parameters:
+    for parameter in catalogue.find_study("coke").parameters:
         assert "--" + parameter.name.replace("_", "-") in done.stdout
         assert parameter.description, parameter.name
 
@@ -246,12 +247,12 @@ def test_a_scenario_parameter_needs_a_type_and_a_default(tmp_path: Path) -> None
         path = tmp_path / f"mine{number}.py"
         path.write_text(f"def mine({signature}):\n    pass\n")
         with pytest.raises(BadInput, match=says):
-            catalogue.find(str(path))
+            catalogue.find_study(str(path))
 
 
 def test_execute_refuses_an_unknown_parameter() -> None:
     with pytest.raises(BadInput, match=r"parameter = 'looss': must be one of .* \(did you mean 'loss'\?\)"):
-        catalogue.find("coke").execute(looss=0.1)
+        catalogue.find_study("coke").execute(looss=0.1)
 
 
 def test_main_is_the_console_script() -> None:

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from netsim import BadInput, Stalled, new_loop
-from netsim.transport.clock import Loop
-from netsim.transport.skew import LocalClock
+from netsim import BadInput, Stalled
+from netsim.clock import new_loop
+from netsim.clock.clock import Loop
+from netsim.clock.skew import LocalClock
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
@@ -286,7 +287,7 @@ def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(
 ) -> None:
     """On a wall whose clock only moves while the loop sleeps."""
     wall = [1000.0]
-    monkeypatch.setattr("netsim.transport.instants.time.monotonic", lambda: wall[0])
+    monkeypatch.setattr("netsim.clock.instants.time.monotonic", lambda: wall[0])
 
     async def main() -> list[tuple[float, float]]:
         loop, seen = loop_of(), []

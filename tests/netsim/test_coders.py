@@ -31,9 +31,9 @@ from netsim.coders import (
     Uniform,
     decoded,
 )
+from netsim.core.frame import FrameEncoder
 from netsim.errors import AgentError, BadInput, WireError
-from netsim.transport.frame import FrameEncoder
-from netsim.transport.wire import decode, encode, payload_bits
+from netsim.wire.codec import decode, encode, payload_bits
 
 CODERS: dict[str, Callable[[], Coder]] = {
     "Exact": Exact,
@@ -462,7 +462,7 @@ def test_the_ledger_has_the_bits_that_crossed(name: str, medium: Any) -> None:
 def test_a_copy_of_another_shape_is_refused_before_it_is_made() -> None:
     class Listener(Agent):
         async def run(self) -> None:
-            from netsim import Copies
+            from netsim.core import Copies
 
             copies = Copies(self.neighbors, (20,))
             async for _ in self.rounds(1):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from netsim.coders import Residues, registry
+from netsim.coders import Residues
 from netsim.coders.residues import width_of
 from netsim.errors import WireError
+from netsim.wire import registry
 
 
 def vectors(seed: int = 0, count: int = 37) -> list[np.ndarray]:

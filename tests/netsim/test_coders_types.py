@@ -22,14 +22,14 @@ from netsim.coders import (
     check_shape,
     pack_shape,
     register,
-    registry,
     unpack_elements,
     unpack_shape,
 )
+from netsim.core.frame import FrameEncoder
+from netsim.core.framing import decode_frame
 from netsim.errors import AgentError, BadInput, WireError
-from netsim.transport.frame import FrameEncoder
-from netsim.transport.framing import decode_frame
-from netsim.transport.wire import decode, encode, is_mutable, payload_bits
+from netsim.wire import registry
+from netsim.wire.codec import decode, encode, is_mutable, payload_bits
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import netsim
 from netsim import BadInput, NetsimError
 from netsim.studies import compare
-from netsim.studies.catalogue import find
+from netsim.studies.catalogue import find_study
 from tests.netsim.test_cli import call
 
 SMALL = {"agents": 5, "radius": 0.9}
@@ -22,8 +22,8 @@ SMALL = {"agents": 5, "radius": 0.9}
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compare")
     for name, loss in (("a", 0.0), ("b", 0.3)):
-        find("averaging").execute(loss=loss, **SMALL).save(folder / name)
-    netsim.sweep("averaging", out=folder / "sweep", loss=0.3, seed=[1, 2], **SMALL)
+        find_study("averaging").execute(loss=loss, **SMALL).save(folder / name)
+    netsim.studies.sweep("averaging", out=folder / "sweep", loss=0.3, seed=[1, 2], **SMALL)
     return folder
 
 
@@ -62,7 +62,7 @@ def test_seeds_are_told_together(room: Path) -> None:
 
 def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Path) -> None:
     small = {"agents": 5, "features": 10, "rounds": 60, "algorithms": "CTA"}
-    netsim.sweep("coke", out=tmp_path / "sweep", eta=[0.5, 60.0], seed=[1, 2, 3], **small)
+    netsim.studies.sweep("coke", out=tmp_path / "sweep", eta=[0.5, 60.0], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")])
     assert note == "CTA diverged in 3 of 6 runs, eta=60.0,seed=1 first: try a smaller step size (--eta)."
     found = netsim.results.load(tmp_path / "sweep")
@@ -75,7 +75,7 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
 def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
     """Where frames are lost each run's note has counts of its own."""
     small = {"agents": 5, "features": 10, "rounds": 30, "algorithms": "CTA,DKLA", "eta": 60.0}
-    netsim.sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.2], seed=[1, 2, 3], **small)
+    netsim.studies.sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.2], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")] * 2)
     first = tmp_path / "sweep" / "points" / "loss=0.1,seed=1"
     assert note == f"CTA diverged in 6 of 6 runs, loss=0.1,seed=1 first; why: netsim show {shlex.quote(str(first))}"
@@ -91,7 +91,7 @@ def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep over two settings and three seeds."""
     folder = tmp_path_factory.mktemp("swept") / "sweep"
-    netsim.sweep("averaging", out=folder, loss=[0.0, 0.3], radius=[0.6, 0.9], seed=[1, 2, 3], agents=5)
+    netsim.studies.sweep("averaging", out=folder, loss=[0.0, 0.3], radius=[0.6, 0.9], seed=[1, 2, 3], agents=5)
     return folder
 
 
@@ -160,7 +160,7 @@ def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[F
 def test_what_a_study_chose_for_each_seed_does_not_keep_the_seeds_apart(tmp_path: Path) -> None:
     """Each seed's data have a bandwidth of their own."""
     small = {"agents": 4, "features": 5, "rounds": 5, "algorithms": "DKLA", "tune": True}
-    netsim.sweep("coke", out=tmp_path / "sweep", seed=[1, 2, 3], **small)
+    netsim.studies.sweep("coke", out=tmp_path / "sweep", seed=[1, 2, 3], **small)
     found = compare.table([str(tmp_path / "sweep")], ["train_mse"])
     assert list(found.columns) == ["folder", "seed", "algorithm", "train_mse"]
     together = compare.over_seeds(found, ["train_mse"], "mean")
@@ -232,8 +232,8 @@ def measured(study, *, name: str = "one", seed: int = 0) -> None:
 def extreme(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("extreme")
     (folder / "measured.py").write_text(MEASURED)
-    netsim.sweep(str(folder / "measured.py"), out=folder / "sweep", seed=[0, 1, 2, 3])
-    find(str(folder / "measured.py")).execute(name="学習").save(folder / "run")
+    netsim.studies.sweep(str(folder / "measured.py"), out=folder / "sweep", seed=[0, 1, 2, 3])
+    find_study(str(folder / "measured.py")).execute(name="学習").save(folder / "run")
     return folder
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from netsim import NetsimError
-from netsim.sockets.journal import ROW, entries
+from netsim.distributed.journal import ROW, entries
 from netsim.studies.deploy.plan import Host, Plan, Settings, hosts_in, local_hosts
 from netsim.studies.folder import load
 from tests.parts import addresses, mosquitto, program, relaxed
@@ -122,9 +122,9 @@ def test_the_same_over_mqtt(study: Path, tmp_path: Path) -> None:
 
 def planned(folder: Path, study: Path, rounds: int, round_time: float = 0.3) -> Plan:
     """Write a deployment of three processes, and return it."""
-    from netsim.studies.catalogue import find
+    from netsim.studies.catalogue import find_study
 
-    scenario = find(str(study))
+    scenario = find_study(str(study))
     hosts = tuple(Host(f"p{i}", place) for i, place in enumerate(addresses(3)))
     parameters = {"rounds": rounds, "loss": 0.0, "twice": False, "seed": 0}
     settings = Settings(round_time=round_time, silence=2.0, patience=30.0)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Agent, AgentError, BadInput, Budget, Link, Network, Trace, latency, topology
+from netsim import Agent, AgentError, BadInput, Link, Network, latency, topology
+from netsim.accounting import Trace
+from netsim.links import Budget
 from netsim.testing import Actor, Listener, Talker
 
 

@@ -1,5 +1,6 @@
 """The public edge: what `import netsim` gives."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import netsim
+from netsim._former import ATTRIBUTES
 
 
 def test_all_of_it_is_there() -> None:
@@ -28,7 +30,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["Network", "errors.BadInput", "latency.uniform", "Heard", "find('coke').title", "agents.COKE", "testing.play"],
+    [
+        "Network",
+        "errors.BadInput",
+        "latency.uniform",
+        "core.Copies",
+        "studies.find_study('coke').title",
+        "agents.COKE",
+        "testing.play",
+    ],
 )
 def test_any_name_may_come_first(first: str) -> None:
     done = subprocess.run(
@@ -70,10 +80,39 @@ def test_no_hint_installs_what_another_published_under_the_same_name() -> None:
     assert {"arrow", "dask", "mqtt", "notebook", "test"} <= extras <= set(project["optional-dependencies"])
 
 
-def test_what_is_missing_inside_a_room_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_inside_a_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise ModuleNotFoundError("No module named 'msgpack'", name="msgpack")
 
-    monkeypatch.setattr("netsim.importlib.import_module", fail)
+    monkeypatch.delattr(netsim, "testing", raising=False)
+    monkeypatch.setattr("lazy_loader.importlib.import_module", fail)
     with pytest.raises(ModuleNotFoundError, match="msgpack"):
-        netsim.anything  # noqa: B018
+        netsim.testing  # noqa: B018
+
+
+def test_former_names_work_and_give_the_new_one() -> None:
+    for name, new in ATTRIBUTES.items():
+        with pytest.warns(DeprecationWarning, match=f"^netsim.{name} is now netsim.{re.escape(new)}$"):
+            former = getattr(netsim, name)
+        room, _, name = new.rpartition(".")
+        assert former is getattr(importlib.import_module(f"netsim.{room}"), name)
+
+
+def test_former_modules_are_the_new_ones() -> None:
+    code = (
+        "import importlib, warnings; warnings.simplefilter('ignore'); from netsim._former import MODULES\n"
+        "for former, new in MODULES.items():\n"
+        "    assert importlib.import_module(f'netsim.{former}') is importlib.import_module(f'netsim.{new}'), former\n"
+        "import netsim.sockets.udp, netsim.count.ledger, netsim.latency\n"
+        "from netsim.loss import bernoulli\n"
+        "assert netsim.latency.uniform and netsim.sockets.udp.UDP"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_warning_names_the_line_that_uses_a_former_module(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text("import netsim\nfrom netsim.reliability import Reliability\nnetsim.find\n")
+    done = subprocess.run([sys.executable, "old.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert "old.py:2: DeprecationWarning: netsim.reliability is now netsim.links.reliability" in done.stderr
+    assert "old.py:3: DeprecationWarning: netsim.find is now netsim.studies.find_study" in done.stderr

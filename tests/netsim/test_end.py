@@ -146,7 +146,7 @@ def test_on_a_shared_loop_nothing_changes_a_finished_run(until: float | None) ->
         assert [len(agent.inbox) for agent in agents.values()] == [len(agent.inbox) for agent in agents.values()]
         assert summary(run) == ended
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         runner.run(main())
     for agent in agents.values():
         assert agent.ended == [f"{name} at {until or 3.0:g}" for name in ("task", "shielded")]
@@ -226,7 +226,7 @@ def test_whoever_waits_for_the_end_may_be_cancelled_meanwhile() -> None:
         await asyncio.sleep(0.0)
         assert asyncio.all_tasks() == before
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         runner.run(main())
 
 

@@ -16,9 +16,9 @@ from tests.netsim.test_failures import beside, line_of, message_of
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netsim.transport.instants.PASSES_PER_INSTANT", 5000)
-    monkeypatch.setattr("netsim._stop.PASSES_PER_STOP", 2000)
-    monkeypatch.setattr("netsim._stop.SECONDS_PER_STOP", 0.3)
+    monkeypatch.setattr("netsim.clock.instants.PASSES_PER_INSTANT", 5000)
+    monkeypatch.setattr("netsim.engine.stop.PASSES_PER_STOP", 2000)
+    monkeypatch.setattr("netsim.engine.stop.SECONDS_PER_STOP", 0.3)
 
 
 # --- at one instant ---------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_a_loop_without_a_network_says_so() -> None:
 
 
 def on_loop(main: Callable[[], Any]) -> Any:
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         return runner.run(main())
 
 
@@ -130,7 +130,7 @@ def test_of_two_runs_on_a_loop_only_that_of_the_polling_agent_ends(first: bool) 
 
 def test_long_chains_at_one_instant_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token goes round 300 agents in no time. It takes as many passes of the loop, and more agents may take more."""
-    monkeypatch.setattr("netsim.transport.instants.PASSES_PER_INSTANT", 100)
+    monkeypatch.setattr("netsim.clock.instants.PASSES_PER_INSTANT", 100)
 
     class Relay(Agent):
         async def run(self) -> None:

@@ -19,13 +19,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Link, NetsimError, Network, Run, export, files, topology
-from netsim.count.trace_file import TraceFile
+from netsim import BadInput, Link, NetsimError, Network, Run, export, topology
+from netsim.accounting.trace_file import TraceFile
 from netsim.replay.frames import frames_of
 from netsim.replay.stream import stream_of
 from netsim.studies import exporting
 from netsim.studies.cli import main
 from netsim.testing import Actor, Listener, Rounder, Talker, play, sized
+from netsim.util import files
 from tests import pcapng
 from tests.netsim.test_replay import COLUMNS, KINDS, Mixed, network, saved
 

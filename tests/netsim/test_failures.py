@@ -308,7 +308,7 @@ def test_a_failure_leaves_no_task_on_a_shared_loop() -> None:
             async with asyncio.timeout(3.0):
                 await asyncio.Event().wait()
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         runner.run(main())
 
 
@@ -327,7 +327,7 @@ def test_after_a_failure_no_round_ends() -> None:
         await asyncio.sleep(10.0)
         return ended
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         assert runner.run(main()) == [1, 2]
 
 

@@ -305,7 +305,7 @@ def test_brackets_are_no_markup_on_a_terminal(
 
 
 def test_of_a_sweep_is_shown_what_it_is_and_what_it_came_to(tmp_path: Path) -> None:
-    netsim.sweep("averaging", out=tmp_path / "swept", loss=[0.0, 0.3], seed=[1, 2, 3], agents=5, radius=0.9)
+    netsim.studies.sweep("averaging", out=tmp_path / "swept", loss=[0.0, 0.3], seed=[1, 2, 3], agents=5, radius=0.9)
     done = call("show", "swept", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -333,7 +333,7 @@ def test_of_a_sweep_is_shown_what_it_is_and_what_it_came_to(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", [["replay"], ["export", "--format", "json"]])
 def test_where_one_run_is_needed_a_sweep_is_refused_as_one(words: list[str], tmp_path: Path) -> None:
-    netsim.sweep("averaging", out=tmp_path / "swept", seed=[1, 2], agents=5, radius=0.9)
+    netsim.studies.sweep("averaging", out=tmp_path / "swept", seed=[1, 2], agents=5, radius=0.9)
     done = call(words[0], "swept", *words[1:], cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("netsim: run folder = 'swept': must be what `netsim run` wrote; it is a sweep, ")

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from netsim import Agent, AgentError, Copies, Frame, Heard, Link, Network, latency, topology
+from netsim import Agent, AgentError, Frame, Link, Network, latency, topology
 from netsim.coders import QSGD, Float, Uniform
-from netsim.core import add_scaled_difference, add_scaled_sum, add_weighted_rows
-from netsim.transport.frame import FrameEncoder
+from netsim.core import Copies, add_scaled_difference, add_scaled_sum, add_weighted_rows
+from netsim.core.frame import FrameEncoder
+from netsim.transport import Heard
 
 RNG = np.random.default_rng(3)
 

@@ -31,7 +31,7 @@ from benchmarks.kernel.traffic import SIZES, Plan, bursts, evenly, poisson
 from benchmarks.kernel.trial import check_books, through_kernel
 from benchmarks.kernel.wire import Crossing, Disagreement, received, sent
 from benchmarks.report import columns
-from netsim.typing import Vector
+from netsim.util.typing import Vector
 
 ROOT = Path(__file__).parents[2]
 RATE = 1_000_000

@@ -11,10 +11,11 @@ import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from netsim import Agent, Budget, Frame, Link, Network, Run, latency, loss
+from netsim import Agent, Frame, Link, Network, Run, latency, loss
 from netsim.coders import Uniform
-from netsim.count.records import CAUSES, TOTALS
-from netsim.transport.wire import encode
+from netsim.core.records import CAUSES, TOTALS
+from netsim.links import Budget
+from netsim.wire.codec import encode
 
 PAYLOADS = {"all": np.arange(4.0), "one": bytes(60), "coded": Uniform(3, -1, 1).encode(np.zeros(100)), "ask": [1, "?"]}
 ANSWER = (2, "yes")

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from netsim import Agent, Budget, Frame, Link, Network, Reliability, Run, latency, loss
+from netsim import Agent, Frame, Link, Network, Run, latency, loss
+from netsim.core.frame import FrameEncoder
 from netsim.errors import BadInput
 from netsim.faults import LinkDown
-from netsim.rate import opportunities
+from netsim.links import Budget, Reliability
+from netsim.links.rate import opportunities
 from netsim.testing import Listener, Talker, counts, play, sized
-from netsim.transport.frame import FrameEncoder
 
 Plan = Iterable[tuple[float, int]]
 

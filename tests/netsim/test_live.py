@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology, watching
-from netsim import _view as view
-from netsim.live import pending, session
+from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology
+from netsim.engine import view
+from netsim.live import live_view, pending, session
 from netsim.live.rows import Changes
 from netsim.replay import render
 from netsim.replay.frames import frames_of
@@ -109,7 +109,7 @@ def test_the_run_is_the_same_and_the_page_is_told_all_that_the_trace_has(name: s
     found, coded = network(name)
     found.watch({"k": lambda agent: agent.round})
     found.at(0.55, lambda: found.set_link(0, next(iter(found.graph[0])), up=False))
-    with watching(found, browser=False) as shown:
+    with live_view(found, browser=False) as shown:
         pages.append(Page(shown.address))
         run = found.run({node: Mixed(coded) for node in found.graph}, until=1.1501, progress=asks)
         last = pages[0].ask()
@@ -150,7 +150,7 @@ def test_at_each_look_frames_add_up() -> None:
         assert np.all(page.under_way["start"] <= news["known"])
         looks.append(len(page.under_way))
 
-    with watching(found, browser=False) as shown:
+    with live_view(found, browser=False) as shown:
         found.run({node: Mixed(coded) for node in found.graph}, progress=look)
     assert max(looks) > 0
 
@@ -160,7 +160,7 @@ def test_the_newest_are_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
     plain = play("lossy", trace=True)
     found, _ = network("lossy")
     found.at(0.55, lambda: found.set_link(0, next(iter(found.graph[0])), up=False))
-    with watching(found, browser=False, most=100) as shown:
+    with live_view(found, browser=False, most=100) as shown:
         run = found.run({node: Mixed() for node in found.graph}, until=1.1501)
         page = Page(shown.address)
         news = page.ask()
@@ -178,7 +178,7 @@ def test_the_newest_are_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
 def test_a_trace_that_was_asked_for_is_kept_and_the_same() -> None:
     found, _ = network("lossy")
     plain = found.run({node: Mixed() for node in found.graph}, trace=True)
-    with watching(found, browser=False):
+    with live_view(found, browser=False):
         run = found.run({node: Mixed() for node in found.graph}, trace=True)
     assert run.trace.table().equals(plain.trace.table())
     assert run.trace.hash == plain.trace_hash
@@ -194,7 +194,7 @@ def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) ->
     found = Network(graph, round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
     pages: list[Page] = []
-    with watching(found, browser=False) as shown:
+    with live_view(found, browser=False) as shown:
         pages.append(Page(shown.address))
         asks = lambda number: pages[0].ask() if number > 1 and number % 7 == 0 else None  # noqa: E731
         run = found.run({node: Rounder(100) for node in graph}, progress=asks)
@@ -214,7 +214,7 @@ def test_of_many_changes_a_page_has_fewer_the_older_they_are(monkeypatch: pytest
     found = Network(topology.path(3), round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
     pages: list[Page] = []
-    with watching(found, browser=False) as shown:
+    with live_view(found, browser=False) as shown:
         pages.append(Page(shown.address))
         asks = lambda number: pages[0].ask() if number > 1 and number % 7 == 0 else None  # noqa: E731
         run = found.run({node: Rounder(100) for node in range(3)}, progress=asks)
@@ -276,7 +276,7 @@ def test_agents_without_rounds_are_shown_too(settings: dict[str, Any], monkeypat
     found = Network(graph, link)
     for step in range(1, 10):
         found.at(step, lambda: known.append(pages[0].ask()["known"]))
-    with watching(found, browser=False) as shown:
+    with live_view(found, browser=False) as shown:
         pages = [Page(shown.address)]
         run = found.run({node: Gossip() for node in graph}, **settings)
         pages[0].ask()
@@ -301,7 +301,7 @@ def test_a_run_that_fails_says_why_and_ends_as_ever() -> None:
     pages: list[Page] = []
 
     def fail() -> None:
-        with watching(found, browser=False) as shown:
+        with live_view(found, browser=False) as shown:
             pages.append(Page(shown.address))
             try:
                 found.run({node: Broken(5) for node in graph})
@@ -331,7 +331,7 @@ def test_what_cannot_be_shown_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
     found, _ = network("lossy")
     found.watch({"k": lambda agent: agent.round})
     found.at(0.55, lambda: found.set_link(0, next(iter(found.graph[0])), up=False))
-    with watching(found, browser=False) as shown:
+    with live_view(found, browser=False) as shown:
         run = found.run({node: Mixed() for node in found.graph}, until=1.1501)
         news = Page(shown.address).ask()
     assert run.rounds.equals(plain.rounds)
@@ -342,7 +342,7 @@ def test_what_cannot_be_shown_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
 
 def test_nobody_is_shown_what_comes_after_the_block() -> None:
     found, _ = network("lossy")
-    with watching(found, browser=False):
+    with live_view(found, browser=False):
         pass
     run = found.run({node: Mixed() for node in found.graph}, trace=True)
     assert len(run.trace) > 0
@@ -355,7 +355,7 @@ def test_nobody_is_shown_what_comes_after_the_block() -> None:
 def place() -> Iterator[urllib.parse.SplitResult]:
     """The address of a run that is over."""
     found, _ = network("lossy")
-    with watching(found, browser=False, title="<script>") as shown:
+    with live_view(found, browser=False, title="<script>") as shown:
         found.run({node: Mixed() for node in found.graph})
         yield urllib.parse.urlsplit(shown.address)
 
@@ -413,7 +413,7 @@ def test_a_question_that_makes_no_sense_is_refused(since: str, place: urllib.par
 def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any]) -> None:
     found, _ = network("lossy")
     [name] = settings
-    with pytest.raises(BadInput, match=f"^{name} = "), watching(found, **{"browser": False} | settings):
+    with pytest.raises(BadInput, match=f"^{name} = "), live_view(found, **{"browser": False} | settings):
         pass
 
 
@@ -424,7 +424,7 @@ def test_it_serves_until_the_page_has_all_of_it(monkeypatch: pytest.MonkeyPatch)
     over = threading.Event()
 
     def work() -> None:
-        with watching(found, browser=False) as shown:
+        with live_view(found, browser=False) as shown:
             addresses.append(shown.address)
             for _ in range(2):
                 found.run({node: Mixed() for node in found.graph})

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from netsim import Link, Network, latency, topology, watching
-from netsim import _view as view
-from netsim.live import session
+from netsim import Link, Network, latency, topology
+from netsim.engine import view
+from netsim.live import live_view, session
 from netsim.replay.frames import frames_of
 from tests import chromium
 from tests.netsim.test_cli import call
@@ -57,7 +57,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(
             assert go_on.wait(60)
 
     def work() -> None:
-        with watching(network, browser=False, pace=100.0, title="<b>") as shown:
+        with live_view(network, browser=False, pace=100.0, title="<b>") as shown:
             address.append(shown.address)
             assert go_on.wait(60)
             go_on.clear()
@@ -127,7 +127,7 @@ def test_one_run_after_the_other(browser: chromium.Page, monkeypatch: pytest.Mon
     network, address = averaging(), []
 
     def work() -> None:
-        with watching(network, browser=False, pace=1000.0) as shown:
+        with live_view(network, browser=False, pace=1000.0) as shown:
             address.append(shown.address)
             for _ in range(2):
                 network.run({node: Average(10) for node in network.graph})

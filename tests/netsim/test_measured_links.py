@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import BadInput, Link, Network, Radio, Run, datafiles, links, loss, rate, topology
-from netsim.links import from_table
+from netsim import BadInput, Link, Network, Radio, Run, links, loss, rate, topology
+from netsim.links.measured import from_table
 from netsim.testing import Actor, Listener, Rounder, Talker, counts, sized
+from netsim.util import datafiles
 
 TABLE = pd.DataFrame(
     [("a", "b", 0.9), ("b", "a", 0.5), ("b", "c", 0.7), ("a", "c", 0.1)], columns=["sender", "receiver", "reception"]

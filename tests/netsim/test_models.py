@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 from netsim import Link, Network, latency, loss
-from netsim.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
+from netsim.core.fan import Fan
 from netsim.errors import BadInput
-from netsim.latency import Latency
-from netsim.loss import Loss
+from netsim.links.latency import Latency
+from netsim.links.loss import Loss
 from netsim.testing import Listener, Talker, play
-from netsim.transport.fan import Fan
 from netsim.transport.path import Path
+from netsim.util.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
 
 MANY = 12_000
 
@@ -364,7 +364,7 @@ def test_a_path_draws_what_the_fan_draws_and_each_stage_has_a_stream_of_its_own(
 def test_numbers_are_the_same_in_another_process() -> None:
     program = """
 import numpy as np
-from netsim.draws import *
+from netsim.util.draws import *
 keys = np.array([name_key(n) for n in ("a", 1, (2, "b"))], dtype=np.uint64)
 print(uniforms(stream_keys(5, link_keys(keys, keys[::-1]), "loss"), 3, 4).tolist())
 print(generator(5, "a", "agent").random())

@@ -8,9 +8,9 @@ import pytest
 import netsim
 from netsim import results
 from netsim.studies import compare
-from netsim.studies.catalogue import find
+from netsim.studies.catalogue import find_study
 from netsim.studies.formats import read_table, write_table
-from netsim.studies.verify import verify
+from netsim.studies.verification import verify
 from tests.netsim.test_cli import call
 from tests.netsim.test_files_show import seal
 
@@ -45,8 +45,8 @@ def room(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("names")
     (folder / "named.py").write_text(NAMED)
-    find(str(folder / "named.py")).execute(trace=True).save(folder / "out", tables=request.param)
-    netsim.sweep(str(folder / "named.py"), out=folder / "sweep", word=["NA", "null", ""], tables=request.param)
+    find_study(str(folder / "named.py")).execute(trace=True).save(folder / "out", tables=request.param)
+    netsim.studies.sweep(str(folder / "named.py"), out=folder / "sweep", word=["NA", "null", ""], tables=request.param)
     return folder
 
 

@@ -15,9 +15,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Agent, Budget, Energy, Frame, Link, Network, Radio, Reliability, latency, loss, topology
-from netsim.count.records import CAUSES
+from netsim import Agent, Energy, Frame, Link, Network, Radio, latency, loss, topology
+from netsim.core.records import CAUSES
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Straggler
+from netsim.links import Budget, Reliability
 from netsim.radio import DutyCycle
 from tests.fuzzers.laws import Played, check_books
 from tests.fuzzers.messages import check_messages

@@ -7,7 +7,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Agent, Budget, Link, Network, Run, latency, loss, topology
+from netsim import Agent, Link, Network, Run, latency, loss, topology
+from netsim.links import Budget
 
 LINKS = [
     Link(),

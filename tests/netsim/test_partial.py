@@ -18,7 +18,7 @@ import pytest
 import netsim
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, Stalled, latency, results, topology
 from netsim.studies import folder as folders
-from netsim.studies.catalogue import find
+from netsim.studies.catalogue import find_study
 from tests.netsim.test_cli import call
 
 SLOW = """
@@ -104,7 +104,7 @@ def test_a_signal_hands_over_what_there_is(number: int, ignored: bool, status: i
     ledger = pd.read_csv(room / "out" / "ledger.csv")
     assert set(ledger["algorithm"]) == {"first", "second"}
     assert conserves(ledger)
-    trace = netsim.Trace.load(room / "out" / "trace-second.npz")
+    trace = netsim.accounting.Trace.load(room / "out" / "trace-second.npz")
     assert trace.hash == found["summary"]["algorithms"]["second"]["trace_hash"]
     assert sorted(path.name for path in room.iterdir()) == ["began", "out", "slow.py"]
 
@@ -149,7 +149,7 @@ def test_nothing_takes_it_for_whole_though_one_of_the_marks_is_gone(file: str, r
 
 
 def test_a_study_that_failed_is_saved_as_partial_from_python_too(room: Path) -> None:
-    found = find(str(room / "slow.py"))
+    found = find_study(str(room / "slow.py"))
     study = found.prepare(end="agent")
     with pytest.raises(AgentError):
         found.play(study)
@@ -161,7 +161,7 @@ def test_a_study_that_failed_is_saved_as_partial_from_python_too(room: Path) -> 
 def test_a_run_whose_failure_the_scenario_survives_is_not_in_a_whole_folder(room: Path) -> None:
     text = SLOW.replace('    play("second", end)\n    1 / 0', SURVIVES)
     (room / "slow.py").write_text(text)
-    study = find(str(room / "slow.py")).execute(end="agent", first=True)
+    study = find_study(str(room / "slow.py")).execute(end="agent", first=True)
     assert folders.load(study.save(room / "out"))["rounds"]["algorithm"].unique().tolist() == ["first"]
 
 
@@ -243,7 +243,7 @@ def test_so_does_that_of_run_async() -> None:
     async def main() -> None:
         await network().run_async(agents(fails), trace=True)
 
-    for factory in (None, netsim.new_loop):
+    for factory in (None, netsim.clock.new_loop):
         with pytest.raises(AgentError) as caught, asyncio.Runner(loop_factory=factory) as runner:
             runner.run(main())
         is_whole_so_far(caught.value.run)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from netsim import Budget, Link
-from netsim.transport.port import Port
+from netsim import Link
+from netsim.links import Budget
+from netsim.transport.transmitter import Port
 
 Frames = list[tuple[Fraction, int]]
 """(time in seconds, bytes), in order of time."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from netsim.coders import MOST_BITS, QSGD, Float, MessageRange, NormLevels, Uniform, decoded
 from netsim.errors import BadInput, WireError
-from netsim.packing import pack, unpack
-from netsim.transport.wire import decode, encode, payload_bits
+from netsim.wire.codec import decode, encode, payload_bits
+from netsim.wire.packing import pack, unpack
 from tests.netsim.test_coders import NO_VECTORS
 
 BITS = range(1, MOST_BITS + 1)

@@ -10,7 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Budget, Link, Network, latency, loss
+from netsim import Link, Network, latency, loss
+from netsim.links import Budget
 from netsim.testing import Listener, Talker, counts, sized
 from tests.netsim.test_links import mean_and_error, poisson_times, talk
 

@@ -11,8 +11,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Agent, AgentError, BadInput, Budget, Energy, Link, Network, Radio, Run, Stalled, topology
+from netsim import Agent, AgentError, BadInput, Energy, Link, Network, Radio, Run, Stalled, topology
 from netsim.faults import ClockSkew, Crash, Join, Leave, LinkDown, Partition
+from netsim.links import Budget
 from netsim.radio import DutyCycle, LoRaAirtime
 from netsim.testing import Actor, Listener, Talker, counts, sized
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netsim.count.records import CAUSES, RADIO_CAUSES
+from netsim.core.records import CAUSES, RADIO_CAUSES
 from tests.fuzzers.networks import digest
 from tests.fuzzers.radios import RadioCase, check_seed
 

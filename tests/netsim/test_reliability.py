@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Agent, AgentError, BadInput, Link, Network, Reliability, latency, loss, topology
+from netsim import Agent, AgentError, BadInput, Link, Network, latency, loss, topology
+from netsim.links import Reliability
 
 ROUNDS = 200
 

@@ -21,29 +21,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import (
-    Agent,
-    BadInput,
-    Link,
-    NetsimError,
-    Network,
-    Radio,
-    Run,
-    Trace,
-    files,
-    find,
-    latency,
-    topology,
-    verify,
-)
+from netsim import Agent, BadInput, Link, NetsimError, Network, Radio, Run, latency, topology
+from netsim.accounting import Trace
+from netsim.accounting.trace_file import TraceFile
 from netsim.coders import Uniform
-from netsim.count.trace_file import TraceFile
-from netsim.files import write_whole
 from netsim.replay import render
 from netsim.replay.frames import Frames, frames_of
+from netsim.studies import find_study, verify
 from netsim.studies.cli import main
 from netsim.studies.replaying import replay
 from netsim.testing import Listener, Talker, play
+from netsim.util import files
+from netsim.util.files import write_whole
 
 COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number"]
 
@@ -363,7 +352,7 @@ def test_a_full_disk_or_an_interrupt_leaves_no_half_page(
 def test_a_kill_leaves_no_half_page(tmp_path: Path) -> None:
     code = """
 import os, signal
-from netsim import files
+from netsim.util import files
 from netsim.testing import Listener, Talker, play
 from tests.netsim.test_replay import half_written
 files.write_whole = half_written(lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -380,7 +369,7 @@ play(Talker([(0.0, 1)]), Listener(), trace=True).replay("page.html")
 
 def saved(scenario: str, out: Path, **parameters: Any) -> Path:
     """Return a run folder without figures, which take the most time."""
-    study = find(scenario).execute(**parameters)
+    study = find_study(scenario).execute(**parameters)
     study.figures.clear()
     return study.save(out)
 

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim import Agent, BadInput, Link, Network, find, topology
+from netsim import Agent, BadInput, Link, Network, topology
 from netsim.replay import render
 from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS, html
 from netsim.replay.packing import pack
+from netsim.studies import find_study
 from tests import chromium
 from tests.recorded import Columns, averaging, states_at
 
@@ -432,7 +433,7 @@ def test_a_frame_leaves_from_an_agent_that_is_shown_as_it_was(browser: chromium.
 
 
 def test_flooding_is_seen_to_spread_from_those_who_know(browser: chromium.Page, tmp_path: Path) -> None:
-    run = find("flooding").execute(trace=True).runs["flooding"]
+    run = find_study("flooding").execute(trace=True).runs["flooding"]
     browser.open(run.replay(tmp_path / "page.html"))
     columns = frames_of(run.trace).columns
     assert len(columns["start"]) > 100

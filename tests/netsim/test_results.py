@@ -17,7 +17,9 @@ from tests.netsim.test_sweep import STUDY
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept")
     (folder / "mine.py").write_text(STUDY)
-    netsim.sweep(str(folder / "mine.py"), out=folder / "out", loss=[0.0, 0.2, 0.5], agents=[3, 5], seed=range(4))
+    netsim.studies.sweep(
+        str(folder / "mine.py"), out=folder / "out", loss=[0.0, 0.2, 0.5], agents=[3, 5], seed=range(4)
+    )
     return folder / "out"
 
 
@@ -176,7 +178,7 @@ def test_a_setting_that_a_study_measures_too_is_kept(tmp_path: Path) -> None:
     measured = "return sum(agent.heard for agent in agents.values())"
     assert measured in STUDY
     (tmp_path / "mine.py").write_text(STUDY.replace(measured, 'return {"loss": 0.0, "heard": 1}'))
-    done = netsim.sweep(str(tmp_path / "mine.py"), out=tmp_path / "out", loss=[0.0, 0.5], seed=[1, 2])
+    done = netsim.studies.sweep(str(tmp_path / "mine.py"), out=tmp_path / "out", loss=[0.0, 0.5], seed=[1, 2])
     assert list(done.table["given_loss"]) == [0.0, 0.0, 0.5, 0.5]
     assert list(done.table["loss"]) == [0.0] * 4
     for frame in (results.load(tmp_path / "out"), results.compare(tmp_path / "out")):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netsim import Agent, AgentError, Link, Run, latency, testing, topology
-from netsim.count.records import TOTALS
+from netsim.core.records import TOTALS
 from netsim.testing import Rounder
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import netsim
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
-from netsim.count.records import CAUSES
+from netsim.core.records import CAUSES
 from netsim.studies import Study
 from netsim.studies.folder import load, told_partial
 from netsim.studies.terminal import Reporter
@@ -281,7 +281,7 @@ def test_two_runs_on_one_loop_are_each_sampled() -> None:
         runs = zip(networks, agents, (0.5, 0.8), strict=True)
         return await asyncio.gather(*(network.run_async(own, [heard], sample=s) for network, own, s in runs))
 
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         first, second = runner.run(both())
         assert not runner.get_loop().instants.onlookers  # type: ignore[attr-defined]
     assert first.rounds["time_s"].tolist() == [0.5, 1.0, 1.5, 2.0]
@@ -335,7 +335,7 @@ def test_an_interval_far_below_a_round_is_refused() -> None:
 def test_too_many_rows_are_refused_before_the_run_or_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     message = message_of(lambda: beacons(sample=1e-6, until=10.0), BadInput)
     assert message == "sample = 1e-06: must be >= 1e-05, or until=10 makes too many rows"
-    monkeypatch.setattr("netsim._sampler.MOST_ROWS", 100)
+    monkeypatch.setattr("netsim.engine.sampler.MOST_ROWS", 100)
     message = message_of(lambda: beacons(sample=0.01), BadInput)
     assert message == "sample = 0.01: must be larger: there were 100 rows by 1 s"
 

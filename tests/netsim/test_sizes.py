@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import netsim
-from netsim import BadInput, Network, check, topology
+from netsim import BadInput, Network, topology
 from netsim.agents.maps.features import RandomFourier
+from netsim.util import check
 from tests.netsim.test_cli import call
 
 HUGE = 10**15
@@ -107,7 +108,7 @@ def test_a_sweep_of_more_points_than_there_may_be_is_refused_before_they_are_lis
     done = call("sweep", "coke", "--seed", "0:100000", "--rounds", "1:100001", "--out", "out", cwd=tmp_path)
     assert done.stderr.startswith("netsim: points = 10,000,000,000: must be at most 1,000,000")
     with pytest.raises(BadInput, match="seed = range"):
-        netsim.sweep("coke", out=tmp_path / "out", seed=range(10**12))
+        netsim.studies.sweep("coke", out=tmp_path / "out", seed=range(10**12))
     assert not list(tmp_path.iterdir())
 
 

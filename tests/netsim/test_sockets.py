@@ -13,28 +13,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import (
-    UDP,
-    Agent,
-    AgentError,
-    BadInput,
-    Link,
-    NetsimError,
-    Network,
-    Radio,
-    Reliability,
-    Run,
-    Stalled,
-    gather,
-    latency,
-    loss,
-    new_loop,
-    topology,
-)
-from netsim.sockets import job, pacing
-from netsim.sockets.pacing import PacedSelector
-from netsim.transport.clock import Loop
-from netsim.transport.instants import PATIENCE, WallSelector
+from netsim import Agent, AgentError, BadInput, Link, NetsimError, Network, Radio, Run, Stalled, latency, loss, topology
+from netsim.clock import new_loop, pacing
+from netsim.clock.clock import Loop
+from netsim.clock.instants import PATIENCE, WallSelector
+from netsim.clock.pacing import PacedSelector
+from netsim.distributed import UDP, gather, job
+from netsim.links import Reliability
 from tests.parts import Average, Made, addresses, deployed, in_parts, spread
 
 HARD = Link(
@@ -360,7 +345,7 @@ def test_what_cannot_be_taken_apart_is_refused() -> None:
     with pytest.raises(BadInput, match="medium: must be wires, or a radio without collisions"):
         shared.run({0: Average(1), 1: Average(2)}, transport=transport)
     made, agents = network()
-    with pytest.raises(BadInput, match=r"transport = 'udp': must be a netsim.Transport"):
+    with pytest.raises(BadInput, match=r"transport = 'udp': must be a netsim.distributed.Transport"):
         made.run(agents, transport="udp")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="speed: must not go with a transport"):
         made.run(agents, transport=transport, speed=2)

@@ -15,13 +15,13 @@ import msgpack
 import numpy as np
 import pytest
 
-from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
-from netsim.sockets import job
-from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
-from netsim.sockets.journal import STATE, entries, entry
-from netsim.sockets.restoring import StateReader
-from netsim.sockets.session import DROPPED, Session
-from netsim.sockets.states import StateWriter, Tag
+from netsim import Agent, BadInput, NetsimError, Network
+from netsim.distributed import UDP, gather, job
+from netsim.distributed.envelope import Beat, Message, Parcel, Refused, seal, unseal
+from netsim.distributed.journal import STATE, entries, entry
+from netsim.distributed.membership import DROPPED, Session
+from netsim.distributed.restoring import StateReader
+from netsim.distributed.states import StateWriter, Tag
 from tests.fuzzers import journals as journals_fuzzer
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
 from tests.parts import Average, addresses, in_parts, played, shares, spread
@@ -290,8 +290,8 @@ import pickle, sys, tempfile
 from pathlib import Path
 import numpy as np
 from netsim import NetsimError
-from netsim.count.records import EXIT, SENT
-from netsim.sockets.journal import RECORDS, STATE
+from netsim.core.records import EXIT, SENT
+from netsim.distributed.journal import RECORDS, STATE
 from tests.fuzzers.journals import gathered, honest
 
 class Array:

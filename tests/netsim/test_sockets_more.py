@@ -10,10 +10,10 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from netsim import UDP, Agent, Link, Network, Run, Stalled, gather, latency, topology
+from netsim import Agent, Link, Network, Run, Stalled, latency, topology
+from netsim.distributed import UDP, gather, job
+from netsim.distributed.envelope import Beat, unseal
 from netsim.faults import ClockSkew
-from netsim.sockets import job
-from netsim.sockets.envelope import Beat, unseal
 from tests.parts import PERIOD, Average, Made, addresses, deployed, in_parts, played, shares
 
 PACE = 0.3

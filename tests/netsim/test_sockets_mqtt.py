@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import netsim
-from netsim import MQTT, BadInput, Link, NetsimError
+from netsim import BadInput, Link, NetsimError
+from netsim.distributed import MQTT
 from tests.parts import (
     IMPAIRED,
     PACE,
@@ -222,7 +223,7 @@ def test_datagrams_come_whole_and_in_order_to_whom_they_are_for(broker: str) -> 
 
 @needs_broker
 def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netsim.sockets.mqtt._WAITING", 1 << 20)
+    monkeypatch.setattr("netsim.distributed.mqtt._WAITING", 1 << 20)
     sent = [number.to_bytes(4, "big") + bytes(100_000) for number in range(500)]
 
     async def main(address: str, process: Any) -> tuple[list[bytes], list[bytes]]:

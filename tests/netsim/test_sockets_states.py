@@ -19,8 +19,8 @@ import pytest
 
 from netsim import Agent, BadInput
 from netsim.agents import LocalProblem, Squared
-from netsim.sockets.restoring import StateReader
-from netsim.sockets.states import StateWriter
+from netsim.distributed.restoring import StateReader
+from netsim.distributed.states import StateWriter
 from tests.parts import Average
 
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput, results
-from netsim.studies.catalogue import Parameter, find
+from netsim.studies.catalogue import Parameter, find_study
 from netsim.studies.cli import _listed
-from netsim.studies.sweep import sweep
-from netsim.studies.sweep.grid import flags_of, grid, values_of
+from netsim.studies.sweeps import sweep
+from netsim.studies.sweeps.grid import flags_of, grid, values_of
 from tests.netsim.test_cli import call
 
 STUDY = """
@@ -69,13 +69,13 @@ def files(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_values_are_told_as_the_flags_that_list_them(values: dict[str, Any], flags: str, study: str) -> None:
-    chosen = grid(find(study), values)
+    chosen = grid(find_study(study), values)
     assert flags_of(chosen.values) == flags
-    assert grid(find(study), _listed(find(study), tuple(shlex.split(flags)))) == chosen
+    assert grid(find_study(study), _listed(find_study(study), tuple(shlex.split(flags)))) == chosen
 
 
 def test_what_is_left_open_is_told_as_none() -> None:
-    chosen = grid(find("coke"), {"bits": [None, 3], "sigma": None})
+    chosen = grid(find_study("coke"), {"bits": [None, 3], "sigma": None})
     assert flags_of(chosen.values) == "--bits none,3"
 
 
@@ -112,7 +112,7 @@ def test_what_flags_cannot_list(kind: type, text: str, says: str) -> None:
 
 
 def test_points_are_all_combinations_each_once(study: str) -> None:
-    found = grid(find(study), {"loss": [0.1, 0.0, 0.1], "agents": 4, "seed": range(2)})
+    found = grid(find_study(study), {"loss": [0.1, 0.0, 0.1], "agents": 4, "seed": range(2)})
     assert [point.name for point in found.points()] == [
         "loss=0.1,seed=0",
         "loss=0.1,seed=1",
@@ -123,7 +123,7 @@ def test_points_are_all_combinations_each_once(study: str) -> None:
 
 
 def test_names_are_names_of_folders(study: str) -> None:
-    found = grid(find(study), {"medium": ["a/../b", "a/../c", "x" * 300, "x" * 301, "ä"]})
+    found = grid(find_study(study), {"medium": ["a/../b", "a/../c", "x" * 300, "x" * 301, "ä"]})
     names = [point.name for point in found.points()]
     assert len({name.lower() for name in names}) == 5
     assert all("/" not in name and len(name) < 130 and name.isascii() for name in names)
@@ -159,7 +159,7 @@ def test_one_job_and_two_give_the_same_files(study: str, tmp_path: Path) -> None
     pd.testing.assert_frame_equal(one.table, two.table)
     assert list(one.table["heard"][:3]) == [30, 30, 30]
     assert (one.table["heard"][3:] < 30).all()
-    alone = find(study).execute(loss=0.3, seed=2)
+    alone = find_study(study).execute(loss=0.3, seed=2)
     assert one.table["trace_hash"].iloc[-1] == alone.runs["counts"].trace_hash
 
 

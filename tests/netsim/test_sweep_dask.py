@@ -18,9 +18,9 @@ import pytest
 
 from netsim import NetsimError
 from netsim.studies.formats import Formats
-from netsim.studies.sweep import sweep
-from netsim.studies.sweep.grid import Point
-from netsim.studies.sweep.point import Limits, Work
+from netsim.studies.sweeps import sweep
+from netsim.studies.sweeps.grid import Point
+from netsim.studies.sweeps.point import Limits, Work
 from tests.netsim.test_cli import call
 from tests.netsim.test_sweep import STUDY, files
 
@@ -223,7 +223,7 @@ def test_where_nobody_answers_is_said_in_one_line_within_a_time(
     wanted = "must be the address of a Dask scheduler; none answered there within 10 s"
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"netsim: dask = 'tcp://127.0.0.1:1': {wanted}\n"
-    monkeypatch.setattr("netsim.studies.sweep.cluster._WORKERS_S", 1.0)
+    monkeypatch.setattr("netsim.studies.sweeps.cluster._WORKERS_S", 1.0)
     with local(0) as empty:
         says = refusal(study, out=tmp_path / "out", dask=empty.scheduler_address)
     assert "it has none after 1 s" in says
@@ -258,7 +258,7 @@ def test_a_worker_that_cannot_write_is_named(
 
 def test_a_folder_that_is_not_shared_is_told(study: str, tmp_path: Path) -> None:
     """What a worker says that has no such folder, or one of its own under that name."""
-    from netsim.studies.sweep.cluster import examine
+    from netsim.studies.sweeps.cluster import examine
 
     work = Work(study, study, tmp_path, tmp_path / "running-x", Limits(), Formats())
     key = f"out = {str(tmp_path)!r}"

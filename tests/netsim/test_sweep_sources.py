@@ -18,8 +18,8 @@ import pytest
 import netsim
 from netsim import BadInput, NetsimError
 from netsim.scenarios.papers.work import Work, do
-from netsim.studies.catalogue import find
-from netsim.studies.sweep import sweep
+from netsim.studies.catalogue import find_study
+from netsim.studies.sweeps import sweep
 from netsim.studies.terminal import Reporter
 from tests.netsim.test_cli import call
 from tests.netsim.test_files_show import seal
@@ -119,7 +119,7 @@ def test_a_single_run_records_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "own.py").write_text(METHOD)
     text_table(tmp_path / "houses.csv", 1.0)
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
-    found = find("coke").execute(**SMALL, data="houses", method=str(tmp_path / "own.py"))
+    found = find_study("coke").execute(**SMALL, data="houses", method=str(tmp_path / "own.py"))
     settings = recorded(found.save(tmp_path / "out"))
     assert settings["files_sha256"] == {
         "$NETSIM_DATA/houses.csv": sha256((tmp_path / "houses.csv").read_bytes()).hexdigest(),
@@ -321,7 +321,7 @@ def test_a_study_of_sweeps_refuses_and_redoes(tmp_path: Path) -> None:
         do([work], tmp_path / "sweeps", range(2), 1, quiet)
     do([work], tmp_path / "sweeps", range(2), 1, quiet, redo=True)
     do([work], tmp_path / "sweeps", range(3), 1, quiet)
-    assert {"redo"} <= {each.name for name in ("papers", "packet_loss") for each in find(name).parameters}
+    assert {"redo"} <= {each.name for name in ("papers", "packet_loss") for each in find_study(name).parameters}
 
 
 # --- unfinished -------------------------------------------------------------------------------------------------------
@@ -353,19 +353,19 @@ def test_what_failed_is_missing_too(study: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("digest", [[1], {"a": 1}, None, 7])
 def test_a_digest_that_was_edited_is_no_traceback(digest: Any, tmp_path: Path) -> None:
-    netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
+    netsim.studies.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
     place = tmp_path / "out" / "points" / "seed=1"
     settings = json.loads((place / "settings.json").read_text())
     settings["source_sha256"]["a package that has gone"] = digest
     (place / "settings.json").write_text(json.dumps(settings))
     seal(place)
-    done = netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
+    done = netsim.studies.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
     assert not done.failed
     settings["files_sha256"]["a file that has gone"] = digest
     (place / "settings.json").write_text(json.dumps(settings))
     seal(place)
     with pytest.raises(BadInput, match="a file that has gone changed since 1 of its 2 points ran"):
-        netsim.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
+        netsim.studies.sweep("coke", out=tmp_path / "out", seed=[1, 2], **SMALL)
 
 
 @pytest.mark.parametrize("read", ["load", "verify", "show", "compare"])

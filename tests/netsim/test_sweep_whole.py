@@ -16,7 +16,7 @@ import pytest
 from netsim import BadInput
 from netsim.studies.claim import LOCK
 from netsim.studies.folder import Unsaved
-from netsim.studies.sweep import sweep
+from netsim.studies.sweeps import sweep
 from tests.netsim.test_cli import call
 from tests.netsim.test_sweep import STUDY, files
 
@@ -76,7 +76,7 @@ DIES = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from netsim.studies.sweep import sweep
+from netsim.studies.sweeps import sweep
 from tests.netsim.test_sweep import files
 
 folder = Path(sys.argv[1])
@@ -137,7 +137,7 @@ def test_only_files_that_are_not_in_their_place_yet_are_written(study: str, tmp_
     script = f"""
 import sys
 from pathlib import Path
-from netsim.studies.sweep import sweep
+from netsim.studies.sweeps import sweep
 seen = []
 def hook(event, words):
     if event == "open" and isinstance(words[0], str) and isinstance(words[2], int) and words[2] & 3:
@@ -215,7 +215,7 @@ def test_a_full_disk_ends_the_sweep_and_not_the_points(
 
     sweep(study, out=tmp_path / "out", seed=[0, 1])
     with monkeypatch.context() as patch:
-        patch.setattr(f"netsim.studies.sweep.point.{what}", full)
+        patch.setattr(f"netsim.studies.sweeps.point.{what}", full)
         with pytest.raises(Unsaved) as caught:
             sweep(study, out=tmp_path / "out", seed=[0, 1, 2])
     assert str(caught.value) == (

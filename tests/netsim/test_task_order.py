@@ -14,7 +14,7 @@ import pytest
 
 import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, topology
-from netsim.transport.task import Task
+from netsim.clock.task import Task
 
 ROOT = Path(__file__).parents[2]
 KEPT: list[Any] = []
@@ -29,7 +29,7 @@ def disturb(number: int) -> None:
 
 
 def on_loop(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    with asyncio.Runner(loop_factory=netsim.new_loop) as runner:
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         return runner.run(main())
 
 
@@ -266,9 +266,7 @@ def test_a_task_factory_makes_numbered_tasks_or_is_refused() -> None:
         return type(task)
 
     assert on_loop(lambda: main(OwnTask)) is OwnTask
-    with pytest.raises(
-        NetsimError, match=r"^task factory made a _asyncio.Task: must make netsim.transport.task.Task, "
-    ):
+    with pytest.raises(NetsimError, match=r"^task factory made a _asyncio.Task: must make netsim.clock.task.Task, "):
         on_loop(lambda: main(asyncio.Task))
 
 
@@ -338,7 +336,7 @@ def test_asyncio_on_other_loops_makes_what_it_likes() -> None:
 
     assert asyncio.run(main()) == 3
     # In real time, where the libraries that talk to the outside need it.
-    with asyncio.Runner(loop_factory=lambda: netsim.new_loop("wall", speed=1000.0)) as runner:
+    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop("wall", speed=1000.0)) as runner:
         assert runner.run(main()) == 3
 
 
@@ -404,7 +402,7 @@ def test_an_agent_that_takes_coroutines_as_completed_is_named() -> None:
 
 
 def test_a_closed_loop_makes_no_tasks() -> None:
-    loop = netsim.new_loop()
+    loop = netsim.clock.new_loop()
     loop.close()
     coroutine = asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="closed"):

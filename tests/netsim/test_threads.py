@@ -19,7 +19,7 @@ NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unse
 
 
 def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
-    with asyncio.Runner(loop_factory=lambda: netsim.new_loop(**settings)) as runner:
+    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:
         return runner.run(main())
 
 

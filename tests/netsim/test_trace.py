@@ -9,8 +9,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import Agent, BadInput, Link, Network, Run, Trace, latency, topology
-from netsim.files import write_whole
+from netsim import Agent, BadInput, Link, Network, Run, latency, topology
+from netsim.accounting import Trace
+from netsim.util.files import write_whole
 
 
 class Talker(Agent):

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 import netsim
 from netsim import BadInput
 from netsim.studies._about import about, environment
-from netsim.studies.catalogue import find
+from netsim.studies.catalogue import find_study
 from tests.netsim.test_cli import call
 from tests.netsim.test_files_show import seal
 
@@ -48,7 +48,7 @@ def mine(study, *, agents: int = 4, loss: float = 0.2, most: float = math.inf, o
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(STUDY)
-    return find(str(tmp_path / "mine.py")).execute(seed=3).save(tmp_path / "out")
+    return find_study(str(tmp_path / "mine.py")).execute(seed=3).save(tmp_path / "out")
 
 
 def edit(folder: Path, name: str, change: Callable[[str], str]) -> None:
@@ -59,17 +59,17 @@ def edit(folder: Path, name: str, change: Callable[[str], str]) -> None:
 
 
 def test_the_same_comes_out(folder: Path) -> None:
-    found = netsim.verify(folder)
+    found = netsim.studies.verify(folder)
     assert (found.state, found.where, found.others, found.elsewhere) == ("identical", "", (), ())
     assert found
 
 
 def test_parquet_too(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    study = find(str(tmp_path / "mine.py")).execute(seed=3)
+    study = find_study(str(tmp_path / "mine.py")).execute(seed=3)
     place = study.save(tmp_path / "columns", tables="parquet")
     assert not list(place.glob("*.csv"))
-    assert netsim.verify(place).state == "identical"
+    assert netsim.studies.verify(place).state == "identical"
 
 
 def cell(folder: Path, row: int, column: str, value: Any) -> Callable[[str], str]:
@@ -85,12 +85,12 @@ def cell(folder: Path, row: int, column: str, value: Any) -> Callable[[str], str
 
 def test_last_digits(folder: Path) -> None:
     edit(folder, "rounds.csv", cell(folder, 2, "spread", lambda old: float(old) * (1 + 1e-12)))
-    found = netsim.verify(folder)
+    found = netsim.studies.verify(folder)
     assert found.state == "equal to 1e-9"
     assert found.where.startswith("rounds.csv, algorithm mine, round 2, column spread: ")
     # The hash tells of bits that no number of the tables shows to nine digits.
     edit(folder, "summary.json", lambda text: text.replace(json.loads(text)["trace_hash"], "0" * 32))
-    assert netsim.verify(folder).state == "equal to 1e-9"
+    assert netsim.studies.verify(folder).state == "equal to 1e-9"
     assert found
 
 
@@ -103,7 +103,7 @@ def test_where_it_begins(row: int, column: str, value: Any, folder: Path) -> Non
     edit(folder, "rounds.csv", cell(folder, row, column, value))
     edit(folder, "rounds.csv", cell(folder, row + 1, column, value))
     edit(folder, "other.csv", lambda text: text.replace("b,", "c,"))
-    found = netsim.verify(folder)
+    found = netsim.studies.verify(folder)
     assert not found
     assert found.state == "differs"
     names = old.splitlines()[0].split(",")
@@ -115,14 +115,14 @@ def test_where_it_begins(row: int, column: str, value: Any, folder: Path) -> Non
 
 def test_a_hash_alone(folder: Path) -> None:
     edit(folder, "summary.json", lambda text: text.replace(json.loads(text)["trace_hash"], "0" * 32))
-    found = netsim.verify(folder)
+    found = netsim.studies.verify(folder)
     assert found.state == "differs"
     assert found.where.startswith(f"summary.json, trace_hash: {'0' * 32} recorded, ")
 
 
 def test_measured_seconds_do_not_count(folder: Path) -> None:
     edit(folder, "other.csv", lambda text: text.replace("1.0", "7.5"))
-    assert netsim.verify(folder).state == "identical"
+    assert netsim.studies.verify(folder).state == "identical"
 
 
 def test_other_versions_are_named_as_facts(folder: Path) -> None:
@@ -133,7 +133,7 @@ def test_other_versions_are_named_as_facts(folder: Path) -> None:
         return json.dumps(settings)
 
     edit(folder, "settings.json", older)
-    found = netsim.verify(folder)
+    found = netsim.studies.verify(folder)
     assert found.state == "identical"
     now = environment()["packages"]["numpy"]
     assert f"numpy: 1.0 recorded, {now} here" in found.elsewhere
@@ -170,7 +170,7 @@ def test_a_file_that_changed_or_went_is_told(text: str | None, says: str, folder
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
     with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{says}[^\n]*$"):
-        netsim.verify(folder)
+        netsim.studies.verify(folder)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_file_that_changed_or_went_is_told(text: str | None, says: str, folder
 def test_what_cannot_be_repeated_is_refused_in_one_line(name: str, change: Any, says: str, folder: Path) -> None:
     edit(folder, name, change)
     with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{says}[^\n]*$"):
-        netsim.verify(folder)
+        netsim.studies.verify(folder)
 
 
 def test_the_command_its_words_and_its_status(folder: Path, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_command_its_words_and_its_status(folder: Path, tmp_path: Path) -> N
 
 
 def test_each_point_of_a_sweep(folder: Path, tmp_path: Path) -> None:
-    netsim.sweep(str(tmp_path / "mine.py"), out=tmp_path / "sweep", seed=range(2))
+    netsim.studies.sweep(str(tmp_path / "mine.py"), out=tmp_path / "sweep", seed=range(2))
     point = tmp_path / "sweep" / "points" / "seed=1"
     edit(point, "rounds.csv", cell(point, 3, "spread", lambda old: 7))
     done = call("verify", "sweep", cwd=tmp_path)
@@ -222,16 +222,16 @@ def test_a_changed_method_or_table_is_named_as_the_cause(tmp_path: Path, monkeyp
     table.write_text("x,y\n" + "".join(f"{i},{i}\n" for i in range(60)))
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
     small: dict[str, Any] = {"agents": 5, "features": 6, "rounds": 4, "algorithms": "DKLA"}
-    place = find("coke").execute(**small, data="rows", method=str(method)).save(tmp_path / "out")
-    assert netsim.verify(place).state == "identical"
+    place = find_study("coke").execute(**small, data="rows", method=str(method)).save(tmp_path / "out")
+    assert netsim.studies.verify(place).state == "identical"
     texts = {path: path.read_text() for path in (method, table)}
     for path, name in ((method, str(method)), (table, "$NETSIM_DATA/rows.csv")):
         path.write_text(texts[path].replace("As", "Was").replace("7", "8"))
         with pytest.raises(BadInput, match=r"must be of a study as it is now; [^;]* changed since it ran$") as caught:
-            netsim.verify(place)
+            netsim.studies.verify(place)
         assert f"; {name} has changed since it ran" in str(caught.value)
         path.write_text(texts[path])
-    assert netsim.verify(place).state == "identical"
+    assert netsim.studies.verify(place).state == "identical"
 
 
 def test_another_source_of_netsim_is_a_fact_and_none_that_was_recorded_is_said(folder: Path) -> None:
@@ -241,9 +241,9 @@ def test_another_source_of_netsim_is_a_fact_and_none_that_was_recorded_is_said(f
         return json.dumps(settings)
 
     edit(folder, "settings.json", other)
-    assert netsim.verify(folder).elsewhere == ("the source of netsim has changed",)
+    assert netsim.studies.verify(folder).elsewhere == ("the source of netsim has changed",)
     edit(folder, "settings.json", lambda text: text.replace("source_sha256", "unknown"))
-    (said,) = netsim.verify(folder).elsewhere
+    (said,) = netsim.studies.verify(folder).elsewhere
     assert said.startswith("recorded without the SHA-256 of netsim's source and of the files read")
 
 
@@ -256,7 +256,7 @@ SLOWER = STUDY.replace("Link(loss=loss)", "Link(loss=loss, latency=0.01, rate=1e
 @pytest.fixture
 def traced(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(SLOWER)
-    return find(str(tmp_path / "mine.py")).execute(trace=True, seed=3).save(tmp_path / "traced")
+    return find_study(str(tmp_path / "mine.py")).execute(trace=True, seed=3).save(tmp_path / "traced")
 
 
 def change_trace(folder: Path, **changes: Callable[[Any], None]) -> None:
@@ -270,14 +270,14 @@ def change_trace(folder: Path, **changes: Callable[[Any], None]) -> None:
 
 
 def test_a_trace_is_repeated_and_compared(traced: Path) -> None:
-    assert netsim.verify(traced).state == "identical"
+    assert netsim.studies.verify(traced).state == "identical"
 
 
 def test_a_trace_of_another_run_is_told(traced: Path, tmp_path: Path) -> None:
-    other = find(str(tmp_path / "mine.py")).execute(trace=True, seed=4).save(tmp_path / "other")
+    other = find_study(str(tmp_path / "mine.py")).execute(trace=True, seed=4).save(tmp_path / "other")
     shutil.copy(other / NAME, traced / NAME)
     seal(traced)
-    found = netsim.verify(traced)
+    found = netsim.studies.verify(traced)
     assert found.state == "differs"
     assert found.where.startswith(f"{NAME}, ")
 
@@ -297,7 +297,7 @@ def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, sa
         records[column][0] += by
 
     change_trace(traced, **{stream: change})
-    found = netsim.verify(traced)
+    found = netsim.studies.verify(traced)
     assert found.state == "differs"
     assert found.where.startswith(f"{NAME}, {stream}, sender ")
     assert says in found.where
@@ -308,7 +308,7 @@ def test_last_digits_of_a_trace(traced: Path) -> None:
         records["time"] *= 1 + 1e-13
 
     change_trace(traced, left=change)
-    found = netsim.verify(traced)
+    found = netsim.studies.verify(traced)
     assert found.state == "equal to 1e-9"
     assert found.where.startswith(f"{NAME}, left, ")
 
@@ -332,7 +332,7 @@ def test_a_changed_trace_is_told(traced: Path) -> None:
     with pytest.raises(
         BadInput, match=r"^trace = .*: must be unchanged; its events do not have the hash that it record"
     ):
-        netsim.verify(traced)
+        netsim.studies.verify(traced)
 
 
 def test_a_trace_is_the_same_on_either_core(tmp_path: Path) -> None:

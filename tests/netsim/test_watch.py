@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netsim import Agent, BadInput, Link, NetsimError, Network, Run, find, new_loop, topology
+from netsim import Agent, BadInput, Link, NetsimError, Network, Run, topology
+from netsim.clock import new_loop
 from netsim.faults import ClockSkew, Crash
 from netsim.replay.frames import frames_of
+from netsim.studies import find_study
 from tests.fuzzers.watched import check_watched
 from tests.recorded import states_at
 
@@ -262,7 +264,7 @@ def test_frames_leave_from_agents_that_are_shown_as_they_were(
     study: str, parameters: dict[str, Any], attribute: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logged(monkeypatch, attribute)
-    done = find(study).execute(trace=True, **parameters)
+    done = find_study(study).execute(trace=True, **parameters)
     messages = 0
     for run in done.runs.values():
         states, columns = run.states, frames_of(run.trace).columns
@@ -283,7 +285,7 @@ def test_frames_leave_from_agents_that_are_shown_as_they_were(
 
 
 def test_no_general_attacks_before_that_is_decided() -> None:
-    run = find("generals").execute(trace=True, messages=1, wars=3, loss=0.0).runs["1-message"]
+    run = find_study("generals").execute(trace=True, messages=1, wars=3, loss=0.0).runs["1-message"]
     decided = [(k + at, attacks) for k in range(3) for at, attacks in ((0.0, 0.0), (0.01, 1.0))]
     assert changes(run, 1, "attacks") == decided
 

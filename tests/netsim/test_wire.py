@@ -21,10 +21,10 @@ from hypothesis.extra import numpy as hnp
 
 from netsim import Agent, Network, topology
 from netsim.coders import QSGD, FixedRange, MessageRange, Uniform
+from netsim.core.frame import FrameEncoder
+from netsim.core.framing import decode_frame
 from netsim.errors import AgentError, BadInput, WireError
-from netsim.transport.frame import FrameEncoder
-from netsim.transport.framing import decode_frame
-from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
 from tests.fuzzers.wire import same
 
 # Any bit pattern of a double: NaNs with payloads, infinities, −0.
@@ -306,8 +306,8 @@ def test_deeply_nested_bytes_do_not_kill_the_interpreter() -> None:
     program = """
         import struct
         from netsim.errors import WireError
-        from netsim.transport.framing import decode_frame
-        from netsim.transport.wire import decode
+        from netsim.core.framing import decode_frame
+        from netsim.wire.codec import decode
         body = b"\\x90"
         for _ in range(3000):
             body = b"\\xc9" + struct.pack(">IB", len(body) + 1, 3) + b"\\x91" + body
@@ -459,7 +459,7 @@ def test_decoding_hostile_bytes_takes_memory_and_time_in_proportion_to_their_num
     program = """
         import resource, struct, time
         from netsim.errors import WireError
-        from netsim.transport.wire import decode
+        from netsim.wire.codec import decode
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, used + 2**30))

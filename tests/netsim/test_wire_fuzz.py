@@ -8,7 +8,7 @@ import pytest
 
 from netsim.coders import Coded, Sparse
 from netsim.errors import WireError
-from netsim.transport.wire import decode, encode
+from netsim.wire.codec import decode, encode
 from tests.fuzzers import wire
 
 

@@ -13,7 +13,7 @@ FRAME = 8 * 100 / 250e3
 
 
 def shared(**settings: Any) -> Study:
-    return catalogue.find("aloha").execute(**settings)
+    return catalogue.find_study("aloha").execute(**settings)
 
 
 def carried(study: Study) -> dict[str, float]:
@@ -71,7 +71,7 @@ def test_every_frame_has_one_end() -> None:
 
 
 def test_what_is_watched_is_the_share_that_arrived() -> None:
-    study = catalogue.find("aloha").execute(trace=True, duration=1.0)
+    study = catalogue.find_study("aloha").execute(trace=True, duration=1.0)
     states = study.states
     assert states is not None
     last = states[states["algorithm"] == "ALOHA"].groupby("agent").tail(1)

@@ -19,7 +19,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(**parameters: object) -> Study:
-    return catalogue.find("coke").execute(**parameters)
+    return catalogue.find_study("coke").execute(**parameters)
 
 
 def transmissions_to_reach(rounds: pd.DataFrame, algorithm: str, level: float) -> float:

@@ -22,7 +22,7 @@ LINK = Link(rate=250e3)
 
 
 def run(**parameters: object) -> Study:
-    return catalogue.find("convergecast").execute(**parameters)
+    return catalogue.find_study("convergecast").execute(**parameters)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from netsim.agents.costs.losses import Logistic, Squared, SquaredHinge
 from netsim.agents.costs.multiclass import MulticlassHinge, OneVsRest, Softmax
-from netsim.count.records import DELIVERED
+from netsim.core.records import DELIVERED
 from netsim.errors import BadInput
 from netsim.scenarios.data.samples import Samples
 from netsim.scenarios.data.tables import AgentData, deal
@@ -38,7 +38,7 @@ NETWORK = {"rows": 300, "agents": 4, "rounds": 40, "width": 10, "tune": False}
 
 
 def run(name: str, **parameters: object) -> Study:
-    return catalogue.find(name).execute(**parameters)
+    return catalogue.find_study(name).execute(**parameters)
 
 
 @pytest.fixture(scope="module")
@@ -478,7 +478,7 @@ def test_a_table_of_ones_own_is_a_regression_where_its_target_has_fractions(
         (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(f"a,b,y\n{rows}\n".encode()))
     options: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False, "ceiling_rows": 0}
     tables = [
-        catalogue.find("deep").execute(data=name, **options).tables["comparison"].columns
+        catalogue.find_study("deep").execute(data=name, **options).tables["comparison"].columns
         for name in ("numbers", "kinds")
     ]
     assert "test_mse" in tables[0]
@@ -513,6 +513,6 @@ def test_what_was_left_open_is_in_the_settings_once_resolved() -> None:
 
 
 def test_the_defaults_of_a_study_are_those_of_its_flags() -> None:
-    found = {each.name: each.default for each in catalogue.find("deep_network").parameters}
+    found = {each.name: each.default for each in catalogue.find_study("deep_network").parameters}
     assert (found["loss"], found["criterion"]) == (0.1, "squared")
-    assert {each.name: each.default for each in catalogue.find("deep").parameters}["criterion"] is None
+    assert {each.name: each.default for each in catalogue.find_study("deep").parameters}["criterion"] is None

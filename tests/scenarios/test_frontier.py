@@ -12,10 +12,10 @@ from matplotlib.text import Text
 from netsim import BadInput
 from netsim.agents import Always, AtRandom, Geometric, Periodic, PowerLaw, Relative
 from netsim.coders import QSGD, Float, Uniform
-from netsim.results import pareto
 from netsim.scenarios.frontier.combinations import METHODS, censor_of, coder_of, combinations
 from netsim.scenarios.frontier.study import cheapest, settled
 from netsim.studies import Study, catalogue
+from netsim.studies.results import pareto
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -25,7 +25,7 @@ SMALL = {"agents": 5, "rounds": 60, "features": 12}
 
 
 def run(**parameters: object) -> Study:
-    return catalogue.find("frontier").execute(**parameters)
+    return catalogue.find_study("frontier").execute(**parameters)
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +241,7 @@ def test_it_wins_once_the_reference_rests_where_frames_are_lost_too(features: in
 
 
 def test_the_reference_is_the_dkla_of_the_coke_scenario(small: Study) -> None:
-    same = catalogue.find("coke").execute(**SMALL, algorithms="DKLA").rounds
+    same = catalogue.find_study("coke").execute(**SMALL, algorithms="DKLA").rounds
     ours = small.rounds[small.rounds["algorithm"] == "DKLA float64"]
     np.testing.assert_array_equal(ours["train_mse"], same["train_mse"])
     np.testing.assert_array_equal(ours["payload_bits"], same["payload_bits"])

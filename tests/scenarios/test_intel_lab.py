@@ -42,7 +42,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(**parameters: Any) -> Study:
-    return catalogue.find("intel_lab").execute(**{"data": "field", **SMALL, **parameters})
+    return catalogue.find_study("intel_lab").execute(**{"data": "field", **SMALL, **parameters})
 
 
 def ends(study: Study) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def ends(study: Study) -> pd.DataFrame:
 
 
 def test_a_trace_has_the_places_of_the_motes(lab: Path) -> None:
-    study = catalogue.find("intel_lab").execute(
+    study = catalogue.find_study("intel_lab").execute(
         trace=True, data="field", algorithms="DKLA", remedies="none", rounds=2, features=5
     )
     # As on the plan of the lab, whose y grows downwards.
@@ -170,7 +170,7 @@ def test_without_the_matrix_one_line_says_what_is_missing(monkeypatch: pytest.Mo
 
 @needs_data
 def test_the_real_matrix() -> None:
-    study = catalogue.find("intel_lab").execute(algorithms="DKLA", remedies="coded-sums,edge-duals", rounds=600)
+    study = catalogue.find_study("intel_lab").execute(algorithms="DKLA", remedies="coded-sums,edge-duals", rounds=600)
     assert study.notes[0].startswith("53 motes, 202 links, mean reception 0.50.")
     table = ends(study)
     assert table.loc["DKLA real", "MSE / ideal"] > 5

@@ -14,7 +14,7 @@ from netsim.studies.replaying import replay
 
 
 def run(name: str, **parameters: Any) -> Study:
-    return catalogue.find(name).execute(**parameters)
+    return catalogue.find_study(name).execute(**parameters)
 
 
 def at_the_end(study: Study) -> Any:
@@ -148,7 +148,7 @@ def test_bad_flags_are_refused_in_a_line(name: str, parameters: dict[str, Any], 
     ],
 )
 def test_the_player_shows_their_states(name: str, parameters: dict[str, Any], state: str, tmp_path: Path) -> None:
-    study = catalogue.find(name).execute(trace=True, **parameters)
+    study = catalogue.find_study(name).execute(trace=True, **parameters)
     assert study.states is not None
     assert state in study.states.columns
     study.save(tmp_path / "run")

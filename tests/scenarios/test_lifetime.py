@@ -15,7 +15,7 @@ LISTEN = 18.8e-3 * 3.0  # W; to receive takes as much
 
 
 def run(**parameters: Any) -> Study:
-    return catalogue.find("lifetime").execute(**{**SMALL, **parameters})
+    return catalogue.find_study("lifetime").execute(**{**SMALL, **parameters})
 
 
 @pytest.fixture(scope="module")

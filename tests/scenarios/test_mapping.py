@@ -66,16 +66,16 @@ def test_what_cannot_be() -> None:
         made(map="DKLL")
     for name in ("coke", "polk"):
         with pytest.raises(BadInput, match="median = True, tune = True: must be one of the two"):
-            catalogue.find(name).execute(median=True, tune=True)
+            catalogue.find_study(name).execute(median=True, tune=True)
     for name in ("coke", "online"):
         with pytest.raises(BadInput, match="sigma = 7, tune = True: must be one of the two"):
-            catalogue.find(name).execute(sigma=7.0, tune=True)
+            catalogue.find_study(name).execute(sigma=7.0, tune=True)
     with pytest.raises(BadInput, match="must go with 5 samples at least; there are 4"):
         choose_sigma(Study("test", {}), 1.0, Bandwidth(tune=True), X[:4], Y[:4], seed=3)
     with pytest.raises(BadInput, match="features = None: must be a whole number"):
         feature_map(Study("test", {}), Setting(sigma=1.0), X, Y, seed=3)
     with pytest.raises(BadInput, match="data = 'drift': must be a table for another map"):
-        catalogue.find("dynamic").execute(map="DKL")
+        catalogue.find_study("dynamic").execute(map="DKL")
 
 
 @pytest.mark.parametrize("name", ["coke", "online", "frontier"])
@@ -84,7 +84,7 @@ def test_every_scenario_takes_a_deep_map(name: str, kind: str) -> None:
     options: dict[str, Any] = {"agents": 3, "features": 6, "rounds": 4, "map": kind, "median": True}
     if name == "frontier":
         options |= {"coders": "float32", "censors": "none", "methods": "DKLA,ODKLA"}
-    study = catalogue.find(name).execute(**options)
+    study = catalogue.find_study(name).execute(**options)
     sizes = {len(agent.theta) for run in study.runs.values() for agent in run.agents.values()}
     assert sizes == {(12 if kind == "DKL-MLP" else 6) * (2 if name == "online" else 1)}
     assert study.settings["sigma"] > 0
@@ -98,8 +98,8 @@ def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
         "projections": {"agents": 6, "examples": 40, "radius": 0.5, "sweeps": 2, "orders": "token"},
         "privacy": {"agents": 3, "samples": 10, "public": 3, "rounds": 4, "features": 5},
     }[name]
-    study = catalogue.find(name).execute(**options | {way: True})
-    given = catalogue.find(name).execute(**options)
+    study = catalogue.find_study(name).execute(**options | {way: True})
+    given = catalogue.find_study(name).execute(**options)
     assert 0 < study.settings["sigma"] != given.settings["sigma"]
     assert ("bandwidths" in study.tables) == (way == "tune")
     # It is really used.
@@ -122,10 +122,10 @@ def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
 )
 def test_bad_parameters_are_refused_before_any_run(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as caught:
-        catalogue.find(name).execute(**options)
+        catalogue.find_study(name).execute(**options)
     assert message in str(caught.value)
 
 
 def test_an_algorithm_named_twice_runs_once() -> None:
-    study = catalogue.find("coke").execute(algorithms="COKE,COKE", rounds=2, features=4, agents=3)
+    study = catalogue.find_study("coke").execute(algorithms="COKE,COKE", rounds=2, features=4, agents=3)
     assert list(study.runs) == ["COKE"]

@@ -15,7 +15,7 @@ MOST, HEADER = 116, 17  # bytes of a fragment's payload, and beside it
 
 
 def run(**parameters: Any) -> Study:
-    return catalogue.find("mtu").execute(**{**SMALL, **parameters})
+    return catalogue.find_study("mtu").execute(**{**SMALL, **parameters})
 
 
 @pytest.fixture(scope="module")

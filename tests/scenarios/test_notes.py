@@ -29,7 +29,7 @@ SMALL = {"agents": 5, "rounds": 40, "features": 10}
 
 
 def run(name: str, **parameters: object) -> Study:
-    return catalogue.find(name).execute(**{**SMALL, **parameters})
+    return catalogue.find_study(name).execute(**{**SMALL, **parameters})
 
 
 def said(study: Study, start: str) -> list[str]:
@@ -182,7 +182,7 @@ def test_too_many_agents_are_refused_before_a_graph_is_built(name: str, tmp_path
     path = f"{tmp_path}/small.csv"
     pd.DataFrame({"x": range(50), "y": range(50)}).to_csv(path, index=False)
     with pytest.raises(BadInput, match=r"agents = 300000: must be at most (25|50), for [12] samples? each of 50"):
-        catalogue.find(name).execute(data=path, agents=300_000)
+        catalogue.find_study(name).execute(data=path, agents=300_000)
 
 
 def test_an_online_method_that_grows_beyond_all_bounds_does_not_stop_the_rest() -> None:

@@ -21,7 +21,7 @@ AGENTS, FEATURES, ROUNDS, BITS = 5, 6, 30, 3
 
 
 def run(**parameters: object) -> Study:
-    return catalogue.find("omkl").execute(**parameters)
+    return catalogue.find_study("omkl").execute(**parameters)
 
 
 @pytest.fixture(scope="module")

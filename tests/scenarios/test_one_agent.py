@@ -35,7 +35,7 @@ def test_every_study_is_here() -> None:
 
 @pytest.mark.parametrize("name", ALONE)
 def test_one_agent_alone(name: str, tmp_path: Any) -> None:
-    study = catalogue.find(name).execute(agents=1, **ALONE[name])
+    study = catalogue.find_study(name).execute(agents=1, **ALONE[name])
     assert study.runs
     for run in study.runs.values():
         assert run.ledger.link_messages == run.ledger.wire_bits == 0
@@ -47,4 +47,4 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
 @pytest.mark.parametrize(("name", "fewest"), BETWEEN_AGENTS.items())
 def test_a_study_of_what_is_sent_takes_several(name: str, fewest: int) -> None:
     with pytest.raises(BadInput, match=f"agents = 1: must be a whole number >= {fewest}"):
-        catalogue.find(name).execute(agents=1)
+        catalogue.find_study(name).execute(agents=1)

@@ -23,7 +23,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(name: str, **parameters: object) -> Study:
-    return catalogue.find(name).execute(**parameters)
+    return catalogue.find_study(name).execute(**parameters)
 
 
 def ends(study: Study) -> pd.DataFrame:

@@ -28,7 +28,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(folder: Path, **parameters: object) -> Study:
-    return catalogue.find("packet_loss").execute(folder=str(folder), **parameters)
+    return catalogue.find_study("packet_loss").execute(folder=str(folder), **parameters)
 
 
 def above(study: Study, family: str, remedy: str, loss: float, burst: float = 1.0) -> float:
@@ -105,7 +105,7 @@ def test_its_folder_has_tables_and_figures(swept: tuple[Study, Path], tmp_path: 
 )
 def test_bad_flags_end_in_one_line(flags: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        catalogue.find("packet_loss").execute(**{"folder": str(tmp_path / "sweeps"), **flags})
+        catalogue.find_study("packet_loss").execute(**{"folder": str(tmp_path / "sweeps"), **flags})
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "sweeps").exists()

@@ -459,7 +459,7 @@ def test_every_paper_can_be_judged_by_the_works_that_it_names() -> None:
                 assert each.criterion
             assert len({one.label for one in each.tries}) == len(each.tries)
         for work in paper.works:
-            known_names = {one.name for one in catalogue.find(work.scenario).parameters}
+            known_names = {one.name for one in catalogue.find_study(work.scenario).parameters}
             assert set(work.settings) <= known_names
 
 
@@ -469,7 +469,9 @@ def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch:
     few = {"agents": 6, "examples": 40, "sweeps": 8}
     works = tuple(Work(work.name, work.scenario, {**work.settings, **few}) for work in paper.works)
     monkeypatch.setitem(PAPERS, "projections", dataclasses.replace(paper, works=works))
-    study = catalogue.find("papers").execute(only="projections", repeats=2, jobs=1, folder=str(tmp_path / "sweeps"))
+    study = catalogue.find_study("papers").execute(
+        only="projections", repeats=2, jobs=1, folder=str(tmp_path / "sweeps")
+    )
     folder = study.save(tmp_path / "run")
     text = (folder / "reproduction.md").read_text(encoding="utf-8")
     assert "theorem 5" in text
@@ -492,6 +494,6 @@ def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch:
 )
 def test_bad_flags_end_in_one_line(given: dict[str, object], named: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=f"^{named} = ") as caught:
-        catalogue.find("papers").execute(**({"only": "projections", "folder": str(tmp_path / "s")} | given))
+        catalogue.find_study("papers").execute(**({"only": "projections", "folder": str(tmp_path / "s")} | given))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "s").exists()

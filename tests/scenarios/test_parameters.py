@@ -39,7 +39,7 @@ READ = {path: read_in(ast.parse(path.read_text())) for path in (ROOT / "scenario
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_parameter_is_read(name: str) -> None:
-    study = catalogue.find(name)
+    study = catalogue.find_study(name)
     groups = {field.name for _, group in study.groups for field in dataclasses.fields(group)}
     everywhere = set().union(*READ.values())
     for parameter in study.parameters:
@@ -56,14 +56,14 @@ def test_studies_do_not_read_what_they_record() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_parameter_is_described(name: str) -> None:
-    for parameter in catalogue.find(name).parameters:
+    for parameter in catalogue.find_study(name).parameters:
         assert len(parameter.description) > 8, parameter.name
 
 
 def test_one_name_for_one_thing() -> None:
     found: dict[str, set[type]] = {}
     for name in STUDIES:
-        for parameter in catalogue.find(name).parameters:
+        for parameter in catalogue.find_study(name).parameters:
             found.setdefault(parameter.name, set()).add(parameter.kind)
     assert {"losses", "loss_function", "draws", "seeds"} & set(found) == set()
     # Steps that are listed in one study, to be compared, are numbers in the others.
@@ -82,7 +82,7 @@ def test_one_name_for_one_thing() -> None:
     ],
 )
 def test_what_is_left_open_is_as_published_and_help_says_so(name: str, data: str, field: str, value: float) -> None:
-    study = catalogue.find(name)
+    study = catalogue.find_study(name)
     group = next(group for _, group in study.groups if field in {each.name for each in dataclasses.fields(group)})
     assert getattr(group().resolved(data), field) == value
     (parameter,) = [each for each in study.parameters if each.name == field]
@@ -91,9 +91,9 @@ def test_what_is_left_open_is_as_published_and_help_says_so(name: str, data: str
 
 
 def test_what_was_chosen_is_recorded_once_and_repeats_the_run() -> None:
-    study = catalogue.find("coke").execute(**SMALL)
+    study = catalogue.find_study("coke").execute(**SMALL)
     assert {"rho": 0.01, "threshold": 1.0, "sigma": 1.0}.items() <= study.settings.items()
-    again = catalogue.find("coke").execute(**study.settings)
+    again = catalogue.find_study("coke").execute(**study.settings)
     assert again.trace_hash == study.trace_hash
     assert again.settings == study.settings
 
@@ -141,7 +141,7 @@ def written(folder: Path, text: str, name: str = "alone") -> str:
 )
 def test_a_plain_agent_of_the_users_is_compared(name: str, text: str, column: str, tmp_path: Path) -> None:
     options = {"methods": "DKLA", "coders": "float64", "censors": "none"} if name == "frontier" else {}
-    study = catalogue.find(name).execute(**SMALL, **options, method=written(tmp_path, text))
+    study = catalogue.find_study(name).execute(**SMALL, **options, method=written(tmp_path, text))
     assert list(study.runs)[-1] == "alone"
     rounds = study.rounds[study.rounds["algorithm"] == "alone"]
     assert len(rounds) == 20
@@ -152,7 +152,7 @@ def test_a_plain_agent_of_the_users_is_compared(name: str, text: str, column: st
 
 def test_the_example_is_compared_over_links_that_lose() -> None:
     path = str(ROOT / "docs" / "examples" / "mine.py")
-    study: Study = catalogue.find("coke").execute(**SMALL, method=path, loss=0.1)
+    study: Study = catalogue.find_study("coke").execute(**SMALL, method=path, loss=0.1)
     assert list(study.runs) == ["CTA", "DKLA", "COKE", "mine"]
     last = study.rounds.groupby("algorithm").last()
     assert last.loc["mine", "transmissions"] == 4 * 20
@@ -164,7 +164,7 @@ def test_the_frontier_draws_methods_that_speak(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "examples" / "mine.py").read_text()
     files = ",".join(written(tmp_path, text, name) for name in ("one", "two"))
     options = {"methods": "DKLA", "coders": "float64", "censors": "none", "method": files}
-    study = catalogue.find("frontier").execute(**SMALL | options | {"rounds": 60})
+    study = catalogue.find_study("frontier").execute(**SMALL | options | {"rounds": 60})
     names = [text.get_text() for legend in study.figures["frontier"].legends for text in legend.get_texts()]
     assert {"one", "two"} <= set(names)
 
@@ -172,18 +172,18 @@ def test_the_frontier_draws_methods_that_speak(tmp_path: Path) -> None:
 def test_a_method_for_batches_is_told_to_draw_from_a_stream(tmp_path: Path) -> None:
     path = str(ROOT / "docs" / "examples" / "mine.py")
     with pytest.raises(AgentError, match=r"mine.py, line \d+\): cost: must have a sample; call cost.draw\(theta\)"):
-        catalogue.find("online").execute(**SMALL, method=path)
+        catalogue.find_study("online").execute(**SMALL, method=path)
 
 
 def test_a_method_without_a_step_is_told_so(tmp_path: Path) -> None:
     text = "from netsim.agents import Diffusion\n\n\nclass Nothing(Diffusion):\n    pass\n"
     with pytest.raises(AgentError, match="Nothing must define local_step"):
-        catalogue.find("coke").execute(**SMALL, method=written(tmp_path, text))
+        catalogue.find_study("coke").execute(**SMALL, method=written(tmp_path, text))
 
 
 def test_several_files(tmp_path: Path) -> None:
     files = ",".join(written(tmp_path, PLAIN, name) for name in ("one", "two"))
-    study = catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=files)
+    study = catalogue.find_study("coke").execute(**SMALL, algorithms="DKLA", method=files)
     assert list(study.runs) == ["DKLA", "one", "two"]
 
 
@@ -200,20 +200,20 @@ def test_several_files(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_used_is_refused_in_one_line(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        catalogue.find("coke").execute(**SMALL, method=written(tmp_path, text))
+        catalogue.find_study("coke").execute(**SMALL, method=written(tmp_path, text))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(BadInput, match=r"method = 'nowhere\.py': must be an existing Python file"):
-        catalogue.find("coke").execute(**SMALL, method="nowhere.py")
+        catalogue.find_study("coke").execute(**SMALL, method="nowhere.py")
 
 
 def test_what_the_users_class_raises_is_told_with_its_round(tmp_path: Path) -> None:
     text = PLAIN.replace("self.cost.gradient(self.theta)", "self.cost.gradint(self.theta)")
     with pytest.raises(AgentError, match="raised AttributeError in round 1"):
-        catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text))
+        catalogue.find_study("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text))
 
 
 SILENT = (
@@ -232,13 +232,13 @@ def test_a_method_that_takes_part_in_no_round_is_refused_for_that(name: str, tmp
     if name == "dynamic":
         options = {"compare_bits": ""}
     with pytest.raises(BadInput, match="alone took part in no round: must take part in each, by async for k in"):
-        catalogue.find(name).execute(**SMALL, **options, method=written(tmp_path, SILENT))
+        catalogue.find_study(name).execute(**SMALL, **options, method=written(tmp_path, SILENT))
 
 
 def test_an_online_method_that_takes_no_sample_is_told_so(tmp_path: Path) -> None:
     text = ONLINE.replace("self.cost.draw(self.theta)", "pass").replace("self.cost.gradient(self.theta)", "0.0")
     with pytest.raises(NetsimError, match=r"must take one in each round, by self\.cost\.draw\(theta\)"):
-        catalogue.find("online").execute(**SMALL, method=written(tmp_path, text))
+        catalogue.find_study("online").execute(**SMALL, method=written(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_an_online_method_that_takes_no_sample_is_told_so(tmp_path: Path) -> Non
 def test_a_file_with_the_name_of_another_method_is_refused_before_anything_runs(
     name: str, own: str, algorithm: str, tmp_path: Path
 ) -> None:
-    study = catalogue.find(name)
+    study = catalogue.find_study(name)
     with pytest.raises(BadInput, match=f"must be a file of another name, for there is another '{algorithm}'"):
         study.execute(**SMALL, **{own: algorithm}, method=written(tmp_path, PLAIN, algorithm))
     files = f"{written(tmp_path, PLAIN)},{written(tmp_path, PLAIN)}"
@@ -259,7 +259,7 @@ def test_a_file_with_the_name_of_another_method_is_refused_before_anything_runs(
 def test_a_method_of_the_users_that_learns_is_drawn_in_the_frontier(tmp_path: Path) -> None:
     text = "from netsim.agents import DKLA\n\n\nclass Mine(DKLA):\n    pass\n"
     options = {"methods": "DKLA", "coders": "float64", "censors": "none"}
-    study = catalogue.find("frontier").execute(**SMALL, **options, method=written(tmp_path, text, "mine"))
+    study = catalogue.find_study("frontier").execute(**SMALL, **options, method=written(tmp_path, text, "mine"))
     assert "mine" in list(study.tables["combinations"]["method"])
     assert "frontier" in study.figures
 
@@ -288,7 +288,7 @@ ADMM = {"coke": "DKLA", "frontier": "DKLA", "online": "ODKLA", "dynamic": "ODKLA
 def with_own(name: str, folder: Path, body: str, base: str | None = None, **more: Any) -> Study:
     """Run a study with a method of one's own beside a base of it."""
     file = written(folder, OWN.format(base=base or ADMM[name], body=body), "mine")
-    return catalogue.find(name).execute(**SMALL, **COMPARED[name], method=file, **more)
+    return catalogue.find_study(name).execute(**SMALL, **COMPARED[name], method=file, **more)
 
 
 @pytest.mark.parametrize("name", COMPARED)
@@ -373,7 +373,7 @@ def test_a_default_that_python_would_not_heed_is_refused(line: str, tmp_path: Pa
     with pytest.raises(
         BadInput, match=r"^method = .*: Mine.coder must be a field: with a type, in a class under @data"
     ):
-        catalogue.find("coke").execute(**SMALL, method=written(tmp_path, text))
+        catalogue.find_study("coke").execute(**SMALL, method=written(tmp_path, text))
 
 
 def test_a_class_that_hands_on_its_own_is_taken(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_class_that_hands_on_its_own_is_taken(tmp_path: Path) -> None:
     text = OWN.replace("@dataclass(eq=False, repr=False)\n", "").format(
         base="DKLA", body=f"coder = Uniform(4)\n    {made}"
     )
-    study = catalogue.find("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text, "mine"))
+    study = catalogue.find_study("coke").execute(**SMALL, algorithms="DKLA", method=written(tmp_path, text, "mine"))
     assert study.rounds.groupby("algorithm").last().loc["mine", "payload_bits"] == 4 * 20 * (4 * 8 + 32)
 
 
@@ -391,7 +391,9 @@ def test_only_what_the_study_gives_is_tuned(tmp_path: Path) -> None:
     file = written(tmp_path, ONLINE)
     censored = OWN.format(base="ODKLA", body="_: KW_ONLY\n    censor: Censor = field()\n    rho: float = 0.25")
     files = f"{file},{written(tmp_path, censored, 'mine')}"
-    study = catalogue.find("online").execute(**SMALL | {"rounds": 40}, algorithms="ODKLA", tune=True, method=files)
+    study = catalogue.find_study("online").execute(
+        **SMALL | {"rounds": 40}, algorithms="ODKLA", tune=True, method=files
+    )
     tried = study.tables["tuning"].groupby("algorithm", sort=False).size()
     assert tried["alone"] == 6
     assert tried["mine"] == 6

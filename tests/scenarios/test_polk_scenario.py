@@ -30,7 +30,7 @@ needs_data = pytest.mark.skipif(
 
 
 def run(**parameters: object) -> Study:
-    return catalogue.find("polk").execute(**parameters)
+    return catalogue.find_study("polk").execute(**parameters)
 
 
 SMALL = {"agents": 4, "density": 0.6, "samples": 330, "checks": 3}

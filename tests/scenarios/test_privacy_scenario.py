@@ -16,7 +16,7 @@ real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_D
 
 def run(**options: Any) -> Study:
     small = {"agents": 4, "samples": 12, "public": 4, "rounds": 8, "features": 6}
-    return catalogue.find("privacy").execute(**small | options)
+    return catalogue.find_study("privacy").execute(**small | options)
 
 
 @pytest.fixture(scope="module")

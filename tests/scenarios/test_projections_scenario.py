@@ -21,7 +21,7 @@ SMALL: Mapping[str, object] = {"agents": 8, "examples": 40, "radius": 0.4, "swee
 
 
 def run(**parameters: object) -> Study:
-    return catalogue.find("projections").execute(**SMALL | parameters)
+    return catalogue.find_study("projections").execute(**SMALL | parameters)
 
 
 def drawn(seed: int, **parameters: Any) -> Drawn:

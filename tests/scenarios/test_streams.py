@@ -13,7 +13,7 @@ from netsim.agents import RandomFourier
 from netsim.scenarios.data import streams
 from netsim.scenarios.data.streams import MovingTruth, Samples, by_target, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, load_table, scale_unit
-from netsim.typing import Array
+from netsim.util.typing import Array
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 

@@ -11,7 +11,7 @@ SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10}
 
 
 def run(name: str, **parameters: Any) -> Study:
-    return catalogue.find(name).execute(**{**SMALL, **parameters})
+    return catalogue.find_study(name).execute(**{**SMALL, **parameters})
 
 
 def ends(study: Study, column: str = "train_mse") -> dict[str, float]:
@@ -86,7 +86,7 @@ def test_what_was_missed_is_counted_and_its_effect_named() -> None:
 def test_a_channel_that_moves_on_with_time_loses_the_same_whoever_speaks_when() -> None:
     def lost(algorithm: str) -> tuple[set[Any], set[Any]]:
         flags = {"algorithms": algorithm, "loss": 0.3, "burst": 8.0, "slot": 1.0, "threshold": 1.0, "decay": 0.99}
-        study = catalogue.find("coke").execute(trace=True, **SMALL, **flags)
+        study = catalogue.find_study("coke").execute(trace=True, **SMALL, **flags)
         events = study.runs[algorithm].trace.table()
         seen = {
             event: {

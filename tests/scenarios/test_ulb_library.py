@@ -44,7 +44,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(**parameters: Any) -> Study:
     given = {"rounds": MINUTES, "inputs": "time,humidity", "features": 8}
-    return catalogue.find("ulb_library").execute(**{**given, **parameters})
+    return catalogue.find_study("ulb_library").execute(**{**given, **parameters})
 
 
 def test_what_arrives_is_what_was_heard(library: Path) -> None:
@@ -149,7 +149,7 @@ def test_without_the_tables_one_line_says_what_is_missing(library: Path, monkeyp
 
 @needs_data
 def test_the_real_library() -> None:
-    study = catalogue.find("ulb_library").execute(algorithms="ODKLA", remedies="running-sums", rounds=300)
+    study = catalogue.find_study("ulb_library").execute(algorithms="ODKLA", remedies="running-sums", rounds=300)
     assert study.notes[0].startswith("19 motes, 300 minutes;")
     table = study.tables["ends"].set_index("algorithm")["elsewhere_c"]
     assert table["ODKLA running-sums"] < table["ODKLA heard"]

@@ -54,7 +54,7 @@ def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> bool:
 
     Returns whether all processes came to their end.
     """
-    scenario = catalogue.find(plan.scenario)
+    scenario = catalogue.find_study(plan.scenario)
     with terminable(), claimed(scenario, asked.out) as place:
         if plan.is_here:
             # What is not to be had should be known before the work.

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netsim import check
 from netsim._version import __version__
+from netsim.distributed.transport import Transport
+from netsim.distributed.udp import UDP, is_loopback
 from netsim.errors import BadInput, one_line
-from netsim.files import write_pieces
-from netsim.sockets.transport import Transport
-from netsim.sockets.udp import UDP, is_loopback
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.verify import parameters_of
+from netsim.studies.verification import parameters_of
+from netsim.util import check
+from netsim.util.files import write_pieces
 
 __all__ = ["CARRIERS", "Host", "Plan", "Settings", "hosts_in", "local_hosts"]
 
@@ -71,7 +71,7 @@ class Settings:
     round_time : float
         Real seconds that a round takes.
     patience, silence : float
-        As in `netsim.Transport`.
+        As in `netsim.distributed.Transport`.
     """
 
     carrier: str = "udp"
@@ -125,7 +125,7 @@ class Plan:
 
     def find(self) -> tuple[Scenario, dict[str, Any]]:
         """Return the study and its parameters; raises BadInput if it is another than was planned."""
-        scenario = catalogue.find(self.scenario)
+        scenario = catalogue.find_study(self.scenario)
         if scenario.sha256 != self.sha256:
             raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
         return scenario, parameters_of(f"deployment of {self.scenario!r}", scenario, self.parameters)
@@ -168,7 +168,7 @@ class Plan:
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
         if settings.carrier == "udp":
             return UDP(host.address, peers, **more)
-        from netsim.sockets.mqtt import MQTT
+        from netsim.distributed.mqtt import MQTT
 
         # Deployments that share a broker do not hear each other.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"

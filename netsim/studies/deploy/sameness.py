@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.distributed.merge import Gathered, Part
 from netsim.run import Run
-from netsim.sockets.merge import Gathered, Part
 
 if TYPE_CHECKING:
     import pandas as pd

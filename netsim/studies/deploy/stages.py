@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from netsim._stage import STAGE, Stage, Wanted
+from netsim.distributed.job import Missed
+from netsim.distributed.merge import Gathered, gathered
+from netsim.engine.backend import STAGE, Stage, Wanted
 from netsim.errors import BadInput
 from netsim.radio.settings import Radio
 from netsim.run import Run
-from netsim.sockets.job import Missed
-from netsim.sockets.merge import Gathered, gathered
 from netsim.studies.deploy.apart import apart
 from netsim.studies.deploy.plan import Host, Plan
 

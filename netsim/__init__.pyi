@@ -1,0 +1,77 @@
+from . import (
+    accounting,
+    agents,
+    clock,
+    coders,
+    core,
+    distributed,
+    errors,
+    export,
+    faults,
+    links,
+    live,
+    radio,
+    replay,
+    scenarios,
+    studies,
+    testing,
+    topology,
+    transport,
+    util,
+    watch,
+    wire,
+)
+from ._version import __version__
+from .agent import Agent
+from .core import Frame
+from .errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
+from .faults import Faults
+from .links import Link, latency, loss, rate
+from .network import Network
+from .radio import Energy, Radio, presets
+from .run import Run
+from .studies import results
+
+__all__ = [
+    "Agent",
+    "AgentError",
+    "BadInput",
+    "Energy",
+    "Faults",
+    "Frame",
+    "Link",
+    "NetsimError",
+    "Network",
+    "Radio",
+    "Run",
+    "RunOver",
+    "Stalled",
+    "WireError",
+    "__version__",
+    "accounting",
+    "agents",
+    "clock",
+    "coders",
+    "core",
+    "distributed",
+    "errors",
+    "export",
+    "faults",
+    "latency",
+    "links",
+    "live",
+    "loss",
+    "presets",
+    "radio",
+    "rate",
+    "replay",
+    "results",
+    "scenarios",
+    "studies",
+    "testing",
+    "topology",
+    "transport",
+    "util",
+    "watch",
+    "wire",
+]

@@ -1,0 +1,141 @@
+"""Names that netsim had before: each still works for one version, with a DeprecationWarning that gives the new name."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["with_former_names"]
+
+ATTRIBUTES = {
+    "Budget": "links.Budget",
+    "Copies": "core.Copies",
+    "Heard": "transport.Heard",
+    "Ledger": "accounting.Ledger",
+    "MQTT": "distributed.MQTT",
+    "Reliability": "links.Reliability",
+    "Study": "studies.Study",
+    "Trace": "accounting.Trace",
+    "Transport": "distributed.Transport",
+    "UDP": "distributed.UDP",
+    "find": "studies.find_study",
+    "gather": "distributed.gather",
+    "new_loop": "clock.new_loop",
+    "sweep": "studies.sweep",
+    "verify": "studies.verify",
+    "watching": "live.live_view",
+}
+"""Names of the package ``netsim``."""
+
+MODULES = {
+    "budget": "links.budget",
+    "check": "util.check",
+    "coders.coded": "wire.coded",
+    "coders.inputs": "wire.inputs",
+    "coders.registry": "wire.registry",
+    "coders.shapes": "wire.shapes",
+    "count": "accounting",
+    "count.ledger": "accounting.ledger",
+    "count.records": "core.records",
+    "count.scene": "accounting.scene",
+    "count.tally": "core.tally",
+    "count.trace": "accounting.trace",
+    "count.trace_file": "accounting.trace_file",
+    "datafiles": "util.datafiles",
+    "draws": "util.draws",
+    "files": "util.files",
+    "latency": "links.latency",
+    "link": "links.link",
+    "loss": "links.loss",
+    "packing": "wire.packing",
+    "presets": "radio.presets",
+    "rate": "links.rate",
+    "reliability": "links.reliability",
+    "results": "studies.results",
+    "sockets": "distributed",
+    "sockets.envelope": "distributed.envelope",
+    "sockets.job": "distributed.job",
+    "sockets.journal": "distributed.journal",
+    "sockets.merge": "distributed.merge",
+    "sockets.mqtt": "distributed.mqtt",
+    "sockets.node": "distributed.node",
+    "sockets.objects": "distributed.objects",
+    "sockets.pacing": "clock.pacing",
+    "sockets.post": "distributed.relay",
+    "sockets.restoring": "distributed.restoring",
+    "sockets.scribe": "distributed.scribe",
+    "sockets.session": "distributed.membership",
+    "sockets.states": "distributed.states",
+    "sockets.transport": "distributed.transport",
+    "sockets.udp": "distributed.udp",
+    "studies.sweep": "studies.sweeps",
+    "studies.verify": "studies.verification",
+    "transport.arrivals": "core.arrivals",
+    "transport.clock": "clock.clock",
+    "transport.copies": "core.copies",
+    "transport.fan": "core.fan",
+    "transport.frame": "core.frame",
+    "transport.framing": "core.framing",
+    "transport.gate": "core.gate",
+    "transport.instants": "clock.instants",
+    "transport.jobs": "clock.jobs",
+    "transport.port": "transport.transmitter",
+    "transport.rounds": "clock.rounds",
+    "transport.skew": "clock.skew",
+    "transport.spreader": "core.spreader",
+    "transport.task": "clock.task",
+    "transport.wire": "wire.codec",
+    "typing": "util.typing",
+    "vectors": "core.vectors",
+}
+"""Modules below the package ``netsim``."""
+
+
+def with_former_names(current: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the package's ``__getattr__``, which knows the former names of attributes and modules, too."""
+
+    def attribute(name: str) -> Any:
+        try:
+            return current(name)
+        except AttributeError:
+            pass
+        if name in ATTRIBUTES:
+            home, _, new = ATTRIBUTES[name].rpartition(".")
+            _warn(f"netsim.{name}", f"netsim.{ATTRIBUTES[name]}")
+            return getattr(importlib.import_module(f"netsim.{home}"), new)
+        if name in MODULES:
+            return importlib.import_module(f"netsim.{name}")
+        raise AttributeError(f"module 'netsim' has no attribute {name!r}")
+
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        # First: the path of a room under its former name finds its files, too, and would load them twice.
+        sys.meta_path.insert(0, _Finder())
+    return attribute
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a module under its former name as the module that it is now."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, rest = name.partition(".")
+        return importlib.machinery.ModuleSpec(name, self) if package == "netsim" and rest in MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        new = f"netsim.{MODULES[module.__name__.removeprefix('netsim.')]}"
+        _warn(module.__name__, new)
+        sys.modules[module.__name__] = importlib.import_module(new)
+
+
+def _warn(former: str, new: str) -> None:
+    """Warn at the line outside of the import system that uses a former name."""
+    frame = sys._getframe(1)
+    while frame.f_back and ("importlib" in frame.f_code.co_filename or frame.f_code.co_filename == __file__):
+        frame = frame.f_back
+    place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__")
+    warnings.warn_explicit(f"{former} is now {new}", DeprecationWarning, *place)

@@ -1,0 +1,217 @@
+"""The ledger: every frame that was offered to a link, how it ended, and every bit, as tables."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.accounting.scene import Scene
+from netsim.accounting.trace import Trace
+from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, as_column
+from netsim.core.tally import Tally, trace_hash
+from netsim.util import check
+from netsim.util.draws import Keys
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Ledger"]
+
+Counts = NDArray[np.int64]
+
+_NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
+"""Ways to end of frames that never left their sender: that nobody heard them says nothing of the link."""
+
+
+class Ledger:
+    """Counts of one run, by sender, link, kind of message and cause.
+
+    Parameters
+    ----------
+    agents : sequence
+        The agents' names.
+    senders, receivers : int arrays, shape (links,)
+        The numbers of the agents at each directed link's ends; links are in the order of their senders.
+    agent_keys : uint64 array, shape (agents,)
+        Keys of the agents' names.
+    tally : Tally
+        Where the network counts.
+    more : sequence of str
+        In which ways of `netsim.core.records.ALL_CAUSES`, besides the usual ones, frames can end.
+
+    Attributes
+    ----------
+    causes : tuple of str
+        How a link message can end here, in the order of ``exits``.
+    marks : list of (int, array, array)
+        What `heard` told at two rows of the run, with their numbers: one in its second quarter or at its half, and one
+        later. None of a run of less than 32 rows.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Hashable],
+        senders: Counts,
+        receivers: Counts,
+        agent_keys: Keys,
+        tally: Tally,
+        more: Sequence[str] = (),
+    ) -> None:
+        self.agents = agents
+        self.senders = senders
+        self.receivers = receivers
+        self.tally = tally
+        self.causes = (*CAUSES, *more)
+        self.marks: list[tuple[int, Counts, Counts]] = []
+        self._agent_keys = agent_keys
+        self.scene: Scene | None = None
+        """Where and when the run took place: its runtime puts it here."""
+        self.keeps_trace = tally.keeps
+        """Whether the event log is kept; false, too, where it is only shown while the run goes on."""
+        self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
+        """Yields the key and the kind of each link message that is under way: the network puts it here."""
+
+    @property
+    def exits(self) -> list[int]:
+        """How many link messages have ended so far, by cause (`causes`)."""
+        exits = self.tally.exits
+        return [*exits[: len(CAUSES)], *(exits[ALL_CAUSES.index(each)] for each in self.causes[len(CAUSES) :])]
+
+    @property
+    def transmissions(self) -> int:
+        """How often somebody sent so far."""
+        return self.tally.transmissions
+
+    @property
+    def link_messages(self) -> int:
+        """How many link messages were offered so far."""
+        return self.tally.link_messages
+
+    @property
+    def duplicated(self) -> int:
+        """How many second copies there were so far."""
+        return self.tally.duplicated
+
+    @property
+    def payload_bits(self) -> int:
+        """Payload bits so far."""
+        return self.tally.payload_bits
+
+    @property
+    def raw_data_bits(self) -> int:
+        """Raw-data bits so far."""
+        return self.tally.raw_data_bits
+
+    @property
+    def wire_bits(self) -> int:
+        """Bits that crossed links so far."""
+        return self.tally.wire_bits
+
+    @property
+    def saturated(self) -> int:
+        """Elements outside a quantizer's fixed range so far."""
+        return self.tally.saturated
+
+    def totals(self) -> tuple[int, ...]:
+        """Return the running totals, in the order of `netsim.core.records.totals_of` the causes."""
+        tally = self.tally
+        return (
+            tally.transmissions,
+            tally.link_messages,
+            tally.duplicated,
+            *self.exits,
+            tally.payload_bits,
+            tally.raw_data_bits,
+            tally.wire_bits,
+            tally.saturated,
+        )
+
+    @property
+    def trace_hash(self) -> str:
+        """A hash of everything that happened so far: the same for the same seed, with or without a trace."""
+        return trace_hash(self._agent_keys, self.senders, self.receivers, sums=self.tally.sums)
+
+    def trace(self) -> Trace | None:
+        """Return the event log, or None if it was not kept."""
+        records = self.tally.records() if self.keeps_trace else None
+        if records is None:
+            return None
+        kinds = list(self.tally.kinds)
+        records["in_flight"] = np.array(list(self.in_flight()), dtype=IN_FLIGHT)
+        return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
+
+    def heard(self) -> tuple[Counts, Counts]:
+        """Return how many frames each link has delivered, and how many that were sent did not arrive: (links,) each."""
+        ended = dict(zip(self.causes, self.exits, strict=True))
+        none = np.zeros(len(self.senders), dtype=np.int64)
+        # Tables of what never happened are not made for this.
+        counts = {name: self.tally.by_link(name).sum(axis=0) for name, count in ended.items() if count}
+        delivered = counts.pop("delivered", none)
+        return delivered, sum((each for name, each in counts.items() if name not in _NOT_SENT), none)
+
+    def mark(self, row: int, number: int) -> None:
+        """Remember what was `heard` by now, if this is the row to do so: row 32, 64, 128, …, of a round's number."""
+        if row >= 32 and row.bit_count() == 1:
+            self.marks = [*self.marks[-1:], (number, *self.heard())]
+
+    def table(self, by: str | Sequence[str] = ("sender", "receiver", "kind")) -> "pd.DataFrame":
+        """Return the counts of link messages, one row for each combination of ``by``.
+
+        Parameters
+        ----------
+        by : sequence of {"sender", "receiver", "kind"}
+            What to tell apart; the rest is summed.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and ``wire_bits``. offered +
+            duplicated = the causes + in_flight, exactly. On a radio one transmission's wire bits belong to no link, so
+            ``wire_bits`` is 0 here; see `senders_table`.
+        """
+        import pandas as pd
+
+        names_by = [by] if isinstance(by, str) else by
+        by = [check.one_of("by", name, ("sender", "receiver", "kind")) for name in names_by]
+        counts = self._by_link()
+        kind, link = np.nonzero(counts["offered"])
+        names = as_column(self.agents)
+        columns: dict[str, Any] = {
+            "sender": names[self.senders[link]],
+            "receiver": names[self.receivers[link]],
+            "kind": as_column(self.tally.kinds)[kind],
+        }
+        frame = pd.DataFrame(columns | {name: table[kind, link] for name, table in counts.items()})
+        if not by:
+            return frame[list(counts)].sum().to_frame().T
+        return frame.groupby(by, sort=False, as_index=False)[list(counts)].sum()
+
+    def senders_table(self) -> "pd.DataFrame":
+        """Return what each agent sent.
+
+        Columns: agent, kind, transmissions, payload_bits, raw_data_bits, wire_bits, saturated.
+        """
+        import pandas as pd
+
+        names = ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated")
+        counts = {name: self.tally.by_sender(name) for name in names}
+        # A shared medium also carries what is no transmission: acknowledgements.
+        kind, agent = np.nonzero(counts["transmissions"] + counts["wire_bits"])
+        columns: dict[str, Any] = {
+            "agent": as_column(self.agents)[agent].tolist(),
+            "kind": as_column(self.tally.kinds)[kind].tolist(),
+        }
+        return pd.DataFrame(columns | {name: table[kind, agent] for name, table in counts.items()})
+
+    def _by_link(self) -> dict[str, Counts]:
+        """Return all columns of the table, shape (kinds, links) each."""
+        tally = self.tally
+        counts = {name: tally.by_link(name) for name in ("offered", "duplicated", *self.causes)}
+        counts["offered"] = counts["offered"] + tally.to_all("offered")[:, self.senders]
+        under_way = np.zeros_like(counts["offered"])
+        for key, kind in self.in_flight():
+            under_way[kind, key >> tally.shift] += 1
+        counts["in_flight"] = under_way
+        counts["wire_bits"] = tally.by_link("wire_bits") + tally.to_all("wire_bits")[:, self.senders]
+        return counts

@@ -1,0 +1,5 @@
+"""Virtual time: the event loop, its tasks and jobs, rounds, and the skew of an agent's clock."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,3 @@
+from .clock import new_loop
+
+__all__ = ["new_loop"]

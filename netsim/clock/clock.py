@@ -1,0 +1,287 @@
+"""Time: an asyncio event loop on simulated time, virtual or paced by the wall clock, the same in every run.
+
+What differs from asyncio's own loop: time and timers are those of `netsim.clock.instants`; tasks and futures are
+numbered; the jobs of threads take no virtual time.
+"""
+
+import asyncio
+import itertools
+import math
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Literal, TypeVar, TypeVarTuple
+
+from netsim.clock.instants import InstantSelector, VirtualSelector, WallSelector
+from netsim.clock.jobs import at_once
+from netsim.clock.skew import LocalClock
+from netsim.clock.task import OWNER, Future, Generators, Task, refuse_unnumbered, refuse_unordered
+from netsim.core.gate import Gate
+from netsim.errors import NetsimError
+from netsim.util.check import finite, one_of
+
+__all__ = ["ClockName", "Loop", "new_loop"]
+
+ClockName = Literal["virtual", "wall"]
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
+
+    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. What cannot be,
+    since a constructor of asyncio's own types makes it, is refused in virtual time. (In real time no two runs are the
+    same, and libraries that talk to the outside may need it.)
+
+    What agents ask and set by asyncio's own methods, `time`, `call_at` and what is made of these, is by the clock of
+    the agent that does so, where that has one of its own; `now` and `call_at_true` are by the simulation's.
+
+    Attributes
+    ----------
+    skewed : bool
+        Whether some agents have clocks of their own.
+    on_error : list of callables
+        Asked in turn to handle what is otherwise the exception handler's: each returns whether it did.
+    generators : Generators
+        The async generators that were begun here and not ended.
+    on_call : list of callables
+        Those of `note_calls`.
+    """
+
+    def __init__(self, selector: InstantSelector) -> None:
+        self.instants = selector
+        self.numbers = itertools.count()
+        self._names = itertools.count(1)
+        self._factory_makes = False
+        self.skewed = False
+        self.on_error: list[Callable[[dict[str, Any]], bool]] = []
+        self.generators = Generators()
+        self.on_call: list[Callable[[Context], None]] = []
+        super().__init__(selector)
+        # In place of a set, in whose order they would be closed.
+        self._asyncgens = self.generators
+
+    def now(self) -> float:
+        """Return the simulated time in seconds."""
+        return self.instants.now()
+
+    def time(self) -> float:
+        """Return the time in seconds by the clock of whoever asks."""
+        clock = self._clock()
+        now = self.instants.now()
+        return now if clock is None else clock.local(now)
+
+    def _clock(self) -> LocalClock | None:
+        """Return the clock of whose code runs, if that is not the simulation's."""
+        owner = OWNER.get() if self.skewed else None
+        return None if owner is None else owner.clock
+
+    def note_calls(self, note: Callable[[Context], None]) -> None:
+        """Call ``note`` with the context of each callback that is to be called soon, until `forget_calls`."""
+        self.on_call.append(note)
+        # In place of the methods, which without this cost what they cost in asyncio.
+        methods: Any = self
+        methods.call_soon = partial(self._noted, super().call_soon)
+        methods.call_soon_threadsafe = partial(self._noted, super().call_soon_threadsafe)
+
+    def forget_calls(self, note: Callable[[Context], None]) -> None:
+        """Call ``note`` no more."""
+        self.on_call.remove(note)
+        if not self.on_call:
+            del self.call_soon, self.call_soon_threadsafe
+
+    def _noted(self, call_soon: Callable[..., asyncio.Handle], *args: Any, **settings: Any) -> asyncio.Handle:
+        handle = call_soon(*args, **settings)
+        for note in self.on_call:
+            note(handle._context)  # type: ignore[attr-defined]
+        return handle
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call ``callback`` at a time (s) by the clock of whoever asks; see `call_at_true`."""
+        # A numpy scalar would become the time itself, rounded as numpy rounds.
+        when = float(when)
+        if math.isnan(when):
+            raise ValueError("a timer's time must be a number; it is NaN")
+        clock = self._clock()
+        time = when if clock is None or math.isinf(when) else clock.true(when)
+        return self._set_timer(when, time, callback, args, context, first=False)
+
+    def call_at_true(
+        self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call ``callback`` at a time (s); at once if that has passed, never if it is beyond `LATEST`."""
+        return self._set_timer(when, when, callback, args, context, first=False)
+
+    def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
+        """Call ``callback`` at a time (s), before all else that is to be called then."""
+        return self._set_timer(when, when, callback, (), context, first=True)
+
+    def _set_timer(
+        self,
+        when: float,
+        time: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        first: bool,
+    ) -> asyncio.TimerHandle:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        context = copy_context() if context is None else context
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        start = partial(self.call_soon, _run, timer, callback, args, context=context)
+        self.instants.set_timer(time, timer, start, first)
+        return timer
+
+    async def pause(self, seconds: float) -> None:
+        """Let so many seconds of simulated time pass, by whose clock ever."""
+        over = self.create_future()
+        timer = self.call_at_true(self.now() + seconds, _let_go, over)
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+    # --- tasks and futures --------------------------------------------------------------------------------------------
+
+    def create_future(self) -> Future[Any]:
+        """Return a future."""
+        return Future(loop=self)
+
+    def get_debug(self) -> bool:
+        """Return whether asyncio's debug mode is on; raises BadInput as `refuse_unnumbered` does."""
+        # Each handle asks, so the usual askers come first.
+        maker = sys._getframe(1)
+        code = maker.f_code
+        if not (code is _OF_HANDLE or code is _OF_GATE or code in _OF_LOOP or self.instants.speed < math.inf):
+            if self._factory_makes:
+                self._factory_makes = False
+            else:
+                refuse_unnumbered(maker)
+        return super().get_debug()
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, _T] | Coroutine[Any, Any, _T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **settings: Any,
+    ) -> Task[_T]:
+        """Run a coroutine as a task, named Task-1, Task-2, … on each loop.
+
+        Raises
+        ------
+        BadInput
+            If `asyncio.as_completed` makes it of a bare coroutine.
+        NetsimError
+            If a task factory of one's own makes it and it is no `netsim.clock.task.Task`.
+        """
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        refuse_unordered(coro)
+        # Counted for those with a name, too: asyncio.create_task may give them theirs only later.
+        number = next(self._names)
+        name = f"Task-{number}" if name is None else str(name)
+        if self.get_task_factory() is None:
+            task = Task(coro, loop=self, name=name, context=context, **settings)
+        else:
+            # What it makes is looked at, whoever makes it.
+            self._factory_makes = True
+            try:
+                task = self._checked(super().create_task(coro, name=name, context=context, **settings))
+            finally:
+                self._factory_makes = False
+        task.owner = OWNER.get() if context is None else context.get(OWNER)
+        if task.owner is not None:
+            task.owner.adopt(task)
+        return task
+
+    def _checked(self, task: Any) -> Task[Any]:
+        if isinstance(task, Task):
+            return task
+        task.cancel()
+        # What ends the loop needs tasks, too.
+        super().set_task_factory(None)
+        kind = f"{type(task).__module__}.{type(task).__qualname__}"
+        raise NetsimError(f"task factory made a {kind}: must make netsim.clock.task.Task, for sets to have an order")
+
+    def set_task_factory(self, factory: Any) -> None:
+        """Set what makes tasks, which must be `netsim.clock.task.Task`; asyncio's eager factory is made so."""
+        if factory is getattr(asyncio, "eager_task_factory", self):
+            make: Any = vars(asyncio)["create_eager_task_factory"]
+            factory = make(Task)
+        super().set_task_factory(factory)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Handle an exception that nobody caught: see ``on_error``."""
+        if not any(handle(context) for handle in list(self.on_error)):
+            super().call_exception_handler(context)
+
+    # --- jobs of threads ----------------------------------------------------------------------------------------------
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
+    ) -> asyncio.Future[_T]:
+        """Run a function in a thread; in virtual time at once, at the present instant, for all else waits for it.
+
+        In virtual time the function runs in this thread unless an executor is given.
+        """
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        if self.instants.speed == math.inf:
+            return asyncio.wrap_future(at_once(executor, partial(func, *args)), loop=self)
+        job: asyncio.Future[_T] = super().run_in_executor(executor, func, *args)
+        self.instants.jobs += 1
+        job.add_done_callback(self._job_done)
+        return job
+
+    def _job_done(self, job: object) -> None:
+        self.instants.jobs -= 1
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads to end, for ``timeout`` real seconds; without limit in virtual time or before 3.12."""
+        speed = self.instants.speed
+        settings = {} if timeout is None or speed == math.inf else {"timeout": timeout * speed}
+        self.instants.jobs += 1
+        try:
+            await super().shutdown_default_executor(**settings)
+        finally:
+            self.instants.jobs -= 1
+
+
+_OF_HANDLE = asyncio.Handle.__init__.__code__
+# A gate's futures are in no set, and asyncio's own are the fastest.
+_OF_GATE = Gate.wait.__code__
+_OF_LOOP = (Loop.create_future.__code__, Loop.create_task.__code__)
+
+
+def _let_go(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+    # Something that ran at the same instant may have cancelled it.
+    if not timer.cancelled():
+        callback(*args)
+
+
+def new_loop(clock: ClockName = "virtual", speed: float = 1.0) -> Loop:
+    """Return an event loop on virtual time, or on wall-clock time run ``speed`` times as fast.
+
+    Raises
+    ------
+    BadInput
+        If ``clock`` is unknown or ``speed`` is not positive.
+    """
+    one_of("clock", clock, ("virtual", "wall"))
+    speed = finite("speed", speed, above=0)
+    return Loop(VirtualSelector() if clock == "virtual" else WallSelector(speed))

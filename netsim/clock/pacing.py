@@ -1,0 +1,87 @@
+"""Time between processes: the wall's clock, from an instant that all have in common, but read once for each instant.
+
+What is due at a time happens at that time by this clock, though the machine gets to it a little later. So agents that
+keep up see the very times of a simulation, and send and draw the same. One that falls behind by more than it may sees
+the wall's time instead: its clock jumps, and rounds that have passed meanwhile are left out.
+"""
+
+import time
+
+from netsim.clock.instants import InstantSelector, Ready
+
+__all__ = ["PacedSelector"]
+
+_LONGEST_SLEEP = 3600.0
+# Real seconds in which what sockets hold is taken in before what is due happens.
+_TAKING_IN = 0.02
+
+
+class PacedSelector(InstantSelector):
+    """Simulated time that passes ``speed`` times as fast as on the wall, in instants.
+
+    Parameters
+    ----------
+    epoch : float
+        When time is 0, in seconds of `time.monotonic`; before that it is negative.
+    speed : float
+        Simulated seconds in a real one.
+    slack : float
+        By how many simulated seconds an instant may come late and still be what it was to be.
+
+    Attributes
+    ----------
+    overruns : int
+        How often the clock jumped.
+    longest_lag : float
+        By how much an instant came late at most, in real seconds.
+    """
+
+    def __init__(self, epoch: float, speed: float, slack: float) -> None:
+        super().__init__()
+        self.limit = float("inf")
+        self.speed = speed
+        self.overruns = 0
+        self.longest_lag = 0.0
+        self._epoch = epoch
+        self._slack = slack
+        now = self.wall()
+        # The first instant, too, may come a little late.
+        self._now = 0.0 if 0 < now <= slack else now
+        # What was due when sockets were last asked, and until when (real) they may be.
+        self._due = float("-inf")
+        self._take_until = 0.0
+
+    def wall(self) -> float:
+        """Return the wall's time, in simulated seconds since the epoch."""
+        return (time.monotonic() - self._epoch) * self.speed
+
+    def now(self) -> float:
+        """Return the time of the present instant, in simulated seconds."""
+        return self._now
+
+    def wait(self, until: float) -> Ready:
+        """Sleep until a time (s) or until a socket is ready; before what is due, take in what has come."""
+        wall = self.wall()
+        if wall < until:
+            ready = self._sockets.select(min((until - wall) / self.speed, _LONGEST_SLEEP))
+            wall = self.wall()
+            if wall < until:
+                self._now = max(self._now, wall)
+                return ready
+            if ready:
+                return ready
+        if ready := self._taken_in(until):
+            return ready
+        lag = wall - until
+        self.longest_lag = max(self.longest_lag, lag / self.speed)
+        self.overruns += lag > self._slack
+        self._now = wall if lag > self._slack else max(self._now, until)
+        return []
+
+    def _taken_in(self, due: float) -> Ready:
+        """Return sockets that are ready, but not for ever: others could keep one so."""
+        real = time.monotonic()
+        if due != self._due:
+            self._due = due
+            self._take_until = real + max(_TAKING_IN, 0.25 * self._slack / self.speed)
+        return self._sockets.select(0) if real < self._take_until else []

@@ -1,0 +1,223 @@
+"""Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes whether or not all was heard.
+
+At a boundary three things happen at one instant, in this order: what waits for round k to close goes on; when all of
+that is done, the round's row is written (probes see every agent); then round k + 1 opens, if anybody waits for it.
+
+Sums of latencies and periods are rounded, so a boundary is not a point but a few roundings wide: what comes within them
+comes at the boundary, and what comes at the boundary comes too late for the round that closes there. Whatever is
+compared with a round's end is compared with `RoundClock.deadline`.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+
+from netsim.clock.clock import Loop
+from netsim.core import Gate
+from netsim.errors import NetsimError
+
+__all__ = ["SHORTEST_ROUND", "RoundClock", "told_apart"]
+
+SHORTEST_ROUND = 1e-9
+"""In seconds."""
+
+
+def told_apart(period: float, time: float) -> bool:
+    """Return whether rounds of ``period`` seconds are much longer than the rounding of times at ``time`` (s)."""
+    return 16 * math.ulp(time) < period
+
+
+class RoundClock:
+    """Opens and closes the rounds of one network, while somebody takes part.
+
+    Parameters
+    ----------
+    period : float
+        Length of a round in seconds.
+    on_round_end : callable
+        Called with the number of each round that ended.
+    offset : float
+        Seconds by which its rounds come late; negative: early, and the first one is shorter.
+    reference : RoundClock, optional
+        The network's own, whose rounds go on while somebody takes part in rounds of this one.
+
+    Attributes
+    ----------
+    closed : int
+        The last round that closed.
+    open_round : int
+        The round that is open, or was the last to be; 0 before the first.
+    open_deadline : float
+        Its `deadline`.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_ended",
+        "_followers",
+        "_loop",
+        "_on_round_end",
+        "_opening",
+        "_opens_at",
+        "_reference",
+        "_timer",
+        "closed",
+        "offset",
+        "open_deadline",
+        "open_round",
+        "period",
+    )
+
+    def __init__(
+        self,
+        loop: Loop,
+        period: float,
+        on_round_end: Callable[[int], None],
+        offset: float = 0.0,
+        reference: "RoundClock | None" = None,
+    ) -> None:
+        self._loop = loop
+        self._on_round_end = on_round_end
+        self.offset = offset
+        self._reference = reference
+        self._followers: list[RoundClock] = []
+        if reference is not None:
+            reference._followers.append(self)
+        self._opening = Gate(loop)
+        self._closing = Gate(loop)
+        self.open_round = 0
+        self.open_deadline = math.inf
+        # The round that closed at this instant and whose row is not written yet; 0: none.
+        self._ended = 0
+        # Set while a round is open or is to open; and when it is to open, or −∞ if one is open, ∞ if none is to.
+        self._timer: asyncio.TimerHandle | None = None
+        self._opens_at = math.inf
+        self.period = period
+        self.closed = 0
+
+    def close_time(self, round_number: int) -> float:
+        """Return when a round closes, in seconds."""
+        return self.offset + round_number * self.period
+
+    def deadline(self, round_number: int) -> float:
+        """Return the time (s) before which a frame of a round must arrive; round 0, outside rounds, never closes."""
+        if round_number == self.open_round:
+            return self.open_deadline
+        if round_number == 0:
+            return math.inf
+        end = self.close_time(round_number)
+        return end - self._slack(end)
+
+    def is_closing(self, round_number: int, now: float) -> bool:
+        """Return whether ``now`` (s) is the instant at which a round closes."""
+        return abs(now - self.close_time(round_number)) <= self._slack(now)
+
+    def snap(self, time: float, widths: int = 1) -> float:
+        """Return the time (s) at which a round closes, if ``time`` is that but for rounding errors, else ``time``.
+
+        ``widths`` is how many times as wide as a boundary is what counts as rounding.
+        """
+        boundary = self.close_time(round((time - self.offset) / self.period))
+        return boundary if abs(boundary - time) <= widths * self._slack(time) else time
+
+    def end_of(self, time: float) -> float:
+        """Return the end (s) of the instant ``time``, which is as wide as a boundary."""
+        return time + self._slack(time)
+
+    def before(self, now: float) -> float:
+        """Return the end (s) of what surely came before this instant: the deadline, if a round closes now."""
+        number = round((now - self.offset) / self.period)
+        return min(now, self.deadline(number)) if self.is_closing(number, now) else now
+
+    def opening(self) -> Awaitable[int]:
+        """Return what gives the number of the next round when that opens.
+
+        Raises
+        ------
+        NetsimError
+            If the time is so far from 0 that its rounding is as long as a round.
+        """
+        if self._opens_at > -math.inf:
+            self._open_by(self.close_time(self._passed(math.ceil)))
+        if self._reference is not None:
+            self._reference._follow(self._opens_at)
+        return self._opening.wait()
+
+    def next_number(self) -> int:
+        """Return the number of the round that opens next."""
+        # Within a boundary, which is a few roundings wide, it may be open already.
+        return max(self._passed(math.ceil), self.open_round) + 1
+
+    def _open_by(self, boundary: float) -> None:
+        """Open the next round at a boundary (s), unless one is open or opens before that."""
+        boundary = max(boundary, 0.0)
+        if boundary >= self._opens_at:
+            return
+        if not told_apart(self.period, boundary):
+            raise NetsimError(f"at {boundary:g} s rounds of {self.period:g} s cannot be told apart")
+        if self._timer is not None:
+            self._timer.cancel()
+        self._opens_at = boundary
+        self._timer = self._loop.call_at_true(boundary, self._loop.instants.at_instant_end, self._open)
+
+    def _follow(self, time: float) -> None:
+        """Be in the round that is under way at a time (s), unless it has begun already: then in the next one."""
+        passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
+        self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
+
+    def is_followed(self, number: int) -> bool:
+        """Return whether, before a round closes, somebody takes part in one by a clock that goes beside this one."""
+        end = self.deadline(number)
+        return any(clock._opens_at < end for clock in self._followers)
+
+    def _passed(self, rounded: Callable[[float], int]) -> int:
+        """Return how many rounds have closed by now; rounded up, how many will have when the next one opens."""
+        now = self._loop.now()
+        slack = -self._slack(now) if rounded is math.ceil else self._slack(now)
+        number = rounded((now + slack - self.offset) / self.period)
+        # By a clock that is early the first round has begun before the run.
+        return 0 if now <= 0 else max(number, 0)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for the next round to open."""
+        return len(self._opening)
+
+    def closing(self) -> Awaitable[int]:
+        """Return what is done when the open round closes."""
+        return self._closing.wait()
+
+    def stop(self) -> None:
+        """Open and close no more rounds."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._opening.clear()
+        self._ended = 0
+
+    def _slack(self, now: float) -> float:
+        """Return by how much sums of periods may miss a boundary, in seconds."""
+        return 1e-9 * self.period + 4 * math.ulp(now)
+
+    def _close(self) -> None:
+        self.closed = self._ended = self.open_round
+        self._closing.open(self.closed)
+        self._loop.instants.at_instant_end(self._open)
+
+    def _open(self) -> None:
+        if self._ended:
+            self._on_round_end(self._ended)
+            self._ended = 0
+        # Rounds that passed while nobody took part are skipped.
+        closed = max(self.closed, self._passed(math.floor))
+        number = closed + 1
+        if not len(self._opening) and not self.is_followed(number):
+            self._timer, self._opens_at = None, math.inf
+            later = min((clock._opens_at for clock in self._followers), default=math.inf)
+            if later < math.inf:
+                self._follow(later)
+            return
+        self.closed, self.open_round, self._opens_at = closed, number, -math.inf
+        end = self.close_time(number)
+        self.open_deadline = end - self._slack(end)
+        self._timer = self._loop.call_at_true(end, self._close)
+        self._opening.open(number)

@@ -1,0 +1,101 @@
+"""The frames on their way to one inbox, in order of arrival.
+
+agent → outbox → link → inbox → agent: you are between link and inbox. Links push here at once; whoever reads the inbox
+takes out what is due. Frames that arrive at the same time are in the order of their links, and on one link in that of
+their sending, so the order does not depend on which of two agents acted first.
+"""
+
+import bisect
+import heapq
+from collections.abc import Iterator
+
+from netsim.core.frame import Frame
+from netsim.core.tally import Tally
+
+__all__ = ["Arrivals", "Entry"]
+
+Entry = tuple[float, int, int, Frame]
+"""Arrival time (s), key of the link message (see `netsim.core.records`), number of its kind, frame."""
+
+
+class Arrivals:
+    """What has been sent to one agent and was not settled yet.
+
+    Attributes
+    ----------
+    incoming : list of Entry
+        What came since somebody last looked, in any order.
+    careful : bool
+        Whether some frame must be looked at one by one: it may come late, belongs to a request, or holds what could be
+        changed in place.
+    """
+
+    __slots__ = ("_pending", "_tally", "careful", "incoming")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._pending: list[Entry] = []
+        self.incoming: list[Entry] = []
+        self.careful = False
+
+    def __len__(self) -> int:
+        return len(self.incoming) + len(self._pending)
+
+    def push(self, time: float, key: int, kind: int, frame: Frame) -> None:
+        """Add a frame that must be looked at."""
+        self.incoming.append((time, key, kind, frame))
+        self.careful = True
+
+    def first(self) -> float:
+        """Return the time of the next arrival, in seconds; infinite if there is none."""
+        self._merge()
+        return self._pending[0][0] if self._pending else float("inf")
+
+    def due(self, until: float) -> list[Entry]:
+        """Remove and return, in order, what arrives before ``until`` (s)."""
+        incoming, pending = self.incoming, self._pending
+        if incoming and not pending:
+            # The usual case: a whole round's frames, in one go. A sorted list is a heap, too.
+            incoming.sort()
+            cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
+            due = incoming[:cut]
+            self._pending = incoming[cut:]
+            incoming.clear()
+        else:
+            self._merge()
+            due = []
+            while pending and pending[0][0] < until:
+                due.append(heapq.heappop(pending))
+        if not self._pending:
+            self.careful = False
+        return due
+
+    def deliver(self, until: float) -> list[Frame]:
+        """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
+        incoming = self.incoming
+        if incoming and not self._pending and max(incoming)[0] < until:
+            # The usual case once more, without a detour.
+            due = sorted(incoming)
+            incoming.clear()
+        else:
+            due = self.due(until)
+        if not due:
+            return []
+        times, keys, kinds, frames = zip(*due, strict=True)
+        self._tally.delivered(times, keys, kinds)
+        return list(frames)
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.incoming.clear()
+        self._pending.clear()
+
+    def under_way(self) -> Iterator[tuple[int, int]]:
+        """Yield key and kind of all that it holds."""
+        for _, key, kind, _ in (*self.incoming, *self._pending):
+            yield key, kind
+
+    def _merge(self) -> None:
+        for entry in self.incoming:
+            heapq.heappush(self._pending, entry)
+        self.incoming.clear()

@@ -1,0 +1,106 @@
+"""Copies of the neighbours' states: what each of them said last, or all that it said added up, in one table.
+
+agent → outbox → link → inbox → agent: you are back at the agent.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.core.frame import Frame
+from netsim.errors import AgentError
+from netsim.wire.coded import Coded
+
+__all__ = ["Copies"]
+
+
+class Copies:
+    """One row for each neighbour.
+
+    Parameters
+    ----------
+    neighbors : sequence
+        Whose states; their order is that of the rows.
+    shape : tuple of int
+        Shape of a state.
+    start : ndarray of that shape, optional
+        What every row begins with; default: zeros.
+
+    Attributes
+    ----------
+    table : ndarray of shape (neighbors, *shape)
+        The copies; changed in place.
+    """
+
+    __slots__ = ("_places", "_rounds", "table")
+
+    def __init__(
+        self, neighbors: Sequence[Hashable], shape: tuple[int, ...], start: NDArray[np.float64] | None = None
+    ) -> None:
+        self._places = {neighbor: place for place, neighbor in enumerate(neighbors)}
+        # The round of the last frame that was taken in; -1: none.
+        self._rounds = [-1] * len(self._places)
+        self.table = np.zeros((len(self._places), *shape))
+        if start is not None:
+            self.table[:] = start
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, neighbor: Hashable) -> NDArray[np.float64]:
+        """Return the copy of one neighbour's state: a row of the table, not to be kept."""
+        row: NDArray[np.float64] = self.table[self._places[neighbor]]
+        return row
+
+    def items(self) -> Iterable[tuple[Hashable, NDArray[np.float64]]]:
+        """Return each neighbour with the copy of its state."""
+        return zip(self._places, self.table, strict=True)
+
+    def heard(self, neighbor: Hashable) -> bool:
+        """Return whether a frame of this neighbour was ever taken in."""
+        return self._rounds[self._places[neighbor]] >= 0
+
+    def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
+        """Put what was heard in the place of the copies, or add it to them.
+
+        Of one neighbour and round (from 1) only the first frame counts, for a link may deliver a frame twice.
+
+        Raises
+        ------
+        AgentError
+            If a payload is no array (or coded array) of the states' shape, or the sender is no neighbour.
+        """
+        for frame in frames:
+            place = self._places.get(frame.sender)
+            if place is None:
+                raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
+            if frame.round and frame.round == self._rounds[place]:
+                continue
+            value = as_state(frame, self.table.shape[1:])
+            self._rounds[place] = frame.round
+            if add:
+                self.table[place] += value
+            else:
+                self.table[place] = value
+
+    def sum(self) -> NDArray[np.float64]:
+        """Return the sum of all copies, row by row."""
+        if not len(self.table):
+            return np.zeros(self.table.shape[1:])
+        total: NDArray[np.float64] = self.table[0].copy()
+        for row in self.table[1:]:
+            total += row
+        return total
+
+
+def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    """Return a frame's payload as an array of this shape; raises AgentError if it is none."""
+    payload: Any = frame.payload
+    if not isinstance(payload, Coded) or payload.shape == shape:
+        # What else a coded array decodes to may be much larger than its bytes.
+        value = np.asarray(payload)
+        if value.shape == shape and value.dtype.kind in "fiub":
+            return value
+    raise AgentError(f"{frame!r}: its payload must be an array of numbers of shape {shape}, not {payload!r:.60}")

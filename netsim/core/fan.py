@@ -1,0 +1,100 @@
+"""A fan: what becomes of an agent's broadcasts on all its simple links at once.
+
+agent → outbox → link → inbox → agent: you are on the links. Outcomes are drawn for a block of broadcasts at a time.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from netsim.links.latency import Latency
+from netsim.links.link import Link
+from netsim.links.loss import Bernoulli
+from netsim.util.draws import Keys, stream_keys, uniforms
+
+__all__ = ["Fan"]
+
+
+class Fan:
+    """What an agent's next broadcast meets on each of its links, drawn for a block of broadcasts at a time.
+
+    Parameters
+    ----------
+    links : sequence of Link
+        One agent's outgoing links; what is drawn for those that are not simple is for others not to use.
+    keys : uint64 array, shape (links,)
+        The links' keys.
+    seed : int
+        The network's.
+    block : int
+        Broadcasts drawn at a time.
+
+    Attributes
+    ----------
+    longest : float
+        The longest delay in the present block, in seconds.
+    """
+
+    __slots__ = ("_block", "_count", "_fixed", "_keys", "_links", "_losses", "_models", "_rows", "_seed", "longest")
+
+    def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
+        self._links = links
+        self._count = 0
+        self._block = block
+        self._keys = keys
+        self._seed = seed
+        self._rows: list[list[float]] = []
+        self.longest = 0.0
+
+    @property
+    def only(self) -> Link | None:
+        """The settings of all links, if they are the same."""
+        return self._links[0] if len({id(link) for link in self._links}) == 1 else None
+
+    def _prepare(self) -> None:
+        """Find out what there is to draw: not before the first draw, for a core that draws by itself needs none."""
+        # Links of the same settings are drawn together; usually that is all of them.
+        groups: dict[int, list[int]] = {}
+        for place, link in enumerate(self._links):
+            groups.setdefault(id(link), []).append(place)
+        losses, fixed = np.zeros(len(self._links)), np.zeros(len(self._links))
+        self._models: list[tuple[Latency, slice | list[int]]] = []
+        for same in groups.values():
+            link = self._links[same[0]]
+            places = slice(None) if len(groups) == 1 else same
+            losses[places] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
+            fixed[places] = link.latency_model.fixed or 0.0
+            self._models.append((link.latency_model, places))
+        self._losses = losses if losses.any() else None
+        self._fixed: list[float] = fixed.tolist()
+        self.longest = max(self._fixed, default=0.0)
+
+    def next(self) -> list[float]:
+        """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
+        place = self._count % self._block
+        if place == 0:
+            if self._count == 0:
+                self._prepare()
+            self._draw()
+        self._count += 1
+        return self._rows[place]
+
+    def stream(self, purpose: str) -> Keys:
+        """Return the keys of the links' random streams for a purpose, shape (links,)."""
+        return stream_keys(self._seed, self._keys, purpose)
+
+    def _draw(self) -> None:
+        """Draw a block of rows; an ideal network draws nothing."""
+        if all(model.fixed is not None for model, _ in self._models):
+            if self._losses is None:
+                self._rows = [self._fixed] * self._block
+                return
+            rows = np.tile(self._fixed, (self._block, 1))
+        else:
+            rows = uniforms(self.stream("latency"), self._count, self._block)
+            for model, places in self._models:
+                rows[:, places] = model.delays(rows[:, places], self._count)
+            self.longest = float(rows.max())
+        if self._losses is not None:
+            rows[uniforms(self.stream("loss"), self._count, self._block) < self._losses] = -1.0
+        self._rows = rows.tolist()

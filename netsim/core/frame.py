@@ -1,0 +1,156 @@
+"""Frames: what an agent receives, and its bytes.
+
+agent → outbox → link → inbox → agent: this is what travels. On the wire a frame is a msgpack array [kind, sender,
+round, payload], with two more elements where it belongs to a request: [… , request number, is reply].
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from netsim.errors import WireError
+from netsim.wire.codec import ARRAY, array_bytes, encode, unpack_payload
+
+__all__ = ["Frame", "FrameEncoder"]
+
+_UNREAD = object()
+
+
+class Frame:
+    """What an agent receives: who sent what kind of message, when, and its payload.
+
+    The bytes are decoded when the payload is first asked for, once for all receivers of a broadcast; arrays are
+    read-only, and payloads that could be changed in place (lists, dicts) are decoded for each receiver apart. Nothing
+    of a frame can be assigned to, for others may hold it, too.
+    """
+
+    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent_at", "_special")
+
+    def __init__(
+        self,
+        kind: str,
+        sender: Hashable,
+        round: int,
+        sent_at: float,
+        data: bytes,
+        plain: bool = True,
+        request: int | None = None,
+        is_reply: bool = False,
+    ) -> None:
+        self._kind = kind
+        self._sender = sender
+        self._round = round
+        self._sent_at = sent_at
+        self._data = data
+        self._payload: Any = _UNREAD
+        self._special = None if plain else (request, is_reply)
+
+    @property
+    def kind(self) -> str:
+        """The sender's name for this kind of message."""
+        return self._kind
+
+    @property
+    def sender(self) -> Hashable:
+        """The agent that sent it."""
+        return self._sender
+
+    @property
+    def round(self) -> int:
+        """The round in which it was sent (0: outside rounds)."""
+        return self._round
+
+    @property
+    def sent_at(self) -> float:
+        """When it was sent, in simulated seconds, whatever clock its sender has."""
+        return self._sent_at
+
+    @property
+    def data(self) -> bytes:
+        """The frame as it crossed the link."""
+        return self._data
+
+    @property
+    def payload(self) -> Any:
+        """What was sent."""
+        value = self._payload
+        if value is _UNREAD:
+            value = self._payload = unpack_payload(self._data)[3]
+        return value
+
+    @property
+    def plain(self) -> bool:
+        """Whether one object serves all receivers, and nobody waits for it by number: true of most frames."""
+        return self._special is None
+
+    @property
+    def request(self) -> int | None:
+        """The number of the request that this frame is or answers."""
+        return None if self._special is None else self._special[0]
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it answers a request."""
+        return self._special is not None and self._special[1]
+
+    def copy(self) -> "Frame":
+        """Return the same frame with a payload of its own."""
+        return Frame(*self._fields())
+
+    def _fields(self) -> tuple[Any, ...]:
+        """Return what it is made of."""
+        of_all = self._kind, self._sender, self._round, self._sent_at, self._data
+        return *of_all, self.plain, self.request, self.is_reply
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frame, self._fields()
+
+
+class FrameEncoder:
+    """Writes the frames of one run (a msgpack packer serves one thread at a time)."""
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer(strict_types=True, autoreset=False)
+
+    def head(self, kind: str, sender: int) -> bytes:
+        """Return what the frames of an agent without requests begin with, up to the round."""
+        return bytes(self._begin(kind, sender).bytes())
+
+    def _begin(self, kind: str, sender: int) -> msgpack.Packer:
+        packer = self._packer
+        packer.reset()
+        packer.pack_array_header(4)
+        try:
+            packer.pack(kind)
+        except UnicodeEncodeError as error:
+            raise WireError(f"cannot encode the kind {kind!a}: {error.reason}") from None
+        packer.pack(sender)
+        return packer
+
+    def encode(
+        self,
+        kind: str,
+        sender: int,
+        round_number: int,
+        payload: Any,
+        request: int | None = None,
+        is_reply: bool = False,
+    ) -> bytes:
+        """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
+        if type(payload) is np.ndarray and request is None:
+            # What most frames are; five times as fast without lists and hooks.
+            packer = self._begin(kind, sender)
+            packer.pack(round_number)
+            packer.pack_ext_type(ARRAY, array_bytes(payload))
+            return bytes(packer.bytes())
+        fields = [kind, sender, round_number, payload]
+        try:
+            return encode(fields if request is None else [*fields, request, is_reply])
+        except WireError:
+            self._begin(kind, sender)  # raises what is right if the kind is at fault
+            raise

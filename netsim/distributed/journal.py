@@ -1,0 +1,186 @@
+"""What a process writes down of its part of a run, as it goes: whole entries, each in the file before what it tells of
+can be noticed elsewhere. A file that ends in the midst of an entry is that of a process that was killed; one with
+an entry that is not as it was written is damaged, and refused.
+"""
+
+import math
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.core.records import DETAIL, EXIT, LEFT, SENT
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.wire.codec import check_whole
+
+__all__ = [
+    "ARRAY",
+    "BEGIN",
+    "CHANGES",
+    "END",
+    "KINDS",
+    "RECORDS",
+    "ROW",
+    "STATE",
+    "Journal",
+    "Records",
+    "entries",
+    "entry",
+    "records_of",
+]
+
+BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
+"""What an entry is of: what runs where; kinds of message; events; a row; an array; an agent's state; the end; changes
+of what is watched of agents."""
+
+Records = dict[str, NDArray[np.void]]
+"""Events by stream, as `netsim.core.tally.Tally.news` returns them."""
+
+# Of each entry the form of its content.
+_FORMS: dict[int, Any] = {
+    BEGIN: {
+        **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
+        **{"joined": float, "sampled": bool, "epoch": float, "met": {str: int}},
+    },
+    KINDS: [str],
+    RECORDS: [bytes, bytes, bytes, bytes],
+    CHANGES: [bytes, bytes, bytes, bytes],
+    ROW: [int, float, bool],
+    ARRAY: [bytes, bytes],
+    STATE: [int, {"new": {int: [object]}, "told": {int: bytes}, "gone": [int]}, int],
+    END: {
+        **{"end": float, "in_flight": [[int]], "why": str, "dead": [str], "clocks": {str: [float]}},
+        **{"dropped": {str: int}, "datagrams": [int, int, int, int], "overruns": int, "longest_lag": float},
+    },
+}
+
+# An entry's head: its body's size, what it is of, the body's checksum; and a checksum of these, or a size that was
+# damaged would pass for the end of the file.
+_HEAD = struct.Struct("<III")
+_CHECK = struct.Struct("<I")
+_HEAD_SIZE = _HEAD.size + _CHECK.size
+_STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
+_MARK = b"netsim journal 2\n"
+
+
+class Journal:
+    """A file of entries that grows.
+
+    Parameters
+    ----------
+    path : Path
+        A new file.
+
+    Raises
+    ------
+    NetsimError
+        If it cannot be written; so do the methods.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = -1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            self._write(_MARK)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def put(self, what: int, content: Any) -> None:
+        """Append an entry; it is with the system when this returns."""
+        try:
+            self._write(entry(what, msgpack.packb(content)))
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def put_records(self, records: Mapping[str, NDArray[np.void]]) -> None:
+        """Append events, if there are any."""
+        if any(len(part) for part in records.values()):
+            self.put(RECORDS, [records[name].tobytes() for name in _STREAMS])
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _failure(self, error: OSError) -> NetsimError:
+        return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
+
+
+def entry(what: int, body: bytes) -> bytes:
+    """Return an entry as it stands in the file."""
+    head = _HEAD.pack(len(body), what, zlib.crc32(body))
+    return head + _CHECK.pack(zlib.crc32(head)) + body
+
+
+def entries(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the whole entries of a journal, what each is of and its content; raises BadInput where one is damaged."""
+    try:
+        with path.open("rb") as file:
+            size_of_file = os.fstat(file.fileno()).st_size
+            if not _MARK.startswith(file.read(len(_MARK))):
+                raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote, with this netsim")
+            place = len(_MARK)
+            while len(head := file.read(_HEAD_SIZE)) == _HEAD_SIZE:
+                size, what, check = _HEAD.unpack_from(head)
+                # Who is killed leaves the beginning of an entry: what is there is as it was written.
+                if zlib.crc32(head[: _HEAD.size]) != _CHECK.unpack_from(head, _HEAD.size)[0]:
+                    raise _damage(path, place)
+                end = place + _HEAD_SIZE + size
+                if end > size_of_file:
+                    return
+                if zlib.crc32(body := file.read(size)) != check:
+                    raise _damage(path, place)
+                yield what, _content(path, what, body)
+                place = end
+    except OSError as error:
+        raise NetsimError(f"file = {str(path)!r}: cannot be read ({error.strerror or one_line(error)})") from None
+
+
+def _damage(path: Path, place: int) -> BadInput:
+    return BadInput(f"file = {str(path)!r}: must be as it was written; the entry at byte {place} is damaged")
+
+
+def _content(path: Path, what: int, body: bytes) -> Any:
+    """Return the content of an entry; raises NetsimError if it has not the form that `Journal` gave it."""
+    try:
+        check_whole(body)
+        content = msgpack.unpackb(body, strict_map_key=False)
+        if _fits(content, _FORMS[what]):
+            return content
+    except Exception:
+        # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
+        pass
+    raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote; an entry is of another form")
+
+
+def _fits(value: Any, form: Any) -> bool:
+    """Return whether a value has a form: of a class; a list of one form, or of one each; a dict by name or of any."""
+    if type(form) is list and type(value) is list:
+        forms = form * len(value) if len(form) == 1 else form
+        return len(forms) == len(value) and all(map(_fits, value, forms))
+    if type(form) is dict and type(value) is dict:
+        [(key, item), *more] = form.items()
+        if type(key) is type and not more:
+            return all(_fits(name, key) and _fits(each, item) for name, each in value.items())
+        return all(name in form and _fits(each, form[name]) for name, each in value.items())
+    if form is float:
+        return type(value) in (float, int) and math.isfinite(value)
+    return form is object or type(value) is form
+
+
+def records_of(content: list[bytes]) -> Records:
+    """Return the events of an entry."""
+    return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(_STREAMS.items(), content, strict=True)}

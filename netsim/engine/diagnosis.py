@@ -1,0 +1,139 @@
+"""What went wrong in a run, said in one line: which agent raised where, who waits for what, who never ends."""
+
+import asyncio
+import inspect
+import os
+import sysconfig
+import traceback
+from collections.abc import Hashable, Mapping
+from types import TracebackType
+from typing import Any
+
+from netsim.clock.instants import LATEST
+from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
+from netsim.transport.context import Context
+from netsim.transport.inbox import Inbox
+
+__all__ = [
+    "agent_error",
+    "cancelled_error",
+    "endless",
+    "failure",
+    "is_goodbye",
+    "standstill",
+    "stubborn",
+    "waiting",
+    "when",
+]
+
+Tasks = Mapping["asyncio.Task[Any]", Hashable]
+"""Tasks, and the names of the agents whose they are."""
+
+_FOLDERS = [os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
+_LIBRARIES = tuple(folder + os.sep for folder in _FOLDERS)
+_INBOX = Inbox.get.__code__.co_filename
+
+
+def agent_error(
+    name: Hashable, error: BaseException, context: Context, how: str = "", at: str | None = None
+) -> AgentError:
+    """Return the error for an agent that raised: its name, its own line, how and when (if not now, see `when`)."""
+    first, more = error, ""
+    while isinstance(first, BaseExceptionGroup):
+        more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
+        first = first.exceptions[0]
+    place = (when(context) if at is None else at) + _line(first.__traceback__)
+    found = AgentError(f"agent {name!r} raised {type(first).__name__}{how}{place}: {one_line(first)}{more}")
+    found.__cause__ = error if more else first
+    return found
+
+
+def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
+    """Return the error for an agent that ended cancelled though the run goes on."""
+    try:
+        task.result()
+    except asyncio.CancelledError as error:
+        place = when(context) + _line(error.__traceback__)
+        why = "catch asyncio.CancelledError where it awaits what it cancels, or it ends there"
+        found = AgentError(f"agent {name!r} was cancelled{place} though the run goes on: {why}")
+        found.__cause__ = error
+        return found
+    raise AssertionError("only for a task that was cancelled")
+
+
+def when(context: Context) -> str:
+    """Say in which round an agent is, or if in none, what time it is."""
+    now = context.shared.loop.now()
+    # An exception has left the round that it comes from.
+    number = context.round or context.left[0] * (context.left[1] == now)
+    return f" in round {number}" if number else f" at {now:g} s"
+
+
+def _line(trace: TracebackType | None) -> str:
+    # The agent's own line, not the line in netsim, numpy or asyncio that raised.
+    # Files of compiled libraries have no folder.
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.endswith((".pyx", ".pxd"))]
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
+
+
+def failure(what: str, error: BaseException) -> NetsimError:
+    """Return the error to end a run with when something other than an agent raised."""
+    if isinstance(error, NetsimError):
+        return error
+    found = NetsimError(f"{what} raised {type(error).__name__}: {one_line(error)}")
+    found.__cause__ = error
+    return found
+
+
+def is_goodbye(error: BaseException) -> bool:
+    """Return whether an agent only raised because it was told to end, or sent something after the end."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_goodbye, error.exceptions))
+    return isinstance(error, RunOver | asyncio.CancelledError)
+
+
+def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
+    """Return the error for a run in which every task waits for what can never come: who waits for what."""
+    loop = next(iter(contexts.values())).shared.loop
+    beyond = f" (what is to be later than {LATEST:g} s never comes)" if loop.instants.beyond else ""
+    told = waiting(unfinished, contexts)
+    return Stalled(f"at {loop.now():g} s every task waits for what can never come: {told}{beyond}")
+
+
+def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
+    """Say who waits for what, of the first few."""
+    told = [
+        f"agent {name!r} waits for {_waits_for(task, contexts[name])}" for task, name in list(unfinished.items())[:5]
+    ]
+    more = [f"and {len(unfinished) - 5} more"] if len(unfinished) > 5 else []
+    return "; ".join([*told, *more])
+
+
+def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
+    """Return the error for an agent that never lets time pass, by a task or else by callbacks."""
+    does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
+    now = context.shared.loop.now()
+    why = f"after {passes:,} passes of the event loop time has not moved"
+    return AgentError(f"agent {name!r} never lets time pass: at {now:g} s {does} again and again; {why}")
+
+
+def stubborn(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
+    """Return the error for an agent that does not end when it is cancelled."""
+    where = f"it waits for {_waits_for(task, context)}"
+    return AgentError(f"agent {name!r} does not end when it is cancelled: {where}; let asyncio.CancelledError out")
+
+
+def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
+    own: Any = task.get_coro()
+    inner, in_inbox = own, False
+    while inspect.iscoroutine(getattr(inner, "cr_await", None)):
+        inner = inner.cr_await
+        in_inbox = in_inbox or inner.cr_code.co_filename == _INBOX
+        if inner.cr_frame is not None and not inner.cr_code.co_filename.startswith(_LIBRARIES):
+            own = inner
+    what = f"{inner.__qualname__}()" if inner is not own else "a future"
+    if in_inbox:
+        what = context.inbox.awaited or what
+    frame = getattr(own, "cr_frame", None)
+    return what if frame is None else f"{what} ({os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno})"

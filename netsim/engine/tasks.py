@@ -1,0 +1,284 @@
+"""The tasks of a run's agents: those that run the agents, and those that the agents make, the background tasks.
+
+A task belongs to the agent in whose context it was made (`netsim.clock.task.OWNER`). While it runs it is held here,
+for asyncio itself holds it only weakly.
+"""
+
+import asyncio
+import ctypes
+import inspect
+import weakref
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+
+from netsim.clock.clock import Loop
+from netsim.clock.skew import LocalClock
+from netsim.clock.task import OWNER, Task
+from netsim.engine.diagnosis import agent_error, cancelled_error, is_goodbye, when
+from netsim.errors import AgentError, NetsimError
+from netsim.transport.context import Context
+
+__all__ = ["AgentTasks", "Member", "abandon", "cancel", "owner_of", "ready_handles"]
+
+UNAWAITED = " in a task that nobody awaits"
+
+
+class Member:
+    """An agent as the owner of tasks."""
+
+    __slots__ = ("_tasks", "clock", "name")
+
+    def __init__(self, tasks: "AgentTasks", name: Hashable, clock: LocalClock | None) -> None:
+        self._tasks = tasks
+        self.name = name
+        self.clock = clock
+
+    def adopt(self, task: Task[Any]) -> None:
+        """Take note of a task that the agent made."""
+        self._tasks.adopt(task, self)
+
+
+class AgentTasks:
+    """All tasks of all agents of one run.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop they run on.
+    contexts : mapping
+        The agents' contexts by their names.
+    fail : callable
+        Called with the error when an agent fails.
+    finish : callable
+        Called when the last agent is finished.
+
+    Attributes
+    ----------
+    members : dict
+        The agents as owners, by their names.
+    mains : dict
+        The tasks that run the agents.
+    background : dict
+        The tasks that agents made and that are not done, in the order in which they were made.
+    over : bool
+        Whether the run has ended: being cancelled, and saying goodbye, is no error any more.
+    closed : bool
+        Whether tasks that agents make are cancelled at once.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        contexts: Mapping[Hashable, Context],
+        fail: Callable[[NetsimError], None],
+        finish: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._contexts = contexts
+        self._fail = fail
+        self._finish = finish
+        # Agents that are to finish, and those whose nodes are down: that their code ends is no error.
+        self._unfinished = set(contexts)
+        self._halted: set[Hashable] = set()
+        # Agents that ended at this instant.
+        self._gone: list[Hashable] = []
+        # Background tasks that raised, and nobody has asked for their exception yet.
+        self._raised: dict[Any, tuple[Member, str]] = {}
+        self._looks = False
+        self.members = {name: Member(self, name, context.shared.clock) for name, context in contexts.items()}
+        self.mains: dict[asyncio.Task[Any], Hashable] = {}
+        self.background: dict[asyncio.Task[Any], Hashable] = {}
+        self.over = False
+        self.closed = False
+
+    def start(self, name: Hashable, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run an agent."""
+        self._halted.discard(name)
+        context = copy_context()
+        context.run(OWNER.set, self.members[name])
+        main = self._loop.create_task(coroutine, context=context)
+        self.mains[main] = self.background.pop(main)
+
+    def halt(self, name: Hashable) -> None:
+        """Stop an agent's code where it is, as a failure of its node does; it may start again."""
+        self._halted.add(name)
+        for task, owner in [*self.mains.items(), *self.background.items()]:
+            if owner == name and not task.done():
+                cancel(task)
+
+    def is_finished(self, name: Hashable) -> bool:
+        """Return whether an agent's code came to its end."""
+        return name not in self._unfinished
+
+    def running(self, name: Hashable) -> asyncio.Task[Any] | None:
+        """Return a task of an agent that is not done, the one that runs it first; None if all are."""
+        tasks = (*self.mains.items(), *self.background.items())
+        return next((task for task, owner in tasks if owner == name and not task.done() and _is_own(task)), None)
+
+    def finished(self, name: Hashable) -> None:
+        """Take note that an agent has ended, or will not start again."""
+        if name in self._unfinished:
+            self._unfinished.discard(name)
+            if not self._unfinished:
+                self._finish()
+
+    def adopt(self, task: Task[Any], member: Member) -> None:
+        """Hold a task of an agent until it is done."""
+        self.background[task] = member.name
+        task.add_done_callback(self._done)
+        if self.closed:
+            cancel(task)
+
+    def raised_first(self) -> AgentError | None:
+        """Return the error of the first background task whose exception nobody has asked for."""
+        self._raised = {task: more for task, more in self._raised.items() if _is_unasked(task)}
+        for task, (member, at) in self._raised.items():
+            return agent_error(member.name, _exception_of(task), self._contexts[member.name], UNAWAITED, at)
+        return None
+
+    def forget_raised(self) -> None:
+        """Let go of all background tasks that raised."""
+        for task in self._raised:
+            task.exception()
+        self._raised.clear()
+
+    def owns(self, owner: object) -> bool:
+        """Return whether an owner is an agent of this run."""
+        return isinstance(owner, Member) and owner._tasks is self
+
+    def has_timers(self) -> bool:
+        """Return whether an agent, or what it made, is to be called at a time."""
+        return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.instants.pending())  # type: ignore[attr-defined]
+
+    def name_of(self, task: asyncio.Task[Any]) -> Hashable:
+        """Return the agent whose task this is."""
+        return self.mains[task] if task in self.mains else self.background[task]
+
+    def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
+        """Take note that an agent raised."""
+        if not (self._may_end(name) and is_goodbye(error)):
+            self._fail(agent_error(name, error, self._contexts[name], how))
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if task in self.mains:
+            self._agent_done(task)
+            return
+        name = self.background.pop(task)
+        if not task.cancelled() and _is_unasked(task):
+            if self._may_end(name) and is_goodbye(_exception_of(task)):
+                task.exception()
+                return
+            self._raised[task] = self.members[name], when(self._contexts[name])
+            if not self._looks:
+                self._looks = True
+                self._loop.instants.at_instant_end(self._look)
+
+    def _may_end(self, name: Hashable) -> bool:
+        return self.over or name in self._halted
+
+    def _agent_done(self, task: asyncio.Task[Any]) -> None:
+        name = self.mains[task]
+        if name in self._halted and not self.over:
+            del self.mains[task]
+            if not task.cancelled() and (error := task.exception()):
+                self.failed(name, error)
+            return
+        if not self._gone:
+            self._loop.instants.at_instant_end(self._abandon)
+        self._gone.append(name)
+        if task.cancelled():
+            if not self.over:
+                self._fail(cancelled_error(name, task, self._contexts[name]))
+                return
+        elif error := task.exception():
+            self.failed(name, error)
+            return
+        self.finished(name)
+
+    def _abandon(self) -> None:
+        """Keep no more frames for agents that have ended, if the others go on without them."""
+        gone, self._gone = self._gone, []
+        if self._unfinished and not self.over:
+            busy = set(self.background.values())
+            for name in gone:
+                if name not in busy:
+                    self._contexts[name].inbox.abandon()
+
+    def _look(self) -> None:
+        """Let go of the tasks that raised, each for a moment.
+
+        If nobody else holds one, asyncio reports its exception at once, through the loop's exception handler. The
+        others' may be asked for later. They are held on: when the garbage collector finds them must not matter.
+        """
+        self._looks = False
+        for reference in [weakref.ref(task) for task in self._raised]:
+            more = self._raised.pop(reference())
+            task = reference()
+            if task is not None and _is_unasked(task):
+                self._raised[task] = more
+            del task
+
+
+def owner_of(context: Mapping[str, Any]) -> Any:
+    """Return to whom a failure belongs that asyncio's exception handler is told of; None if to nobody."""
+    if "future" in context:
+        return getattr(context["future"], "owner", None)
+    inherited = getattr(context.get("handle"), "_context", None)
+    return None if inherited is None else inherited.get(OWNER)
+
+
+def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, unless all it does is to close an async generator."""
+    if _is_own(task):
+        task.cancel()
+
+
+def _is_own(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task does more than to close an async generator."""
+    return inspect.iscoroutine(task.get_coro())
+
+
+def abandon(task: asyncio.Task[Any]) -> None:
+    """Have asyncio forget a task that does not end, and end it as far as that can be."""
+    asyncio._unregister_task(task)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    coroutine: Any = task.get_coro()
+    with suppress(Exception):
+        coroutine.close()
+    if getattr(coroutine, "cr_frame", None) is None:
+        task.cancel()
+        return
+    # It swallows this, too. It gets no more turns, and is never destroyed: that would only try to close it once more.
+    _cut_off(task)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
+
+
+def _cut_off(task: Any) -> None:
+    """Let nothing wake a task any more, neither what it waits for nor a turn that it has already."""
+    future = task._fut_waiter
+    for callback, _ in (future and future._callbacks) or ():
+        if getattr(callback, "__self__", None) is task:
+            future.remove_done_callback(callback)
+    for handle in ready_handles(task.get_loop()):
+        if getattr(handle._callback, "__self__", None) is task:
+            handle.cancel()
+
+
+def ready_handles(loop: asyncio.AbstractEventLoop) -> list[Any]:
+    """Return what a loop is about to call."""
+    return list(getattr(loop, "_ready", ()))
+
+
+def _is_unasked(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task raised and nobody has asked for its exception: what asyncio looks at before it logs."""
+    return bool(task._log_traceback)
+
+
+def _exception_of(task: asyncio.Task[Any]) -> BaseException:
+    # task.exception() would count as having asked.
+    error = task._exception
+    assert error is not None
+    return error

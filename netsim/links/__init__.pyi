@@ -1,0 +1,22 @@
+from . import latency, loss, measured, rate
+from .budget import Budget
+from .link import Link
+from .measured import Measured, cellular, from_reception, from_table, grenoble, intel_lab, ulb_library
+from .reliability import Reliability
+
+__all__ = [
+    "Budget",
+    "Link",
+    "Measured",
+    "Reliability",
+    "cellular",
+    "from_reception",
+    "from_table",
+    "grenoble",
+    "intel_lab",
+    "latency",
+    "loss",
+    "measured",
+    "rate",
+    "ulb_library",
+]

@@ -1,0 +1,139 @@
+"""A link's settings: each stage of a frame's path, all of them off until asked for."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from netsim.errors import BadInput
+from netsim.links import latency as latencies
+from netsim.links import loss as losses
+from netsim.links import reliability as reliabilities
+from netsim.links.budget import Budget
+from netsim.links.latency import Latency
+from netsim.links.loss import Bernoulli, Loss
+from netsim.links.rate import Rate
+from netsim.links.reliability import Reliability
+from netsim.util import check
+
+# What crosses a link is counted in integers of 64 bits.
+_MOST_HEADER_BITS = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What a directed link does to the frames that are sent over it; without arguments an ideal link.
+
+    Parameters
+    ----------
+    latency : float or Latency
+        Seconds under way, or a model of `netsim.links.latency`.
+    loss : float or Loss
+        Probability of an independent loss of each fragment, or a model of `netsim.links.loss`.
+    rate : float or Rate, optional
+        Bits per second, or a model of `netsim.links.rate`; frames are sent one at a time, the others wait. None:
+        sending takes no time.
+    queue : int, optional
+        Frames held at most by the sender's side, the one being sent included; more are dropped. None: no limit.
+    queue_bits : int, optional
+        The same in bits.
+    budget : float or Budget, optional
+        Bits that may be sent per round (a number; the rest is refused), or a `Budget`.
+    mtu : int, optional
+        Bytes of a frame that fit in a fragment. A frame is lost with any of its fragments.
+    header_bits : int
+        Bits that the link adds to each fragment.
+    duplicate : float
+        Probability that a frame which arrives, arrives twice.
+    corrupt : float
+        Probability that a bit of a frame which arrives is flipped.
+    crc : bool
+        A corrupted frame is noticed and dropped. Without, it is handed over unless its bytes are no frame of this
+        sender any more.
+    fifo : bool
+        A frame never overtakes an earlier one of the same link.
+    reliability : str or Reliability
+        How lost frames are recovered: "none", "ack", "nack" or "keyframe" (`netsim.links.Reliability`). The same on
+        every link of a network.
+
+    Raises
+    ------
+    BadInput
+        If a value is outside its range.
+    """
+
+    latency: float | Latency = 0.0
+    loss: float | Loss = 0.0
+    rate: float | Rate | None = None
+    queue: int | None = None
+    queue_bits: int | None = None
+    budget: float | Budget | None = None
+    mtu: int | None = None
+    header_bits: int = 0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    crc: bool = True
+    fifo: bool = False
+    reliability: str | Reliability = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("latency", "loss", "rate", "budget", "reliability"):
+            check.called(name, getattr(self, name))
+        self._set("latency", latencies.of(self.latency))
+        self._set("loss", losses.of(self.loss))
+        if self.rate is not None and not isinstance(self.rate, Rate):
+            self._set("rate", check.finite("rate", self.rate, above=0))
+        for name in ("queue", "queue_bits", "mtu"):
+            if getattr(self, name) is not None:
+                self._set(name, check.integer(name, getattr(self, name), low=1))
+        for name in ("queue", "queue_bits"):
+            if getattr(self, name) is not None and self.rate is None and self.budget is None:
+                given = f"{name} = {getattr(self, name)}"
+                raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            self._set("budget", Budget(self.budget))
+        self._set("header_bits", check.integer("header_bits", self.header_bits, low=0))
+        if self.header_bits > _MOST_HEADER_BITS:
+            raise check.refuse("header_bits", self.header_bits, f"at most {_MOST_HEADER_BITS}")
+        for name in ("duplicate", "corrupt"):
+            self._set(name, check.probability(name, getattr(self, name)))
+        self._set("reliability", reliabilities.of(self.reliability))
+        for name in ("crc", "fifo"):
+            self._set(name, check.flag(name, getattr(self, name)))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @cached_property
+    def has_port(self) -> bool:
+        """Whether frames may wait, be refused or be cut up before they leave."""
+        return self.rate is not None or self.budget is not None or self.mtu is not None
+
+    @cached_property
+    def is_simple(self) -> bool:
+        """Whether what happens to a frame after it has left depends on it alone, so that many can be drawn at once."""
+        fixed_order = not self.fifo or self.latency_model.fixed is not None
+        return isinstance(self.loss, Bernoulli) and not self.duplicate and not self.corrupt and fixed_order
+
+    @property
+    def latency_model(self) -> Latency:
+        """The latency as a model."""
+        assert not isinstance(self.latency, float | int)
+        return self.latency
+
+    @property
+    def loss_model(self) -> Loss:
+        """The loss as a model."""
+        assert not isinstance(self.loss, float | int)
+        return self.loss
+
+    @property
+    def reliability_model(self) -> Reliability:
+        """The reliability as an object."""
+        assert isinstance(self.reliability, Reliability)
+        return self.reliability
+
+    @property
+    def budget_model(self) -> Budget:
+        """The budget, where there is one."""
+        assert isinstance(self.budget, Budget)
+        return self.budget

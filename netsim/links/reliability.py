@@ -1,0 +1,95 @@
+"""What a channel does about frames that do not arrive: nothing, or one of three remedies."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from netsim.errors import BadInput
+from netsim.links.latency import Latency
+from netsim.util import check
+
+Way = Literal["none", "ack", "nack", "keyframe"]
+WAYS: tuple[Way, ...] = ("none", "ack", "nack", "keyframe")
+
+ACK, NACK, RESENT = "ack", "nack", "resent"
+"""The kinds of message that a reliable channel sends of its own."""
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """What a channel does about frames that do not arrive.
+
+    What it sends is counted by kind, ``ack``, ``nack`` and ``resent``, and may be lost like all else.
+
+    Parameters
+    ----------
+    way : {"none", "ack", "nack", "keyframe"}
+        "ack": receivers acknowledge each frame, and the sender sends it again, in the same round, to whoever did not.
+        "nack": a receiver that misses a number in the sequence asks for that frame, which then may come in a later
+        round. "keyframe": nothing of its own; agents that share states send one whole, and to all, every so many rounds
+        (`netsim.agents.Sharing`), so that copies meet again.
+    timeout : float, optional
+        "ack": seconds until a frame is sent again; default: a twentieth of a round, or what two latencies take.
+    tries : int
+        "ack": how often a frame is sent at most.
+    window : int
+        "nack": how many of its last frames a sender keeps for those that ask.
+    every : int
+        "keyframe": rounds from one whole state to the next.
+
+    Raises
+    ------
+    BadInput
+        For an unknown way, or a number outside its range.
+    """
+
+    way: Way = "none"
+    timeout: float | None = None
+    tries: int = 16
+    window: int = 64
+    every: int = 50
+
+    def __post_init__(self) -> None:
+        check.one_of("reliability", self.way, WAYS)
+        if self.timeout is not None:
+            check.put(self, timeout=check.finite("timeout", self.timeout, above=0.0))
+        check.put(
+            self,
+            tries=check.integer("tries", self.tries, low=1),
+            window=check.integer("window", self.window, low=1),
+            every=check.integer("every", self.every, low=1),
+        )
+
+    @property
+    def numbers(self) -> bool:
+        """Whether frames are numbered."""
+        return self.way in ("ack", "nack")
+
+    def resend_after(self, latency: Latency, period: float) -> float:
+        """Return after how many seconds a frame is sent again.
+
+        Raises
+        ------
+        BadInput
+            If an acknowledgement cannot be back before the round closes.
+        """
+        trip = 2.0 * typical(latency)
+        if self.way == "ack" and trip >= period:
+            raise BadInput(
+                f"reliability = 'ack': must have a latency below half the round period, {period / 2:g} s; "
+                f"it is {trip / 2:g} s, and no acknowledgement is back before the round closes"
+            )
+        return self.timeout if self.timeout is not None else max(1.5 * trip, period / 20.0)
+
+
+def of(value: "Reliability | str") -> Reliability:
+    """Return a reliability, given as such or by its way; raises BadInput for another."""
+    if isinstance(value, Reliability):
+        return value
+    return Reliability(check.one_of("reliability", value, WAYS))  # type: ignore[arg-type]
+
+
+def typical(latency: Latency) -> float:
+    """Return a latency's median, in seconds."""
+    return latency.fixed if latency.fixed is not None else float(latency.delays(np.array([[0.5]]), 0)[0, 0])

@@ -1,0 +1,182 @@
+"""Links, radios and energies of real networks, each with its source.
+
+``preset = netsim.presets.ieee802154()``, then ``Network(graph, preset.link, medium=preset.medium)``. Change fields
+with `dataclasses.replace`. Powers are those of data sheets: boards differ, and so does the weather.
+"""
+
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from netsim.links import latency
+from netsim.links.budget import Budget
+from netsim.links.link import Link
+from netsim.radio.energy import Energy
+from netsim.radio.lora import LoRaAirtime
+from netsim.radio.settings import Radio
+from netsim.util import check
+
+__all__ = ["Preset", "bluetooth_low_energy", "ethernet", "ieee802154", "lora", "lora_budget", "satellite", "wifi"]
+
+# CC2420 data sheet (Texas Instruments SWRS041), table 9: current by output power, in mA and dBm.
+_CC2420 = {0: 17.4, -1: 16.5, -3: 15.2, -5: 13.9, -7: 12.5, -10: 11.2, -15: 9.9, -25: 8.5}
+# SX1276 data sheet (Semtech, rev. 7), supply currents: the same.
+_SX1276 = {20: 120.0, 17: 87.0, 13: 29.0, 7: 20.0}
+# LoRaWAN Regional Parameters RP002-1.0.4, EU863-870: bytes of application payload at most, without options.
+_LORA_MOST = {7: 222, 8: 222, 9: 115, 10: 51, 11: 51, 12: 51}
+
+
+class Preset(NamedTuple):
+    """What a kind of network is made of.
+
+    Attributes
+    ----------
+    link : Link
+        Rate, MTU and header of its frames.
+    radio : Radio or None
+        The shared medium, where there is one, with its energy.
+    energy : Energy or None
+        What its radios spend.
+    """
+
+    link: Link
+    radio: Radio | None = None
+    energy: Energy | None = None
+
+    @property
+    def medium(self) -> "Radio | Literal['wires']":
+        """The medium, for `netsim.Network`."""
+        return "wires" if self.radio is None else self.radio
+
+
+def _on_air(link: Link, radio: Radio, energy: Energy) -> Preset:
+    return Preset(link, replace(radio, energy=energy), energy)
+
+
+def ieee802154(power_dbm: int = 0, *, acks: bool = True, volts: float = 3.0) -> Preset:
+    """Return IEEE 802.15.4 at 2.4 GHz with a CC2420: 250 kbit/s, frames of 127 bytes, unslotted CSMA-CA.
+
+    Of the 127 bytes 11 are header and FCS (short addresses in one PAN), and 6 bytes of preamble and length precede
+    them: 116 bytes are left in each fragment. An acknowledgement is 11 bytes on the air. Sources: IEEE Std
+    802.15.4-2020, 6.2.5.1, and the defaults of its MAC attributes macMinBE = 3, macMaxBE = 5,
+    macMaxCSMABackoffs = 4, macMaxFrameRetries = 3; CC2420 data sheet (TI SWRS041) for the currents: 18.8 mA to receive
+    and to listen, 17.4 to 8.5 mA to send, 0.02 mA in power down, and −95 dBm of sensitivity.
+
+    Parameters
+    ----------
+    power_dbm : int
+        Transmit power: 0, -1, -3, -5, -7, -10, -15 or -25.
+    acks : bool
+        Whether frames for one neighbour are acknowledged.
+    volts : float
+        Of the supply.
+    """
+    transmit = _milliampere("power_dbm", power_dbm, _CC2420)
+    volts = check.finite("volts", volts, above=0)
+    currents = {"transmit": transmit, "receive": 18.8, "listen": 18.8, "sleep": 0.02}
+    link = Link(rate=250e3, mtu=116, header_bits=8 * 17)
+    return _on_air(link, Radio(acks=acks), _watts(currents, volts))
+
+
+def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
+    """Return Bluetooth Low Energy's 1 Mbit/s as a broadcast medium: advertisements at random, nobody listens first.
+
+    A legacy advertisement carries 31 bytes behind 16 of preamble, access address, header, address and CRC; here it is a
+    broadcast in pure ALOHA on one channel (the three of a real device, and connections with their schedule, are not
+    modelled). Sources: Bluetooth Core Specification 5.4, vol. 6, part B, 2.1 and 2.3.1; nRF52832 product specification
+    1.4 (Nordic Semiconductor), with DC/DC at 3 V: 5.3 mA to send at 0 dBm, 5.4 mA to receive, 1.9 µA asleep.
+    """
+    currents = {"transmit": 5.3, "receive": 5.4, "listen": 5.4, "sleep": 1.9e-3}
+    link = Link(rate=1e6, mtu=31, header_bits=8 * 16)
+    return _on_air(link, Radio(access="aloha"), _watts(currents, check.finite("volts", volts, above=0)))
+
+
+def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) -> Preset:
+    """Return LoRaWAN in Europe: SF7 to SF12 at 125 kHz, pure ALOHA, and 1 % of the time on the air.
+
+    The time on the air is that of `netsim.radio.lora.LoRaAirtime`; behind the PHY's header come 13 bytes of LoRaWAN's.
+    After each frame its node is silent for 99 times as long. Sources: Semtech AN1200.13 (2013); LoRaWAN 1.0.4 and
+    RP002-1.0.4 for the sizes; ETSI EN 300 220-2 for the 1 %; SX1276 data sheet (rev. 7) for the currents: 20 to 120 mA
+    to send, 10.8 mA to receive, 0.2 µA asleep. A class A device listens only after it has sent: see `lora_budget` for a
+    budget in bits, and give it a duty cycle if it is not to listen.
+
+    Parameters
+    ----------
+    spreading_factor : int
+        7 to 12.
+    power_dbm : int
+        Transmit power: 7, 13, 17 or 20.
+    volts : float
+        Of the supply.
+    """
+    transmit = _milliampere("power_dbm", power_dbm, _SX1276)
+    airtime = LoRaAirtime(spreading_factor=spreading_factor)
+    currents = {"transmit": transmit, "receive": 10.8, "listen": 10.8, "sleep": 2e-4}
+    link = Link(rate=airtime.rate, mtu=_LORA_MOST[airtime.spreading_factor], header_bits=8 * 13)
+    radio = Radio(access="aloha", airtime=airtime, transmit_share=0.01)
+    return _on_air(link, radio, _watts(currents, check.finite("volts", volts, above=0)))
+
+
+def lora_budget(spreading_factor: int = 7, share: float = 0.01) -> Budget:
+    """Return LoRa's share of the time as bits per second, for a `Link` without a radio: what waits is sent later.
+
+    A full frame's bits over its time on the air, times the share; a frame may always be sent if none was for long.
+    """
+    airtime = LoRaAirtime(spreading_factor=spreading_factor)
+    bits = 8 * (_LORA_MOST[airtime.spreading_factor] + 13)
+    rate = check.probability("share", share) * bits / airtime.seconds(bits)
+    return Budget(rate, per="second", over="wait", burst=bits)
+
+
+def wifi(*, acks: bool = True) -> Preset:
+    """Return IEEE 802.11g at 54 Mbit/s: frames of 1500 bytes, carrier sense, acknowledgements.
+
+    Access is unslotted CSMA-CA with 802.11's times (slot 9 µs, SIFS 10 µs, DIFS 28 µs, windows of 16 to 1024 slots,
+    7 repetitions); 802.11's back-off is different in that it stands still while the channel is busy. Each frame has 36
+    bytes of header, LLC and FCS and 20 µs of preamble. Source: IEEE Std 802.11-2020, clauses 10.3 and 18. Energy:
+    1.28 W to send, 0.94 W to receive, 0.82 W to listen, 0.1 W asleep, with one antenna: Halperin et al., "Demystifying
+    802.11n power consumption", HotPower 2010.
+    """
+    radio = Radio(
+        min_be=4,
+        max_be=10,
+        max_csma_backoffs=20,
+        unit_backoff=9e-6,
+        cca=28e-6,
+        turnaround=10e-6,
+        acks=acks,
+        ack_bits=round(54e6 * 24e-6),
+        max_frame_retries=7,
+    )
+    link = Link(rate=54e6, mtu=1500, header_bits=8 * 36 + round(54e6 * 20e-6))
+    return _on_air(link, radio, Energy(transmit=1.28, receive=0.94, listen=0.82, sleep=0.1))
+
+
+def ethernet(rate: float = 1e9, *, metres: float = 100.0) -> Preset:
+    """Return a switched Ethernet link: 1500 bytes, 38 more for header, FCS, preamble and gap, light's delay in copper.
+
+    Source: IEEE Std 802.3-2022, clauses 3 and 4.2; 5 ns a metre.
+    """
+    way = 5e-9 * check.finite("metres", metres, low=0)
+    return Preset(Link(rate=check.finite("rate", rate, above=0), mtu=1500, header_bits=8 * 38, latency=way))
+
+
+def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Preset:
+    """Return a bent-pipe satellite link: from ground to ground over a GEO, or over a LEO at 600 km.
+
+    The one-way delays are half the maximum round trips of 3GPP TR 38.821 (V16.2), table 4.2-2, feeder link included:
+    541.46 ms over GEO, 25.77 ms over LEO at 600 km; over LEO the least is twice the height at the speed of light, and
+    the satellite is somewhere between.
+    """
+    check.one_of("orbit", orbit, ("geo", "leo"))
+    delay = 0.27073 if orbit == "geo" else latency.uniform(2 * 600e3 / 299_792_458, 0.012885)
+    return Preset(Link(rate=check.finite("rate", rate, above=0), mtu=1500, header_bits=8 * 38, latency=delay))
+
+
+def _milliampere(name: str, power: int, table: dict[int, float]) -> float:
+    if power not in table:
+        raise check.refuse(name, power, f"one of {', '.join(map(str, table))}")
+    return table[power]
+
+
+def _watts(milliampere: dict[str, float], volts: float) -> Energy:
+    return Energy(**{state: current * volts / 1000.0 for state, current in milliampere.items()})

@@ -1,1 +1,0 @@
-"""The way out of the simulation: the agents of one network in several processes, over real sockets."""

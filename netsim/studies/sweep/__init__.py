@@ -1,5 +1,0 @@
-"""Sweeps: a study at every point of a grid of its parameters, on several processes, resumed where it was left."""
-
-from netsim.studies.sweep.sweep import Sweep, sweep
-
-__all__ = ["Sweep", "sweep"]

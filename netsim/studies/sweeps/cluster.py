@@ -1,0 +1,219 @@
+"""The workers of a Dask cluster as those who run a sweep's points; before, whether they have what a sweep needs."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netsim.errors import BadInput, NetsimError, one_line
+from netsim.studies import catalogue
+from netsim.studies._about import about
+from netsim.studies.sources import source_of
+from netsim.studies.sweeps.grid import Point
+from netsim.studies.sweeps.point import KILLED, Limits, Work, keep_failure
+from netsim.studies.sweeps.workers import Ended, run_named, run_parallel
+from netsim.util import check
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_PATIENCE_S = 10.0
+_WORKERS_S = 30.0  # until the first is there: each imports much as it starts
+_ROUNDS = 3  # that a point may lose its workers in, without ever having begun
+_LOST = "lost"  # of a point: Dask gave up on it, because too many workers that had it died
+
+
+@contextmanager
+def connected(address: str, limits: Limits) -> Iterator["Client"]:
+    """Connect to a scheduler, as ``tcp://host:8786``; the client that is yielded is closed at the end.
+
+    Raises
+    ------
+    BadInput
+        If there is no Dask, the address is none or nobody answers there, no workers come, or they have several threads;
+        for limits, to which Dask's workers cannot keep.
+    """
+    if limits.seconds is not None:
+        raise check.refuse("timeout", limits.seconds, "left out with dask: its workers' threads have no alarm")
+    if limits.megabytes is not None:
+        wanted = "left out with dask: its workers have a limit of their own (dask worker --memory-limit)"
+        raise check.refuse("memory", limits.megabytes, wanted)
+    try:
+        from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
+    except ImportError:
+        how = "in netsim's clone, pip install '.[dask]'"
+        raise check.refuse("dask", address, f"left out where Dask is not installed: {how}") from None
+    try:
+        get_address_host_port(address, strict=True)
+    except (ValueError, TypeError, AttributeError):
+        raise check.refuse("dask", address, "a scheduler's address, such as tcp://127.0.0.1:8786") from None
+    try:
+        asyncio.run(_reach(address))
+        client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
+    except (OSError, ValueError, TypeError):
+        wanted = f"the address of a Dask scheduler; none answered there within {_PATIENCE_S:g} s"
+        raise check.refuse("dask", address, wanted) from None
+    with client:
+        _must_have_workers(client, address)
+        yield client
+
+
+async def _reach(address: str) -> None:
+    """Connect once; a client that cannot leaves a traceback behind."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    comm = await connect(address, timeout=_PATIENCE_S, **Security().get_connection_args("client"))
+    await comm.close()
+
+
+def _must_have_workers(client: "Client", address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_S)
+    except TimeoutError:
+        wanted = f"a scheduler with workers (dask worker {address} --nthreads 1); it has none after {_WORKERS_S:g} s"
+        raise check.refuse("dask", address, wanted) from None
+    for worker, threads in sorted(client.nthreads().items()):
+        if threads != 1:
+            # A run sets how many threads its process's BLAS has.
+            wanted = "a scheduler whose workers have one thread each (dask worker --nthreads 1 --nworkers N)"
+            raise BadInput(f"dask = {address!r}: must be {wanted}; {worker} has {threads}")
+
+
+# --- what workers need ------------------------------------------------------------------------------------------------
+
+
+def must_be_able(client: "Client", work: Work) -> None:
+    """Raise BadInput, naming a worker and what it lacks, unless all have what they need to run points.
+
+    That is the sweep's folder, the same netsim and numpy, the study's file and the folder of data, where there are any.
+    """
+    token = work.running / "token"
+    token.write_text(work.running.name)
+    wanted = _equipment(work)
+    reports = client.run(partial(examine, work), on_error="return")
+    token.unlink()
+    for worker, report in sorted(reports.items()):
+        if not isinstance(report, Mapping):
+            raise BadInput(
+                f"dask: worker {worker} must have the netsim that is here, {about()['netsim']} "
+                f"({type(report).__name__}: {one_line(report)})"
+            )
+        for what, there in report.items():
+            if there != wanted[what]:
+                raise BadInput(f"{what}: worker {worker} must have {wanted[what]}, as here; it has {there}")
+
+
+def examine(work: Work) -> dict[str, str]:
+    """Return what a worker has, by what messages call it."""
+    return _equipment(work) | {f"out = {str(work.folder)!r}": _folder(work)}
+
+
+def _equipment(work: Work) -> dict[str, str]:
+    import numpy as np
+
+    data = os.environ.get("NETSIM_DATA")
+    return {
+        "dask: netsim": f"{about()['netsim']} ({about()['core']}, source {source_of('netsim')['netsim'][:12]})",
+        "dask: numpy": np.__version__,
+        f"scenario = {work.scenario!r}": _study(work.file),
+        "NETSIM_DATA": "no folder of data" if not data or not Path(data).is_dir() else "a folder of data",
+        f"out = {str(work.folder)!r}": "that folder, to write into",
+    }
+
+
+def _study(file: str) -> str:
+    if not file.endswith(".py"):
+        return "that study" if file in catalogue.listed() else "none"
+    try:
+        return f"the file with hash {hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]}"
+    except OSError:
+        return "none"
+
+
+def _folder(work: Work) -> str:
+    """Return whether a worker can write into the sweep's folder, and whether it is the same one."""
+    try:
+        if (work.running / "token").read_text() != work.running.name:
+            return "another one of that name"
+        trial = work.running / f"trial-{os.getpid()}"
+        trial.write_text(work.running.name)
+        trial.unlink()
+    except FileNotFoundError:
+        return "none of that name, or another one"
+    except OSError as error:
+        return f"one that cannot be written ({error.strerror})"
+    return "that folder, to write into"
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def run_there(work: Work, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
+    """Run points on a cluster's workers, and yield how each ended, as they do.
+
+    Dask itself starts again what a killed worker ran or was to run, and gives up on it after some deaths; it is then
+    begun once more from here. A point has failed that began several times and never ended, or never began.
+    """
+    import joblib
+
+    left = {point.name: point for point in points}
+    lost = dict.fromkeys(left, 0)
+    with joblib.parallel_config(backend=_backend(client)):
+        while left:
+            for name, why in _told(run_parallel(work, list(left.values()), -1, run_undivided)):
+                if why == _LOST:
+                    lost[name] += 1
+                    if lost[name] < _ROUNDS:
+                        continue
+                    why = keep_failure(work, name, KILLED)
+                del left[name]
+                yield name, why
+
+
+def _told(ended: Iterator[Ended]) -> Iterator[Ended]:
+    """Let the loss of a scheduler end in one line."""
+    from concurrent.futures import CancelledError as Cancelled
+
+    try:
+        yield from ended
+    except (Cancelled, asyncio.CancelledError):
+        raise NetsimError("dask: its scheduler has gone; what is done is whole, and the same command goes on") from None
+
+
+def run_undivided(work: Work, point: Point) -> Ended:
+    """Run a point with nothing of it handed on to the cluster, as Dask's backend would have what is nested do."""
+    from joblib import parallel_config
+
+    with parallel_config(backend="sequential"):
+        return run_named(work, point)
+
+
+def _backend(client: "Client") -> Any:
+    """Return joblib's backend for Dask, which for a task whose workers died would wait for ever."""
+    from distributed.scheduler import KilledWorker
+    from joblib._dask import DaskDistributedBackend
+
+    class Backend(DaskDistributedBackend):  # type: ignore[misc]
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            # With one worker joblib would run the points in this process.
+            return max(2, int(super().effective_n_jobs(n_jobs)))
+
+        def submit(self, func: Any, callback: Any = None) -> Any:
+            future = super().submit(func, callback)
+            ((_, (_, point), _),) = func.items
+
+            def ended(done: Any) -> None:
+                error = done.exception()
+                if error is not None:
+                    callback([(point.name, _LOST)] if isinstance(error, KilledWorker) else error)
+
+            future.add_done_callback(ended)
+            return future
+
+    return Backend(client=client)

@@ -1,0 +1,190 @@
+"""The points of a sweep: every combination of the values that its parameters take."""
+
+import hashlib
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netsim.errors import BadInput
+from netsim.studies.catalogue import Parameter, Scenario, flag
+from netsim.util import check
+
+MOST_POINTS = 1_000_000
+"""A sweep may have so many points: each is a folder of its own."""
+
+_LONGEST = 100  # characters of a folder's name
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination.
+
+    Attributes
+    ----------
+    name : str
+        What its folder is called: its settings, as ``loss=0.1,seed=3``.
+    settings : mapping
+        The parameters that were given, by name.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values of the parameters that are given; each may have one or several.
+
+    Attributes
+    ----------
+    scenario : str
+        The study's name, or the path of its file.
+    values : mapping
+        By parameter, in the order given: the last varies fastest.
+    """
+
+    scenario: str
+    values: Mapping[str, tuple[Any, ...]]
+
+    @property
+    def swept(self) -> list[str]:
+        """The parameters with several values."""
+        return [name for name, values in self.values.items() if len(values) > 1]
+
+    def points(self) -> list[Point]:
+        """Return all combinations."""
+        found = []
+        for chosen in itertools.product(*self.values.values()):
+            settings = dict(zip(self.values, chosen, strict=True))
+            found.append(Point(_name({name: settings[name] for name in self.swept}), settings))
+        return found
+
+
+def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
+    """Return the grid of parameters, each of which has a value or several (a list, tuple or range).
+
+    Raises
+    ------
+    BadInput
+        For an unknown parameter, no values, or one that the parameter cannot take.
+    """
+    known = {parameter.name: parameter for parameter in scenario.parameters}
+    values = {}
+    for name, several in given.items():
+        check.one_of("parameter", name, known)
+        listed = _several(name, several) if isinstance(several, list | tuple | range) else [several]
+        if not listed:
+            raise BadInput(f"{name} = []: must be a value, or several")
+        # Values that are equal are one point.
+        values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
+    if (count := math.prod(map(len, values.values()))) > MOST_POINTS:
+        raise BadInput(f"points = {count:,}: must be at most {MOST_POINTS:,}, by fewer values of the parameters")
+    return Grid(scenario.name, values)
+
+
+def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
+    """Return the values that a flag lists on the command line.
+
+    Numbers: ``0,0.1,0.3`` or, of whole ones, a range ``0:20`` (without its end) or ``0:20:5``; ``none`` where a
+    parameter may be left open. Text: one value each time that the flag is given, for it may hold commas itself.
+
+    Raises
+    ------
+    BadInput
+        For what is no such value.
+    """
+    if parameter.kind is str:
+        return list(texts)
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    found: list[Any] = []
+    for part in parts:
+        several = _several(parameter.name, _parsed(parameter, part), part)
+        if not several:
+            raise check.refuse(parameter.name, part, "a range from a number up to a larger one, which is not in it")
+        found += several
+    return found
+
+
+def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
+    """Return the values of a parameter if they are not more than points may be; those of a range are never listed."""
+    # len() of a longer range overflows.
+    if isinstance(values, range) and values[MOST_POINTS:]:
+        raise check.refuse(name, given or values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
+    return values
+
+
+def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
+    """Return the flags that list the values of parameters on a command line; what is only left open has none."""
+    flags: list[str] = []
+    for name, several in values.items():
+        if list(several) == [None]:
+            continue
+        if any(isinstance(value, str | bool) for value in several):
+            flags += [flag(name, value) for value in several]
+        else:
+            flags.append(flag(name, ",".join(_ranges(several))))
+    return " ".join(flags)
+
+
+def _ranges(values: Sequence[Any]) -> list[str]:
+    """Return numbers as `values_of` reads them: of whole ones three or more in a row are a range."""
+    runs: list[list[Any]] = []
+    for value in values:
+        if runs and type(value) is int is type(runs[-1][-1]) and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    found = []
+    for run in runs:
+        shown = ["none" if value is None else _text(value) for value in run]
+        found += shown if len(run) < 3 else [f"{run[0]}:{run[-1] + 1}"]
+    return found
+
+
+def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
+    if parameter.optional and text.lower() == "none":
+        return [None]
+    if parameter.kind is bool and text.lower() in ("true", "false"):
+        return [text.lower() == "true"]
+    try:
+        if parameter.kind is int and re.fullmatch(r"-?\d+:-?\d+(:-?\d+)?", text):
+            return range(*map(int, text.split(":")))
+        if parameter.kind in (int, float):
+            return [parameter.kind(text)]
+    except ValueError:
+        pass
+    wanted = {int: "whole numbers, or a range such as 0:20", float: "numbers", bool: "true or false"}[parameter.kind]
+    raise check.refuse(parameter.name, text, f"{wanted}, with commas between")
+
+
+def _checked(parameter: Parameter, value: Any) -> Any:
+    """Return a value as the parameter's type has it."""
+    if value is None and parameter.optional:
+        return None
+    if parameter.kind is float:
+        return check.number(parameter.name, value)
+    if parameter.kind is int:
+        return check.integer(parameter.name, value, low=-(2**63))
+    if parameter.kind is bool:
+        return check.flag(parameter.name, value)
+    if not isinstance(value, str):
+        raise check.refuse(parameter.name, value, "text")
+    return value
+
+
+def _name(settings: Mapping[str, Any]) -> str:
+    """Return a folder's name for some settings; a long one ends in a hash of the rest."""
+    text = ",".join(f"{name}={_text(value)}" for name, value in settings.items()) or "point"
+    # Nothing that means something to a file system, and no capital that another may not tell apart.
+    safe = re.sub(r"[^A-Za-z0-9=,.+_-]", "_", text)
+    if safe == text and len(text) <= _LONGEST:
+        return text
+    mark = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:10]
+    return f"{safe[:_LONGEST]}-{mark}"
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else str(value)

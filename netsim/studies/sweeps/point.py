@@ -1,0 +1,269 @@
+"""One point of a sweep, run where a worker has it: its run folder, or why there is none."""
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from netsim.errors import NetsimError, one_line
+from netsim.studies import catalogue
+from netsim.studies.folder import Unsaved, is_whole, write
+from netsim.studies.formats import Formats
+from netsim.studies.study import Study
+from netsim.studies.sweeps.grid import Point
+from netsim.util import check
+from netsim.util.files import write_whole
+
+KILLED = "its process was killed each time, by the system for its memory perhaps"
+_TRIES = 2  # of a point, which each time end with the death of its process
+_THERE = (errno.EEXIST, errno.ENOTEMPTY)
+
+
+class _TooLong(KeyboardInterrupt):
+    """A point that takes longer than it may: raised into it as Ctrl-C is, which a run knows how to end at."""
+
+
+class Limits:
+    """How long a point may take, and how much memory beyond what its worker has; None: as much as there is.
+
+    Parameters
+    ----------
+    seconds : float, optional
+    megabytes : int, optional
+    """
+
+    def __init__(self, seconds: float | None = None, megabytes: int | None = None) -> None:
+        self.seconds, self.megabytes = seconds, megabytes
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep to the limits meanwhile: _TooLong or MemoryError is raised beyond them."""
+        with _seconds(self.seconds), _megabytes(self.megabytes):
+            yield
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all points of a sweep have in common.
+
+    Attributes
+    ----------
+    scenario : str
+        The study's name, or the path of its file, as it was given.
+    file : str
+        The same as a worker finds it.
+    folder : Path
+        Of the sweep, as a worker finds it.
+    running : Path
+        Where points are written that run: a folder of this execution of the sweep only. A process that outlived an
+        earlier one finds that its own has gone.
+    limits : Limits
+    formats : Formats
+        Of the points' tables.
+    made_of : mapping
+        What `netsim.studies.catalogue.Scenario.made_of` said as the sweep began.
+    """
+
+    scenario: str
+    file: str
+    folder: Path
+    running: Path
+    limits: Limits
+    formats: Formats
+    made_of: Mapping[str, Any] = field(default_factory=dict)
+
+    def begun(self) -> set[str]:
+        """Return the names of the points that have begun and not ended."""
+        return {path.name.rpartition("~")[0] for path in self.running.iterdir()}
+
+    def forget(self, name: str) -> None:
+        """Forget that a point had begun."""
+        for path in self.running.glob(f"{name}~*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def run_point(work: Work, point: Point) -> str | None:
+    """Run a study with some settings into ``points/<name>``; return why it failed, or None.
+
+    A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those that
+    run: what is left of it tells which points ran when a worker was killed, and how often.
+
+    Raises
+    ------
+    Unsaved
+        If the sweep's folder cannot be written: that is no failure of the point's.
+    """
+    if is_whole(work.folder / "points" / point.name):
+        # A worker that ended it was killed before it could say so.
+        return None
+    try:
+        place = _begin(work, point.name)
+    except OSError as error:
+        raise unwritten(work.folder, error) from None
+    if place is None:
+        return keep_failure(work, point.name, KILLED)
+    origin: dict[str, Any] = {}
+    try:
+        with work.limits.kept():
+            _run(work, point, place, origin)
+    except Unsaved:
+        raise
+    except (Exception, SystemExit, _TooLong) as error:
+        why = _reason(error, work.limits)
+        # This process may have outlived its sweep, which is done again: then nobody asked.
+        return keep_failure(work, point.name, why, origin) if work.running.is_dir() else why
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return None
+
+
+def unwritten(folder: Path, error: OSError) -> Unsaved:
+    """Return the error that ends a sweep whose folder cannot be written."""
+    return Unsaved(
+        f"out = {str(folder)!r}: could not be written ({error.strerror or one_line(error)}); "
+        "what is done is whole, and the same command goes on"
+    )
+
+
+def _begin(work: Work, name: str) -> Path | None:
+    """Return a new folder to write into; None if so many were begun already and none was ended."""
+    for number in range(_TRIES):
+        with suppress(FileExistsError):
+            (work.running / f"{name}~{number}").mkdir()
+            return work.running / f"{name}~{number}"
+    return None
+
+
+def _run(work: Work, point: Point, place: Path, origin: dict[str, Any]) -> None:
+    """Run a point, and give it its name once it is whole; ``origin`` gets what it came of, even if it fails."""
+    found = dataclasses.replace(catalogue.find_study(work.file), name=work.scenario)
+    study = found.prepare(**point.settings)
+    study.formats = work.formats
+    study.origin["point"] = point.name
+    try:
+        found.play(study)
+    except NetsimError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise NetsimError(catalogue.raised(found, error)) from error
+    finally:
+        origin |= study.origin
+    _save(study, place, work.folder / "points" / point.name)
+
+
+def _save(study: Study, place: Path, folder: Path) -> None:
+    try:
+        failed = write(study, place)
+        while not _renamed(place, folder):
+            # Another worker, taken for dead, may have run the point as well; else somebody has changed what is there.
+            if is_whole(folder):
+                break
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise unwritten(folder.parent.parent, error) from None
+    if failed:
+        told = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
+        raise NetsimError(f"{told}; the rest is in points/{folder.name}")
+
+
+def _renamed(place: Path, folder: Path) -> bool:
+    try:
+        os.rename(place, folder)
+    except OSError as error:
+        if error.errno not in _THERE:
+            raise
+        return False
+    return True
+
+
+def _reason(error: BaseException, limits: Limits) -> str:
+    """Return in one line why a point failed: the limit that it went beyond, wherever it was noticed, or the error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _TooLong):
+            return f"took longer than {limits.seconds:g} s"
+        if isinstance(cause, MemoryError):
+            return (
+                f"took more memory than {limits.megabytes} MB" if limits.megabytes else "took more memory than there is"
+            )
+        cause = cause.__cause__ or cause.__context__
+    text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
+    return " ".join(text.split())
+
+
+def keep_failure(work: Work, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
+    """Keep why a point failed, and of what that came, and return why."""
+    folder = work.folder
+    made_of = {"files_sha256": {}, **work.made_of, **(origin or {})}
+    kept = {"point": name, "error": why} | {key: each for key, each in made_of.items() if key.endswith("_sha256")}
+    try:
+        (folder / "failed").mkdir(exist_ok=True)
+        with write_whole(folder / "failed" / f"{name}.json") as file:
+            file.write(json.dumps(kept).encode())
+    except OSError as error:
+        raise unwritten(folder, error) from None
+    return why
+
+
+@contextmanager
+def _seconds(most: float | None) -> Iterator[None]:
+    if most is None:
+        yield
+        return
+    if not hasattr(signal, "SIGALRM"):
+        raise check.refuse("timeout", most, "left out on this system, which has no such alarm")
+    heeded = signal.signal(signal.SIGALRM, _stop)
+    signal.setitimer(signal.ITIMER_REAL, most)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, heeded)
+
+
+@contextmanager
+def _megabytes(most: int | None) -> Iterator[None]:
+    if most is None:
+        yield
+        return
+    _load_libraries()
+    try:
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        raise check.refuse("memory", most, "left out on this system, which does not tell its use") from None
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + most * 2**20, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@cache
+def _load_libraries() -> None:
+    """Load what studies use before a point's memory is counted; OpenBLAS spins for ever if it gets no buffers."""
+    import networkx
+    import numpy as np
+    import pandas as pd
+    import scipy.linalg
+    from matplotlib.figure import Figure
+
+    square = np.eye(256)
+    scipy.linalg.cho_solve(scipy.linalg.cho_factor(square @ square), square)
+    networkx.path_graph(2)
+    pd.DataFrame({"a": [1.0]}).to_csv()
+    Figure(layout="constrained").subplots().plot([0.0, 1.0], label="a")
+
+
+def _stop(*_: object) -> None:
+    raise _TooLong

@@ -1,0 +1,393 @@
+"""Running a sweep: what is missing, on so many processes; what failed; one table of all."""
+
+import dataclasses
+import itertools
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netsim.errors import BadInput, NetsimError
+from netsim.studies import catalogue
+from netsim.studies.claim import LOCK, locked
+from netsim.studies.folder import is_whole
+from netsim.studies.formats import Formats
+from netsim.studies.sources import changed_files, changed_source, is_recorded, versions
+from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
+from netsim.studies.sweeps.grid import Grid, Point, grid
+from netsim.studies.sweeps.point import Limits, Work, unwritten
+from netsim.studies.sweeps.workers import Ended, run_here
+from netsim.studies.terminal import Reporter
+from netsim.util import check
+from netsim.util.files import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_MEGABYTES = 2**40  # more bytes than these no system counts
+_RUNNING = "running-"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep has come to.
+
+    Attributes
+    ----------
+    folder : Path
+        ``points/`` has a run folder for each point, ``points.csv`` one table of all.
+    grid : Grid
+        The parameters and their values.
+    failed : dict
+        Why, by the name of the point, for those that failed.
+    """
+
+    folder: Path
+    grid: Grid
+    failed: dict[str, str]
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """One row for each point and algorithm: the point, what was given, and the last value of each column."""
+        import pandas as pd
+
+        rows = []
+        for name, given, place in read_points(self.folder):
+            summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+            for algorithm, last in summary["algorithms"].items():
+                rows.append({"point": name, **free(given, {*last, "algorithm"}), "algorithm": algorithm, **last})
+        return pd.DataFrame(rows)
+
+
+def sweep(
+    scenario: str,
+    *,
+    out: str | Path,
+    jobs: int = 1,
+    dask: str | None = None,
+    timeout: float | None = None,
+    memory: int | None = None,
+    retry: bool = False,
+    redo: bool = False,
+    tables: str | None = None,
+    reporter: Reporter | None = None,
+    **parameters: Any,
+) -> Sweep:
+    """Run a study at every combination of its parameters' values.
+
+    What is done already in ``out`` is not done again: a sweep that was interrupted, or killed, goes on. Points share no
+    state; settings that name the same seed draw the same numbers. All come of the same code and data: of the study's
+    file, the files that it read and netsim's source each point keeps the SHA-256.
+
+    Parameters
+    ----------
+    scenario : str
+        Its name, or the path of its file.
+    out : str or Path
+        The folder of the sweep, new or its own.
+    jobs : int
+        Number of processes.
+    dask : str, optional
+        The address of a Dask scheduler, as ``tcp://host:8786``, whose workers run the points instead: of one thread
+        each, with the same netsim, folder of data and ``out``. Then without ``jobs``, ``timeout`` and ``memory``.
+    timeout : float, optional
+        Seconds that a point may take.
+    memory : int, optional
+        Megabytes that a point may take beyond what its process has.
+    retry : bool
+        Run points that failed before once more.
+    redo : bool
+        Run points once more whose code or data have changed since.
+    tables : str, optional
+        The format of the points' tables: "csv" (the default) or "parquet"; `netsim.studies.results.load` reads both.
+    **parameters
+        Values, or several in a list, tuple or range, by name.
+
+    Raises
+    ------
+    BadInput
+        For an unknown parameter or format, or a value that it cannot take, a folder that holds something else, points
+        of other code or data, or that another sweep writes, or a cluster that cannot be reached or lacks something.
+    NetsimError
+        If code or data changed meanwhile, so that points are of several versions.
+    Unsaved
+        If the folder cannot be written, as on a full disk; what is done is whole.
+    """
+    check.integer("jobs", jobs, low=1)
+    if dask is not None and jobs != 1:
+        raise check.refuse("jobs", jobs, "left out with dask, whose workers are as many as there are")
+    limits = Limits(
+        None if timeout is None else check.finite("timeout", timeout, above=0.0),
+        None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
+    )
+    # To draw the figures of a point takes longer than many a point, and nobody looks at those of a thousand.
+    formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
+    study = catalogue.find_study(scenario)
+    chosen, made_of = grid(study, parameters), study.made_of()
+    show = reporter or Reporter(quiet=True)
+
+    def heed(folder: Path) -> None:
+        if retry:
+            shutil.rmtree(folder / "failed", ignore_errors=True)
+        _must_be_of(made_of, folder, chosen, redo)
+
+    with (
+        nullcontext() if dask is None else connected(dask, limits) as client,
+        _opened(Path(out), chosen, heed) as running,
+    ):
+        folder = running.parent
+        file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
+        work = Work(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
+        if client is not None:
+            must_be_able(client, work)
+        _run_missing(
+            work,
+            chosen,
+            show,
+            lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
+        )
+        _must_be_of_one_version(folder, chosen)
+        found = read_sweep(folder)
+        try:
+            with write_whole(folder / "points.csv") as csv:
+                csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
+        except OSError as error:
+            raise unwritten(folder, error) from None
+    return found
+
+
+def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
+    """Run the points that are neither done nor have failed."""
+    points = chosen.points()
+    failures = _failures(work.folder)
+    missing = [
+        each for each in points if each.name not in failures and not is_whole(work.folder / "points" / each.name)
+    ]
+    failed = sum(each.name in failures for each in points)
+    done = len(points) - len(missing) - failed
+    with show.tally(Path(chosen.scenario).stem, len(points)) as tally:
+        tally(done, failed)
+        for name, why in run(missing):
+            done, failed = done + (why is None), failed + (why is not None)
+            if why is not None:
+                show.line(f"{name} failed: {why}")
+            tally(done, failed)
+
+
+def _failures(folder: Path) -> dict[str, str]:
+    """Return why points failed, by name."""
+    return {name: str(kept["error"]) for name, kept in _kept_failures(folder).items()}
+
+
+def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return what is kept of points that failed, by name."""
+    found = {}
+    for path in sorted((folder / "failed").glob("*.json")):
+        with suppress(ValueError, KeyError, TypeError):
+            # One that somebody has changed is none: its point is run again.
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            found[str(kept["point"])] = kept | {"error": str(kept["error"])}
+    return found
+
+
+def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
+    """Yield each point of a sweep that is done: its name, what was given, its run folder.
+
+    Raises
+    ------
+    BadInput
+        If there is no sweep, its sweep.json is damaged, or a point's folder holds the run of another.
+    """
+    for point in read_sweep(folder).grid.points():
+        place = folder / "points" / point.name
+        if (place / "summary.json").is_file():
+            if (ran := _settings_of(place).get("point", point.name)) != point.name:
+                raise BadInput(f"folder = {str(place)!r}: must hold the run of {point.name}; it holds that of {ran}")
+            yield point.name, dict(point.settings), place
+
+
+def _settings_of(place: Path) -> Mapping[str, Any]:
+    """Return a run folder's settings.json, or nothing if it is damaged."""
+    with suppress(OSError, ValueError):
+        settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
+        if isinstance(settings, dict):
+            return settings
+    return {}
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return a sweep by its folder, however far it came; raises BadInput as `read_points` does."""
+    try:
+        about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+        chosen = Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
+        names = {point.name for point in chosen.points()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"folder = {str(folder)!r}: must be a sweep's; its sweep.json is missing or damaged") from None
+    return Sweep(folder, chosen, {name: why for name, why in _failures(folder).items() if name in names})
+
+
+def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
+    """Return settings by names that no column has: ``given_loss`` where a study measures a loss, too."""
+    return {f"given_{name}" if name in columns else name: value for name, value in settings.items()}
+
+
+def unfinished(folder: Path) -> str:
+    """Return in one line how many points a sweep misses; empty if none, or if the folder is no sweep's.
+
+    Raises
+    ------
+    BadInput
+        If it is a sweep whose sweep.json is damaged.
+    """
+    if not (folder / "sweep.json").is_file():
+        return ""
+    whole, done = read_sweep(folder), {name for name, _, _ in read_points(folder)}
+    points = whole.grid.points()
+    missing = {point.name for point in points} - done
+    failed = len(missing & whole.failed.keys())
+    if not missing:
+        return ""
+    why = f" ({failed:,} of them failed)" if failed else ""
+    return f"{folder} is unfinished: {len(missing):,} of {len(points):,} points are missing{why}"
+
+
+def runs_of(folder: Path) -> list[Path]:
+    """Return the run folders of a sweep's points that are done, or of what is no sweep the folder itself.
+
+    Raises
+    ------
+    BadInput
+        If it is a sweep whose sweep.json is damaged.
+    """
+    return [place for _, _, place in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
+
+
+# --- of the same code and data ----------------------------------------------------------------------------------------
+
+
+def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield of each point that is done, or has failed, its name and what it recorded of its code and data."""
+    failures = _kept_failures(folder)
+    for point in chosen.points():
+        place = folder / "points" / point.name
+        if is_whole(place):
+            yield point.name, _settings_of(place)
+        elif point.name in failures:
+            yield point.name, failures[point.name]
+
+
+def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
+    """Raise BadInput if a point came of other code or data than there are now, or forget such points, to redo them."""
+    recorded, changed = dict(_recorded(folder, chosen)), {}
+    for name, each in recorded.items():
+        what = changed_files(each, made_of, chosen.scenario) + changed_source(each, made_of)
+        if what or not is_recorded(each):
+            changed[name] = what
+    if not changed:
+        return
+    if not redo:
+        what = list(dict.fromkeys(itertools.chain(*changed.values())))
+        why = f"{', '.join(what)} changed since" if what else "a netsim that recorded nothing of these ran"
+        raise BadInput(
+            f"out = {str(folder)!r}: must hold points of the code and data that are there now; {why} {len(changed)} of "
+            f"its {len(recorded)} points{' ran' if what else ''} (--redo runs those anew; a new folder keeps them)"
+        )
+    (folder / "points.csv").unlink(missing_ok=True)
+    for name in changed:
+        shutil.rmtree(folder / "points" / name, ignore_errors=True)
+        (folder / "failed" / f"{name}.json").unlink(missing_ok=True)
+
+
+def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
+    """Raise NetsimError, and leave no table, if points are of several versions, as code or data changed meanwhile."""
+    found: dict[str, set[str]] = {}
+    for _, recorded in _recorded(folder, chosen):
+        for what, digest in versions(recorded, chosen.scenario).items():
+            found.setdefault(what, set()).add(digest)
+    mixed = [what for what, several in found.items() if len(several) > 1]
+    if mixed:
+        (folder / "points.csv").unlink(missing_ok=True)
+        raise NetsimError(
+            f"out = {str(folder)!r}: must hold points of one version; {', '.join(mixed)} changed while the sweep ran "
+            "(--redo runs anew those that are not of the present one)"
+        )
+
+
+@contextmanager
+def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterator[Path]:
+    """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
+
+    Before anything is written, ``heed`` may refuse what a sweep's folder holds.
+
+    Raises
+    ------
+    BadInput
+        If it holds something else, cannot be written, or another process has it.
+    """
+    about = folder / "sweep.json"
+    begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
+    if folder.exists() and not about.is_file() and begun:
+        raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or a sweep's")
+    with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as mine:
+        if not mine:
+            raise BadInput(
+                f"out = {str(folder)!r}: must be a folder that no other sweep writes; "
+                f"if none does, one was killed: then remove {str(folder / LOCK)!r}"
+            )
+        for left in (
+            *folder.glob(".sweep.json.*"),
+            *folder.glob(".points.csv.*"),
+            *(folder / "failed").glob(".*.json.*"),
+        ):
+            # Of a sweep that was killed while it wrote a file (`netsim.util.files.write_whole`).
+            left.unlink(missing_ok=True)
+        for left in folder.glob(f"{_RUNNING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        settings = json.loads(json.dumps({"scenario": chosen.scenario, "values": chosen.values}))
+        if about.is_file():
+            _must_be_same(folder, about, settings, chosen)
+            heed(folder)
+        with _refusals(folder):
+            with write_whole(about) as file:
+                file.write(json.dumps(settings, indent=2).encode())
+            (folder / "points").mkdir(exist_ok=True)
+            running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
+        try:
+            yield running
+        finally:
+            shutil.rmtree(running, ignore_errors=True)
+
+
+def _is_begun(name: str) -> bool:
+    """Return whether a file is of a sweep that was killed before it had written its sweep.json."""
+    return name == LOCK or name.startswith(".sweep.json.")
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"out = {str(folder)!r}: must be a folder that can be written ({error.strerror})") from None
+
+
+def _must_be_same(folder: Path, about: Path, mine: dict[str, Any], chosen: Grid) -> None:
+    """Raise BadInput unless a folder's sweep is this one, with more or fewer values of what is swept."""
+    try:
+        there = json.loads(about.read_text(encoding="utf-8"))
+        fixed = {name: values for name, values in there["values"].items() if len(values) == 1}
+        swept = [name for name, values in there["values"].items() if len(values) > 1]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"out = {str(folder)!r}: must be a new folder; its sweep.json is damaged") from None
+    held = f"out = {str(folder)!r}: must be a new folder; it holds a sweep"
+    if there["scenario"] != chosen.scenario or swept != chosen.swept:
+        raise BadInput(f"{held} of {there['scenario']} over {', '.join(swept) or 'nothing'}")
+    if fixed != {name: values for name, values in mine["values"].items() if len(values) == 1}:
+        told = ", ".join(f"{name} = {values[0]}" for name, values in fixed.items())
+        raise BadInput(f"{held} with {told or 'nothing else given'}")

@@ -1,0 +1,389 @@
+"""A run folder repeated from its settings: whether the same comes out, and if not, where it begins to differ."""
+
+import csv
+import json
+import math
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.accounting.trace import STREAMS, Trace
+from netsim.core.records import key_shift
+from netsim.errors import BadInput
+from netsim.studies import catalogue
+from netsim.studies._about import about, environment
+from netsim.studies.catalogue import Parameter, Scenario
+from netsim.studies.folder import load, write
+from netsim.studies.formats import Formats, read_table
+from netsim.studies.sources import changed_files, changed_source, is_recorded
+from netsim.studies.terminal import Reporter
+from netsim.util import check
+
+TOLERANCE = 1e-9
+"""Of numbers that are not whole: |a − b| ≤ 1e-9 · max(1, |a|, |b|)."""
+
+# Of a table: how long something took on the machine.
+_MEASURED_TIME = {"seconds", "step_seconds"}
+# What of a summary is not a result, or is compared elsewhere.
+_NOT_COMPARED = {"bytes", "failed", "partial"}
+# In a trace hash, and a frame's checksum, its bytes count: it is another as soon as a last digit that is sent is.
+_HASHES = ("trace_hash", "checksum")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of repeating a run folder.
+
+    Attributes
+    ----------
+    folder : Path
+        The run folder.
+    state : str
+        "identical": the trace hash and every value; "equal to 1e-9": every value within that, but not the last digits,
+        and then mostly not the hash either, in which each frame's bytes count; or "differs".
+    where : str
+        Where it begins to differ by more than 1e-9, or if nowhere, the largest difference; empty if identical.
+    others : tuple of str
+        The other files that differ by more.
+    elsewhere : tuple of str
+        Versions, kernels and the like that are not those recorded: facts, which need not be the cause.
+    """
+
+    folder: Path
+    state: str
+    where: str = ""
+    others: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.state != "differs"
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Of two values at one place: by how much, infinity where that has no meaning."""
+
+    place: str
+    size: float
+
+    @property
+    def is_hash(self) -> bool:
+        """Whether it is one of hashes."""
+        return self.place.partition(":")[0].endswith(_HASHES)
+
+    @property
+    def counts(self) -> bool:
+        return self.size > TOLERANCE
+
+
+def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
+    """Repeat a run folder from its settings and compare the trace hash, the tables, the summary and the traces.
+
+    Columns of time measured on the machine (``seconds``, ``step_seconds``) are left out; whole numbers and text must be
+    the same.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A whole run folder; a point of a sweep is one.
+    reporter : Reporter, optional
+        Where progress goes; default: nowhere.
+
+    Raises
+    ------
+    BadInput
+        If it is no whole run folder, a trace is damaged, or its study, the study's parameters, its file or the files
+        that it read are not those recorded.
+    """
+    path = Path(folder)
+    found = load(path)
+    settings = found["settings"]
+    if "deployment" in settings:
+        raise BadInput(
+            f"run folder = {str(path)!r}: must be of a simulation; what happened over sockets is not repeated"
+        )
+    names = sorted(name for name in found["summary"]["bytes"] if Path(name).suffix in (".csv", ".parquet"))
+    traces = sorted(name for name in found["summary"]["bytes"] if re.fullmatch(r"trace-.*\.npz", name))
+    what = f"run folder = {str(path)!r}: must be of a study as it is now"
+    scenario = _as_it_was(what, settings)
+    # A damaged one is told before all is repeated.
+    recorded = {name: Trace.load(path / name) for name in traces}
+    study = scenario.prepare(
+        # States are kept with a trace only.
+        trace=bool(traces) or "states" in {Path(name).stem for name in names},
+        reporter=reporter,
+        **parameters_of(what, scenario, settings["parameters"]),
+    )
+    scenario.play(study)
+    kind = "parquet" if any(name.endswith(".parquet") for name in names) else "csv"
+    study.formats, study.figures = Formats(tables=kind), {}
+    with tempfile.TemporaryDirectory(prefix="netsim-verify-") as again:
+        failed = write(study, Path(again))
+        differences = _compared(path, Path(again), sorted(names, key=_order), failed)
+        differences |= _of_traces(recorded, Path(again), failed)
+    return _verdict(path, differences, (*_elsewhere(settings), *_source(settings, scenario)))
+
+
+def _order(name: str) -> tuple[bool, bool, str]:
+    stem = Path(name).stem
+    return stem != "rounds", stem != "ledger", name
+
+
+def _as_it_was(what: str, settings: Mapping[str, Any]) -> Scenario:
+    """Return a folder's scenario; raises BadInput, which begins with ``what``, if a file that it read has changed."""
+    try:
+        scenario = catalogue.find_study(settings["scenario"])
+    except BadInput as error:
+        raise BadInput(f"{what}; {error}") from None
+    changed = changed_files(settings, scenario.made_of(), scenario.name)
+    if changed:
+        have = "has" if len(changed) == 1 else "have"
+        raise BadInput(f"{what}; {', '.join(changed)} {have} changed since it ran")
+    return scenario
+
+
+def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
+    """Yield what is to be said of the code that ran."""
+    if not is_recorded(settings):
+        yield "recorded without the SHA-256 of netsim's source and of the files read: whether they changed is not known"
+    for each in changed_source(settings, scenario.made_of()):
+        yield f"{each} has changed"
+
+
+def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded parameters as the study takes them; raises BadInput, which begins with ``what``, for others."""
+    known = {each.name: each for each in scenario.parameters}
+    for name in given:
+        if name not in known:
+            raise BadInput(f"{what}; it has no parameter {name!r} any more")
+    try:
+        return {name: _value(known[name], value) for name, value in given.items()}
+    except BadInput as error:
+        raise BadInput(f"{what}; {error}") from None
+
+
+def _value(parameter: Parameter, value: Any) -> Any:
+    # JSON has no infinity, so it stands there as text.
+    if parameter.kind is float and isinstance(value, str) and value in ("inf", "-inf", "nan"):
+        return float(value)
+    if value is None and parameter.optional:
+        return None
+    if parameter.kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not parameter.kind:
+        raise check.refuse(parameter.name, value, f"of type {parameter.kind.__name__}")
+    return value
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def _compared(path: Path, again: Path, names: list[str], failed: Mapping[str, str]) -> dict[str, list[_Difference]]:
+    """Return the differences by file, in the order in which they stand there."""
+    found: dict[str, list[_Difference]] = {}
+    for name in names:
+        if not (again / name).is_file():
+            found[name] = [_Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)]
+        elif (path / name).read_bytes() != (again / name).read_bytes():
+            found[name] = list(_of_tables(_rows(path / name), _rows(again / name)))
+    for name in sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet")):
+        if name not in names:
+            found[name] = [_Difference("was not there", math.inf)]
+    summaries = [json.loads((each / "summary.json").read_text(encoding="utf-8")) for each in (path, again)]
+    found["summary.json"] = list(_of_values("", *summaries))
+    return {name: differences for name, differences in found.items() if differences}
+
+
+def _of_traces(recorded: Mapping[str, Trace], again: Path, failed: Mapping[str, str]) -> dict[str, list[_Difference]]:
+    """Return the differences of recorded traces from those of the run that was repeated, by file."""
+    found = {}
+    for name, old in recorded.items():
+        if (again / name).is_file():
+            found[name] = list(_of_trace(old, Trace.load(again / name)))
+        else:
+            found[name] = [_Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)]
+    return {name: differences for name, differences in found.items() if differences}
+
+
+def _of_trace(old: Trace, new: Trace) -> Iterator[_Difference]:
+    yield from _of_values("trace_hash", old.hash, new.hash)
+    yield from _of_values("agents", old.agents, new.agents)
+    yield from _of_values("kinds", old.kinds, new.kinds)
+    if any(not np.array_equal(a, b) for a, b in zip(old.links, new.links, strict=True)):
+        yield _Difference("its links are others", math.inf)
+    if old.scene is not None and new.scene is not None:
+        yield from _of_values("scene", old.scene.as_dict(), new.scene.as_dict())
+    # Those of earlier versions have no scene, and fewer records.
+    streams = STREAMS if old.scene is not None else ("sent", "exits")
+    before, now = _ordered(old), _ordered(new)
+    for stream in streams:
+        yield from _of_records(stream, before[stream], now[stream], old, before["sent"])
+
+
+def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
+    """Return a trace's records in an order that does not depend on which core, or whose turn, wrote them down."""
+    found = {name: np.concatenate([np.empty(0, dtype), *trace.chunks(name)]) for name, dtype in STREAMS.items()}
+    sent = found["sent"]
+    by_sender = np.lexsort((sent["link"], sent["number"], sent["sender"]))
+    for name, records in found.items():
+        names = list(records.dtype.names or ())
+        if "key" in names:
+            found[name] = records[np.lexsort([records[each] for each in ("time", "cause", "key") if each in names])]
+        elif len(records) == len(sent):
+            # The transmissions themselves, and what is kept of each in their order.
+            found[name] = records[by_sender]
+    return found
+
+
+def _of_records(
+    stream: str, old: NDArray[np.void], new: NDArray[np.void], trace: Trace, sent: NDArray[np.void]
+) -> Iterator[_Difference]:
+    """Yield of each column the first difference that counts, or else the largest."""
+    if len(old) != len(new):
+        yield _Difference(f"{stream}: {len(old):,} records recorded, {len(new):,} now", math.inf)
+        return
+    for column in old.dtype.names or ():
+        a, b = old[column], new[column]
+        places = np.flatnonzero(a != b)
+        if not len(places):
+            continue
+        sizes = np.full(len(places), math.inf)
+        if a.dtype.kind == "f":
+            sizes = np.abs(a - b)[places] / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))[places]
+        beyond = np.flatnonzero(~(sizes <= TOLERANCE))
+        first = int(beyond[0]) if len(beyond) else int(sizes.argmax())
+        place, size = int(places[first]), float(sizes[first])
+        where = _told(old[place] if "key" in (old.dtype.names or ()) else sent[place], trace)
+        said = f"{stream}, {where}, column {column}: {a[place]} recorded, {b[place]} now"
+        yield _Difference(said, size if math.isfinite(size) else math.inf)
+
+
+def _told(record: np.void, trace: Trace) -> str:
+    """Return which message a record is of."""
+    if "key" not in (record.dtype.names or ()):
+        return f"sender {trace.agents[int(record['sender'])]}, message {record['number']}"
+    shift, (senders, receivers) = key_shift(len(trace.links[0])), trace.links
+    link, number = int(record["key"]) >> shift, int(record["key"]) & ((1 << shift) - 1)
+    if not 0 <= link < len(senders):
+        return f"key {record['key']}"
+    return f"sender {trace.agents[senders[link]]}, receiver {trace.agents[receivers[link]]}, message {number}"
+
+
+def _rows(path: Path) -> list[list[Any]]:
+    """Return a table's rows, its line of names first; of csv as texts."""
+    if path.suffix == ".parquet":
+        table = read_table(path)
+        return [list(table.columns), *table.astype(object).to_numpy().tolist()]
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> Iterator[_Difference]:
+    columns = old[0] if old else []
+    if not new or columns != new[0]:
+        yield _Difference(f"columns: {_shown(columns)} recorded, {_shown(new[:1])} now", math.inf)
+        return
+    labels = [i for i, name in enumerate(columns) if name in ("algorithm", "round", "sender", "receiver", "kind")]
+    for number, (before, now) in enumerate(zip(old[1:], new[1:], strict=False), start=1):
+        for i, column in enumerate(columns):
+            size = 0.0 if column in _MEASURED_TIME else _distance(before[i], now[i])
+            if size:
+                row = ", ".join(f"{columns[each]} {before[each]}" for each in labels) or f"row {number}"
+                yield _Difference(f"{row}, column {column}: {_shown(before[i])} recorded, {_shown(now[i])} now", size)
+    if len(old) != len(new):
+        yield _Difference(f"{len(old) - 1} rows recorded, {len(new) - 1} now", math.inf)
+
+
+def _of_values(place: str, old: Any, new: Any) -> Iterator[_Difference]:
+    """Yield the differences of two summaries."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*old, *new]):
+            if not (place == "" and key in _NOT_COMPARED):
+                yield from _of_values(f"{place}, {key}" if place else str(key), old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (before, now) in enumerate(zip(old, new, strict=True), start=1):
+            yield from _of_values(f"{place} {number}", before, now)
+    elif size := _distance(old, new):
+        yield _Difference(f"{place}: {_shown(old)} recorded, {_shown(new)} now", size)
+
+
+def _distance(old: Any, new: Any) -> float:
+    """Return 0 for what is the same, infinity for whole numbers, text and the like that are not, else how far it is."""
+    if old == new or (old != old and new != new):
+        return 0.0
+    numbers = [_number(each) for each in (old, new)]
+    if None in numbers or all(isinstance(each, int) for each in numbers):
+        return math.inf
+    a, b = float(numbers[0] or 0), float(numbers[1] or 0)
+    if a == b:
+        # Written otherwise only, as 1e-05 for 1e-5.
+        return math.ulp(0.0)
+    found = abs(a - b) / max(1.0, abs(a), abs(b))
+    return found if math.isfinite(found) else math.inf
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        if re.fullmatch(r"-?\d+", value):
+            return int(value)
+        try:
+            return float(value) if value else None
+        except ValueError:
+            return None
+    return value if isinstance(value, int | float) else None
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(str(value).split()) if value is not None and value != "" else "nothing"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _verdict(path: Path, differences: Mapping[str, list[_Difference]], elsewhere: tuple[str, ...]) -> Verdict:
+    if not differences:
+        return Verdict(path, "identical", elsewhere=elsewhere)
+    values = {
+        name: [each for each in found if not each.is_hash]
+        for name, found in differences.items()
+        if not all(each.is_hash for each in found)
+    }
+    # Where no value differs, what was sent does all the same.
+    differences = values or differences
+    for name, found in differences.items():
+        first = next((each for each in found if each.counts), None)
+        if first is not None:
+            beyond = [other for other, several in differences.items() if any(each.counts for each in several)]
+            others = tuple(other for other in beyond if other != name)
+            return Verdict(path, "differs", f"{name}, {first.place}", others, elsewhere)
+    name, largest = max(
+        ((name, each) for name, found in differences.items() for each in found), key=lambda pair: pair[1].size
+    )
+    return Verdict(path, "equal to 1e-9", f"{name}, {largest.place}", elsewhere=elsewhere)
+
+
+def _elsewhere(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs from the recorded versions, kernels and platform, one line each."""
+    now = about() | environment()
+    if "python" not in settings:
+        yield f"recorded by netsim {settings.get('netsim', 'of unknown version')}, without versions and kernels"
+    for name, value in now.items():
+        before = settings.get(name, value)
+        if isinstance(value, dict) and isinstance(before, dict):
+            for each in sorted({*value, *before}):
+                if value.get(each) != before.get(each):
+                    yield f"{each}: {before.get(each, 'none')} recorded, {value.get(each, 'none')} here"
+        elif before != value:
+            yield f"{name}: {_listed(before)} recorded, {_listed(value)} here"
+
+
+def _listed(value: Any) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    return ", ".join(" ".join(map(str, each.values())) if isinstance(each, dict) else str(each) for each in value)

@@ -1,0 +1,3 @@
+from .heard import Heard
+
+__all__ = ["Heard"]

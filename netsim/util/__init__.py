@@ -1,0 +1,1 @@
+"""What every room needs: checked arguments, whole files, data files, keyed draws, types."""

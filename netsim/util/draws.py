@@ -1,0 +1,101 @@
+"""Random numbers as a pure function of (seed, who, what for, number).
+
+A generator object for each link would cost more memory than the link, and sharing one would let a frame on one
+link change the draws of another. So a stream is only a 64-bit key: number n of it is the SplitMix64 output function
+of key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), for whole arrays of keys at
+a time.
+"""
+
+import hashlib
+import numbers
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.util import check
+
+Keys = NDArray[np.uint64]
+
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = (np.uint64(s) for s in (30, 27, 31, 11))
+_TO_UNIT = 2.0**-53
+
+
+def _mix(z: Keys) -> Keys:
+    """Return SplitMix64's output function of each element; overwrites ``z``."""
+    z ^= z >> _S30
+    z *= _MIX_1
+    z ^= z >> _S27
+    z *= _MIX_2
+    z ^= z >> _S31
+    return z
+
+
+def mix_words(*words: NDArray[Any]) -> Keys:
+    """Return a 64-bit mixture of integers, shape (n,) each, taken together position by position."""
+    mixed = np.zeros(len(words[0]), dtype=np.uint64)
+    for word in words:
+        mixed = _mix(mixed + (word if word.dtype == np.uint64 else word.astype(np.uint64)) + GAMMA)
+    return mixed
+
+
+def name_key(name: Hashable) -> int:
+    """Return a 64-bit key of a name, the same in every process (unlike hash())."""
+    return int.from_bytes(hashlib.blake2b(repr((type(name).__name__, name)).encode(), digest_size=8).digest(), "little")
+
+
+def check_name(name: Hashable) -> None:
+    """Raise BadInput unless a name is text, bytes, a number, None, or a tuple of these.
+
+    The printed form of other objects, from which their key would come, may depend on where in memory they are.
+    """
+    if isinstance(name, tuple):
+        for part in name:
+            check_name(part)
+    elif not isinstance(name, str | bytes | numbers.Number | None):
+        raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
+
+
+def stream_keys(seed: int, who: Keys, purpose: str) -> Keys:
+    """Return one stream key for each key of ``who``, shape (n,), for one purpose."""
+    return _mix(who * _MIX_2 + np.uint64(name_key((seed, purpose))))
+
+
+def link_keys(senders: Keys, receivers: Keys) -> Keys:
+    """Return a key for each directed link from the name keys of its ends (shape (n,) each)."""
+    return _mix(_mix(senders + GAMMA) + receivers * _MIX_1)
+
+
+def uniforms(keys: Keys, first: int, count: int) -> NDArray[np.float64]:
+    """Return numbers ``first`` … ``first + count − 1`` of each stream: shape (count, len(keys)), uniform on [0, 1)."""
+    numbers = (np.arange(first + 1, first + count + 1, dtype=np.uint64) * GAMMA)[:, None]
+    bits = _mix(numbers + keys[None, :])
+    bits >>= _S11
+    return bits.astype(np.float64) * _TO_UNIT
+
+
+class Stream:
+    """One stream read a number at a time (through small blocks, so that reading is cheap)."""
+
+    __slots__ = ("_block", "_key", "_next")
+
+    def __init__(self, key: int) -> None:
+        self._key = np.array([key], dtype=np.uint64)
+        self._next = 0
+        self._block: list[float] = []
+
+    def uniform(self) -> float:
+        """Return the next number, uniform on [0, 1)."""
+        if not self._block:
+            self._block = uniforms(self._key, self._next, 32)[::-1, 0].tolist()
+            self._next += 32
+        return self._block.pop()
+
+
+def generator(seed: int, who: Hashable, purpose: str) -> np.random.Generator:
+    """Return an independent numpy Generator derived from (seed, who, what for)."""
+    return np.random.default_rng([seed, name_key(who), name_key(purpose)])

@@ -1,0 +1,366 @@
+"""Payloads to bytes and back (msgpack), and how many bits a payload is.
+
+agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox. numpy arrays, numpy scalars,
+tuples, complex numbers and coded arrays (`netsim.coders`) are msgpack extension types, so decode(encode(x)) is x bit
+for bit, type included, or encode refuses x: subclasses (of str, dict, numpy.ndarray, …) do not travel. Only a bytearray
+or a memoryview of bytes, which are bytes that can be changed or shared, arrives as bytes.
+"""
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Collection
+from itertools import chain
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.errors import WireError, one_line
+from netsim.wire import registry
+from netsim.wire.coded import Coded
+
+MOST_NESTED = 32
+"""How deep lists, tuples and dicts may be nested in a payload: [[1.0]] is 2 deep.
+
+Each level costs the one who decodes it some 50 kB of stack and, for tuples, a copy of what is in it.
+"""
+
+# The numbers from 5 on are those of coded types: `netsim.wire.registry`.
+ARRAY, _SCALAR, _TUPLE, _COMPLEX = 1, 2, 3, 4
+
+_IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
+
+# What has parts, and what msgpack would write without asking though it does not arrive as what it was.
+_TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.Timestamp})
+
+# A payload is in the list that a frame is.
+_ROOM = MOST_NESTED + 1
+
+_BUFFER = 1024
+
+# Keys of a dict that may have the same hash: without a limit few bytes could keep their receiver busy for hours.
+_MOST_COLLISIONS = 256
+
+# Descriptions of arrays, written and read, are few and repeat: building one costs more than all else in a frame.
+# With an array's description, whether it has fields.
+_trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
+_read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+
+
+def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return what follows an array's raw bytes: its dtype and shape, and the length of that in one byte.
+
+    At the end rather than the front, so that the decoded array is aligned without a copy.
+    """
+    if dtype.hasobject:
+        raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can travel")
+    try:
+        with warnings.catch_warnings():
+            # What a dtype carries beside its layout ("metadata") does not travel.
+            warnings.simplefilter("ignore")
+            head: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
+    except ValueError:
+        raise WireError(f"cannot encode an array of dtype {dtype}: its fields overlap or are out of order") from None
+    if len(head) > 255:
+        raise WireError(f"cannot encode an array of dtype {dtype}: its description is longer than 255 bytes")
+    if not _arrives(head, dtype, shape):
+        raise WireError(f"cannot encode an array of dtype {dtype}: it would not arrive as it is")
+    return head + bytes([len(head)])
+
+
+def _arrives(head: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Return whether who reads this description gets the array that it describes."""
+    try:
+        return _read_trailer(head, math.prod(shape) * dtype.itemsize)[:2] == (dtype, shape)
+    except Exception:
+        # numpy may raise many things; the array would not arrive.
+        return False
+
+
+def array_bytes(array: NDArray[Any]) -> bytes:
+    """Return an array's raw bytes and what describes them: the content of an extension of type `ARRAY`."""
+    key = (array.dtype, array.shape)
+    known = _trailers.get(key)
+    if known is None:
+        if len(_trailers) > 1000:
+            _trailers.clear()
+        known = _trailers[key] = _trailer(*key), array.dtype.fields is not None
+    trailer, has_fields = known
+    if has_fields and array.nbytes:
+        # Between the fields may be whatever was in memory, and the same run is to send the same bytes.
+        packed = np.zeros(array.shape, array.dtype)
+        packed[...] = array
+        array = packed
+    return array.tobytes() + trailer
+
+
+def _name(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _descr(value: Any) -> Any:
+    """Return a dtype description as numpy wants it: msgpack made its tuples lists."""
+    if isinstance(value, list):
+        return [(_name(item[0]), _descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
+    return value
+
+
+def _has_units(dtype: np.dtype[Any]) -> bool:
+    """Return whether times in it have a unit: numpy takes "0 seconds" for one and then cannot compute with it."""
+    if dtype.subdtype is not None:
+        return _has_units(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return all(_has_units(part[0]) for part in dtype.fields.values())
+    return dtype.kind not in "mM" or np.datetime_data(dtype)[1] > 0
+
+
+def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Return dtype, shape and element count of an array of ``raw`` bytes, checked against each other."""
+    descr, *shape = msgpack.unpackb(trailer)
+    with warnings.catch_warnings():
+        # What numpy thinks of an old name for a dtype is not for whoever receives it.
+        warnings.simplefilter("ignore")
+        dtype = np.lib.format.descr_to_dtype(_descr(descr))
+    count = math.prod(shape)
+    if dtype.hasobject or not _has_units(dtype) or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
+        raise WireError(f"array of {raw} bytes cannot have dtype {dtype} and shape {tuple(shape)}")
+    return dtype, tuple(shape), count
+
+
+def _read_array(data: bytes) -> NDArray[Any]:
+    length = data[-1]
+    end = len(data) - 1 - length
+    key = (data[end:-1], end)
+    known = _read_trailers.get(key)
+    if known is None:
+        if len(_read_trailers) > 1000:
+            _read_trailers.clear()
+        known = _read_trailers[key] = _read_trailer(*key)
+    dtype, shape, count = known
+    if end <= 0:
+        # Not from np.zeros: elements of no size may claim to be very many.
+        return np.ndarray(shape, dtype, b"")
+    array = np.frombuffer(data, dtype, count)
+    return array if len(shape) == 1 else array.reshape(shape)
+
+
+def _pack_other(value: Any) -> msgpack.ExtType:
+    """Encode what msgpack does not know (its ``default`` hook)."""
+    kind = type(value)
+    if kind in registry.NUMBERS:
+        return msgpack.ExtType(*registry.pack(value))
+    if kind is np.ndarray:
+        return msgpack.ExtType(ARRAY, array_bytes(value))
+    if isinstance(value, np.ma.MaskedArray):
+        raise WireError("cannot encode a masked array: fill it first")
+    if isinstance(value, np.ndarray):
+        raise WireError(f"cannot encode a {_name_of(kind)}: it would arrive as a plain array; use numpy.asarray")
+    if isinstance(value, np.generic):
+        return msgpack.ExtType(_SCALAR, _scalar_bytes(value))
+    if kind is tuple:
+        return msgpack.ExtType(_TUPLE, _pack(list(value)))
+    if kind is complex:
+        return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
+    if isinstance(value, Coded):
+        raise registry.unregistered(kind)
+    raise _unknown(value)
+
+
+def _scalar_bytes(value: np.generic) -> bytes:
+    kind = type(value)
+    array = np.asarray(value)
+    if array.dtype.kind in "SU" and array[()] != value:
+        # numpy keeps no trailing zeros of a text.
+        raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
+    content = array_bytes(array)
+    arrives = np.dtype(array.dtype.str).type
+    if arrives is not kind:
+        raise WireError(f"cannot encode a {_name_of(kind)}: it would arrive as a {_name_of(arrives)}")
+    return content
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _unknown(value: Any) -> WireError:
+    kind = type(value)
+    if isinstance(value, int):
+        return WireError(
+            f"cannot encode a whole number of {value.bit_length()} bits: it must be from -2**63 to 2**64 - 1; send a "
+            "float, or bytes"
+        )
+    return WireError(
+        f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, numpy "
+        "arrays and coded arrays"
+    )
+
+
+def _read_other(code: int, data: bytes) -> Any:
+    """Decode an extension type (msgpack's ``ext_hook``)."""
+    if code == ARRAY:
+        return _read_array(data)
+    if code == _SCALAR:
+        return _read_scalar(data)
+    if code == _TUPLE:
+        return tuple(unpack_payload(data))
+    if code == _COMPLEX:
+        return _read_complex(data)
+    return registry.unpack(code, data)
+
+
+def _read_scalar(data: bytes) -> Any:
+    array = _read_array(data)
+    if array.ndim:
+        raise WireError(f"an array of shape {array.shape} is no scalar")
+    return array[()]
+
+
+def _read_complex(data: bytes) -> complex:
+    real, imag = np.frombuffer(data, np.float64).tolist()
+    return complex(real, imag)
+
+
+def _pack(value: Any) -> bytes:
+    # A buffer that grows if need be: to ask the system for msgpack's own, of 256 KB and more, costs more than all else.
+    return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER))
+
+
+def unpack_payload(data: bytes) -> Any:
+    """Return what these bytes are, which `encode` wrote; for others use `decode`."""
+    return msgpack.unpackb(data, ext_hook=_read_other, strict_map_key=False)
+
+
+def _check_parts(value: Any, room: int, action: str) -> None:
+    """Raise WireError if lists, tuples and dicts are more than ``room`` deep, or hold what must not travel."""
+    kind = type(value)
+    if kind not in _TO_CHECK:
+        return
+    if kind is memoryview and value.format == "B" and value.ndim == 1:
+        return
+    if kind not in (list, tuple, dict):
+        raise _unknown(value)
+    if not room:
+        raise WireError(f"cannot {action} the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
+    parts = value
+    if kind is dict:
+        check_keys(value, action)
+        parts = list(chain(value, value.values()))
+    if not _TO_CHECK.isdisjoint(map(type, parts)):
+        for part in parts:
+            _check_parts(part, room - 1, action)
+
+
+def check_keys(keys: Collection[Any], action: str) -> None:
+    """Raise WireError if so many keys of a dict have the same hash that looking one up takes long."""
+    hashes = list(map(hash, keys))
+    if len(keys) - len(set(hashes)) >= _MOST_COLLISIONS and max(Counter(hashes).values()) > _MOST_COLLISIONS:
+        raise WireError(f"cannot {action} the payload: more than {_MOST_COLLISIONS} keys of a dict have the same hash")
+
+
+def encode(value: Any) -> bytes:
+    """Return the bytes of a payload.
+
+    Raises
+    ------
+    WireError
+        If a value cannot travel: an unknown type or a subclass of a known one, an array of Python objects, an integer
+        of more than 64 bits, lists, tuples and dicts nested more than `MOST_NESTED` deep.
+    """
+    try:
+        _check_parts(value, _ROOM, "encode")
+        return _pack(value)
+    except WireError:
+        raise
+    except Exception as error:
+        raise WireError(f"cannot encode the payload: {one_line(error)}") from None
+
+
+def decode(data: bytes) -> Any:
+    """Return the payload that `encode` gave these bytes; arrays are read-only, for receivers share them.
+
+    Hostile bytes are safe to decode: it takes a time proportional to their number and at most some 100 times as much
+    memory.
+
+    Raises
+    ------
+    WireError
+        If the bytes are no payload; never another exception.
+    """
+    try:
+        value = _decode(data, _ROOM)
+        _check_parts(value, _ROOM, "decode")
+    except WireError:
+        raise
+    except Exception as error:
+        # Hostile bytes can make msgpack and numpy raise many things; what they mean here is one.
+        raise WireError(f"cannot decode {len(data)} bytes: {type(error).__name__}") from error
+    return value
+
+
+def _decode(data: bytes, room: int) -> Any:
+    """Return what these bytes, whoever wrote them, are; tuples may be ``room`` deep."""
+    check_whole(data)
+
+    def read_other(code: int, body: bytes) -> Any:
+        if code != _TUPLE:
+            return _read_other(code, body)
+        if not room:
+            raise WireError(f"cannot decode the payload: tuples are nested deeper than {MOST_NESTED}")
+        items = _decode(body, room - 1)
+        if isinstance(items, np.ndarray):
+            # Elements of no size may claim to be very many.
+            raise WireError("an array is no tuple")
+        return tuple(items)
+
+    return msgpack.unpackb(data, ext_hook=read_other, object_pairs_hook=_dict, strict_map_key=False)
+
+
+def check_whole(data: bytes) -> None:
+    """Raise an error if these bytes claim more items than they hold, before any list of such a length is made."""
+    unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
+    unpacker.feed(data)
+    unpacker.skip()
+
+
+def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    check_keys([key for key, _ in pairs], "decode")
+    return dict(pairs)
+
+
+def is_mutable(payload: Any) -> bool:
+    """Return whether a receiver could change this payload in place."""
+    kind = type(payload)
+    if kind in _IMMUTABLE or kind in registry.NUMBERS:
+        return False
+    if isinstance(payload, np.ndarray | np.generic):
+        return False
+    return not (kind is tuple and not any(map(is_mutable, payload)))
+
+
+def payload_bits(payload: Any) -> int:
+    """Return the bits that the papers would count for a payload.
+
+    8 × the bytes of an array, what a coded array says, 64 for a float, the sum over the items of lists, tuples and
+    dicts, and 8 × the encoded length of anything else.
+    """
+    if isinstance(payload, np.ndarray):
+        return payload.nbytes * 8
+    if type(payload) in registry.NUMBERS:
+        return registry.bits_of(payload)
+    if isinstance(payload, np.generic):
+        return payload.nbytes * 8
+    if isinstance(payload, float):
+        return 64
+    if isinstance(payload, list | tuple):
+        return sum(map(payload_bits, payload))
+    if isinstance(payload, dict):
+        return sum(payload_bits(part) for item in payload.items() for part in item)
+    return 8 * len(encode(payload))
+
+
+def saturated(payload: Any) -> int:
+    """Return how many elements the coder of a payload had to clip: 0 of what is not coded."""
+    return payload.saturated if type(payload) in registry.NUMBERS else 0

@@ -1,0 +1,81 @@
+"""What coders ask of the arrays they are given, and the float32 numbers that travel along as a range, norm or scale."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from netsim.errors import BadInput
+from netsim.util import check
+from netsim.util.typing import Vector
+from netsim.wire.coded import Coder
+
+LARGEST = float(np.finfo(np.float32).max)
+"""float32's largest number."""
+
+
+def real_array(vector: ArrayLike) -> Vector:
+    """Return a vector or matrix of finite numbers as float64; raises BadInput for anything else."""
+    array = np.asarray(vector)
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        array = check.finite_array("vector", vector)
+    if array.ndim not in (1, 2):
+        raise check.refuse("vector", array.shape, "of one or two dimensions")
+    return array.astype(np.float64, copy=False)
+
+
+def matrix(array: Vector) -> Vector:
+    """Return the array if it has rows; raises BadInput if it is a vector."""
+    if array.ndim != 2:
+        raise check.refuse("vector", array.shape, "a matrix, for by_row = True")
+    return array
+
+
+def generator(rng: np.random.Generator | None) -> np.random.Generator:
+    """Return the generator to draw from; raises BadInput if there is none."""
+    if not isinstance(rng, np.random.Generator):
+        raise check.refuse("rng", rng, "a numpy.random.Generator, which this coder draws from")
+    return rng
+
+
+def without_memory(coder: Coder) -> Coder:
+    """Return a coder that others may be made of; raises BadInput if it is none, or remembers what it coded."""
+    if not isinstance(coder, Coder):
+        raise check.refuse("coder", coder, "a netsim.coders.Coder")
+    if coder.fresh() is not coder:
+        raise check.refuse("coder", coder, "one without a memory of its own")
+    return coder
+
+
+def scales(sizes: Any) -> tuple[float, ...]:
+    """Return the float32 numbers, as they travel, that are not below the sizes: one, or one for each row."""
+    return tuple(float32_above(size) for size in np.atleast_1d(sizes).tolist())
+
+
+def columns(scale: tuple[float, ...], by_row: bool) -> Any:
+    """Return scales to divide an array by: a number, or a column with one for each row."""
+    return np.array(scale)[:, None] if by_row else scale[0]
+
+
+def without_zero(scale: Any) -> Any:
+    """Return a number, or a column of them, to divide by: 1 in the place of 0, where all that is divided is 0."""
+    if isinstance(scale, float):
+        return scale or 1.0
+    return np.where(scale == 0.0, 1.0, scale)
+
+
+def float32_above(value: float) -> float:
+    """Return the smallest float32 that is not below ``value`` ≥ 0; raises BadInput if there is none."""
+    rounded = np.float32(_within(value))
+    return float(rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf)))
+
+
+def float32_nearest(value: float) -> float:
+    """Return the float32 nearest to ``value`` ≥ 0; raises BadInput beyond the largest."""
+    return float(np.float32(_within(value)))
+
+
+def _within(value: float) -> float:
+    if not value <= LARGEST:
+        raise BadInput(f"vector has size {value:g}: must be at most {LARGEST:g}, float32's largest number")
+    return value

@@ -1,0 +1,124 @@
+"""Which coded type has which number on the wire: decoding finds the type by the number before its bytes.
+
+0 … 63 are netsim's own and never change: 1 … 4 are the wire's (array, numpy scalar, tuple, complex number), those of
+coded types stand in `netsim.coders`. 64 … 127 are for types of others; all processes of a run must give the same.
+"""
+
+from collections.abc import Callable
+from inspect import isabstract
+from typing import TypeVar
+
+import numpy as np
+
+from netsim.errors import BadInput, WireError
+from netsim.util import check
+from netsim.wire.coded import Coded
+
+FIRST, LAST = 64, 127
+"""The numbers that others may give."""
+
+KINDS: dict[int, type[Coded]] = {}
+"""The coded types by number."""
+
+NUMBERS: dict[type, int] = {}
+"""The numbers by coded type."""
+
+Kind = TypeVar("Kind", bound=type[Coded])
+
+
+def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
+    """Give a number to a type, or to a family of which ``kind`` unpacks every member."""
+    KINDS[number] = kind
+    NUMBERS.update(dict.fromkeys(members or (kind,), number))
+
+
+def register(number: int) -> Callable[[Kind], Kind]:
+    """Return a class decorator that gives a coded type its number on the wire.
+
+    Parameters
+    ----------
+    number : int
+        From 64 to 127; the same in every program that is to read it.
+
+    Raises
+    ------
+    BadInput
+        For a number out of this range or of another type, a type that has one, and what is no `Coded` type: a frozen
+        dataclass with all that `Coded` asks for. A class of the same module and name, as when a cell of a notebook is
+        run again, takes the place of the old one.
+    """
+    number = check.integer("number", number, low=FIRST, high=LAST)
+
+    def give(kind: Kind) -> Kind:
+        _check_kind(kind)
+        old = KINDS.get(number)
+        if old is not None:
+            if (old.__module__, old.__qualname__) != (kind.__module__, kind.__qualname__):
+                taken = f"one that is free, {number} is {old.__module__}.{old.__qualname__}"
+                raise check.refuse("number", number, taken)
+            del NUMBERS[old]
+        enter(number, kind)
+        return kind
+
+    return give
+
+
+def _check_kind(kind: type[Coded]) -> None:
+    """Raise BadInput unless the class can be registered."""
+    if not (isinstance(kind, type) and issubclass(kind, Coded)):
+        raise check.refuse("kind", kind, "a class derived from netsim.coders.Coded")
+    if kind in NUMBERS:
+        raise BadInput(f"{kind.__name__} has number {NUMBERS[kind]}: must be registered once")
+    if isabstract(kind):
+        missing = ", ".join(sorted(kind.__abstractmethods__))
+        raise BadInput(f"{kind.__name__} has no {missing}: must have all that netsim.coders.Coded asks for")
+    parameters = kind.__dict__.get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        raise BadInput(f"{kind.__name__} can be changed: must be a dataclass with frozen=True, for receivers share it")
+
+
+def pack(coded: Coded) -> tuple[int, bytes]:
+    """Return a coded array's number and bytes; raises WireError if its type has no number or its parts do not fit."""
+    kind = type(coded)
+    number = NUMBERS.get(kind)
+    if number is None:
+        raise unregistered(kind)
+    data = coded.pack()
+    if type(data) is not bytes:
+        raise WireError(f"cannot encode a {kind.__module__}.{kind.__qualname__}: its pack() gives no bytes")
+    return number, data
+
+
+def unregistered(kind: type) -> WireError:
+    """Return the error for a coded type without a number."""
+    return WireError(
+        f"cannot encode a {kind.__module__}.{kind.__qualname__}: it has no number on the wire (netsim.coders.register)"
+    )
+
+
+def unpack(number: int, data: bytes) -> Coded:
+    """Return the coded array of this number and these bytes; raises WireError, and nothing else, if there is none."""
+    kind = KINDS.get(number)
+    if kind is None:
+        raise WireError(f"unknown extension type {number}")
+    try:
+        coded = kind.unpack(data)
+    except WireError:
+        raise
+    except Exception as error:
+        # Hostile bytes can make msgpack, numpy and types of others raise many things; what they mean here is one.
+        raise WireError(f"{len(data)} bytes are no {kind.__name__}: {type(error).__name__}") from error
+    if NUMBERS.get(type(coded)) != number:
+        raise WireError(f"{len(data)} bytes are no {kind.__name__}: its unpack() gives a {type(coded).__name__}")
+    return coded
+
+
+def bits_of(coded: Coded) -> int:
+    """Return a coded array's payload bits; raises WireError if its type gives no number from 0 to 2⁴⁸."""
+    bits = coded.payload_bits
+    if type(bits) is not int:
+        bits = int(bits) if isinstance(bits, np.integer) else -1
+    if not 0 <= bits <= 1 << 48:
+        shown = f"{type(coded).__name__}.payload_bits is {coded.payload_bits!r:.40}"
+        raise WireError(f"{shown}: must be a whole number from 0 to 2**48")
+    return bits
