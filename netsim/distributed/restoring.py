@@ -207,7 +207,8 @@ class StateReader:
 
 def _may(module: str) -> bool:
     # Of netsim itself classes of what agents hold, but nothing that reads, writes or runs.
-    parts = ("netsim.agents", "netsim.coders", "netsim.core", "netsim.transport", "netsim.wire", "netsim.scenarios.tasks")
+    rooms = "agents", "coders", "core", "scenarios.tasks", "transport", "wire"
+    parts = tuple(f"netsim.{room}" for room in rooms)
     return any(module == each or module.startswith(f"{each}.") for each in parts)
 
 

@@ -172,7 +172,7 @@ class Outbox:
 
         On a `netsim.Radio` whether it was acknowledged is put into ``outcome``, if that is given.
         """
-        wiring, shared, place = self._wiring, self._shared, self.places[to]
+        shared, place = self._shared, self.places[to]
         now = shared.loop.now()
         self._check(kind, now)
         if round_number and shared.rounds.is_closing(round_number, now):
@@ -182,29 +182,7 @@ class Outbox:
             slot = self._kind(kind)
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
-        if self._station is not None:
-            return self._hand_over(self._station, now, slot, frame, place, payload, raw_data, outcome) > 0
-        number = self._transmissions
-        self._transmissions += 1
-        sent = self._leave(now, place, len(data))
-        if sent.cause:
-            shared.tally.ended(now, self._key(place, number), slot, sent.cause)
-        else:
-            if shared.tally.keeps and sent.start > now:
-                shared.tally.left(sent.start, self._key(place, number), number, sent.bits)
-            copies = self.bursts.delayed(place, self._path(place).carry(sent.ends))
-            self._arrive(now, place, number, slot, frame, copies, sent)
-            for other in range(len(wiring.links)) if wiring.air is not None else ():
-                # On a radio the others hear it, too, though it is not for them.
-                if other != place and other not in self.down:
-                    self._hear(now, other, sent)
-        each = 0 if wiring.radio is not None else sent.bits
-        link = wiring.first + place
-        taken = not sent.cause
-        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
-        me, wire = self._number, sent.bits
-        record = Transmission(now, number, slot, me, link, int(taken), bits, raw, wire, clipped, each, crc32(data))
-        shared.tally.sent(record, 1, round_number, is_reply)
+        taken = self._offer(now, slot, frame, (place,), payload, raw_data, outcome=outcome) > 0
         if place in self.watching:
             self.watching[place].watch()
         return taken
@@ -288,75 +266,82 @@ class Outbox:
         sequence: int | None = None,
     ) -> int:
         """Offer a broadcast, which may be numbered, to each link; return how many took it."""
-        wiring, tally = self._wiring, self._shared.tally
-        if not wiring.links:
+        if not self._wiring.links:
             return 0
         data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence)
         frame = new_frame(kind, self._name, round_number, now, data, payload, sequence)
-        if self._station is not None:
-            return self._hand_over(self._station, now, slot, frame, None, payload, raw_data, None)
+        return self._offer(now, slot, frame, range(len(self._wiring.links)), payload, raw_data, to_all=True)
+
+    def _offer(
+        self,
+        now: float,
+        slot: int,
+        frame: Frame,
+        places: Sequence[int],
+        payload: Any,
+        raw_data: bool,
+        to_all: bool = False,
+        outcome: asyncio.Future[bool] | None = None,
+    ) -> int:
+        """Offer a frame to links, or to the shared medium, and count it; return how many links took it."""
+        wiring, tally, on_radio = self._wiring, self._shared.tally, self._wiring.radio is not None
         number = self._transmissions
         self._transmissions += 1
-        delays = self._spreader.delays()
+        if self._station is not None:
+            # The medium counts what the frame costs on the air as it is sent; that a link is cut no sender can know.
+            taken, wire = self._hand_over(self._station, now, Offered(number, slot, frame, places, not to_all, outcome))
+        else:
+            taken, wire = self._carry(now, number, slot, frame, places, to_all)
+        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
+        link, each = (TO_ALL, 0) if to_all else (wiring.first + places[0], 0 if on_radio else wire)
+        me, check_sum = self._number, crc32(frame.data)
+        record = Transmission(now, number, slot, me, link, int(taken > 0), bits, raw, wire, clipped, each, check_sum)
+        tally.sent(record, len(places), frame.round, frame.is_reply)
+        return taken
+
+    def _carry(
+        self, now: float, number: int, slot: int, frame: Frame, places: Sequence[int], to_all: bool
+    ) -> tuple[int, int]:
+        """Send a frame over links one by one; return how many took it, and the bits sent."""
+        wiring, tally, size = self._wiring, self._shared.tally, len(frame.data)
         on_radio = wiring.radio is not None
+        delays = self._spreader.delays() if to_all else ()
+        # A radio sends once for all, unless every link is cut.
+        once = self._leave(now, None, size) if on_radio and not self.down.issuperset(places) else None
         taken = wire = 0
-        # Where nobody can hear it, a radio does not send.
-        once = self._leave(now, None, len(data)) if on_radio and len(self.down) < len(wiring.links) else None
-        for place, link in enumerate(wiring.links):
-            down = place in self.down
-            sent = once if once is not None and not down else self._leave(now, place, len(data))
+        for place in places:
+            sent = once if once is not None and place not in self.down else self._leave(now, place, size)
             if sent.cause:
                 tally.ended(now, self._key(place, number), slot, sent.cause)
                 continue
             taken += 1
-            if tally.keeps:
+            if tally.keeps and (to_all or sent.start > now):
                 tally.left(sent.start, self._key(place, number), number, sent.bits)
-            if link.is_simple and len(sent.ends) == 1:
+            if delays and wiring.links[place].is_simple and len(sent.ends) == 1:
                 copies = [(sent.ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
             else:
                 copies = self._path(place).carry(sent.ends)
             self._arrive(now, place, number, slot, frame, self.bursts.delayed(place, copies), sent)
-            if on_radio:
-                wire = sent.bits
-            else:
-                wire += sent.bits
+            wire = sent.bits if on_radio else wire + sent.bits
+            if to_all and not on_radio:
                 tally.link_bits(wiring.first + place, slot, sent.bits)
-        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
-        me = self._number
-        record = Transmission(now, number, slot, me, TO_ALL, int(taken > 0), bits, raw, wire, clipped, 0, crc32(data))
-        tally.sent(record, len(wiring.links), round_number, False)
-        return taken
+        if wiring.air is not None and taken and not to_all:
+            for other in range(len(wiring.links)):
+                # On a radio the others hear it, too, though it is not for them.
+                if other not in places and other not in self.down:
+                    self._hear(now, other, sent)
+        return taken, wire
 
-    def _hand_over(
-        self,
-        station: Taker,
-        now: float,
-        slot: int,
-        frame: Frame,
-        place: int | None,
-        payload: Any,
-        raw_data: bool,
-        outcome: asyncio.Future[bool] | None,
-    ) -> int:
-        """Give a frame to the agent's side of a shared medium, for one neighbour or all; return how many links took it.
-
-        What it costs on the air, the medium counts as it comes. That a link is cut nobody here can know.
-        """
-        wiring, tally = self._wiring, self._shared.tally
-        number = self._transmissions
-        self._transmissions += 1
-        places = range(len(wiring.links)) if place is None else (place,)
-        cause = station.take(Offered(number, slot, frame, places, place is not None, outcome), now)
-        for each in places if cause else ():
-            tally.ended(now, self._key(each, number), slot, cause)
-        if cause and outcome is not None:
-            outcome.set_result(False)
-        taken = 0 if cause else len(places)
-        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
-        me, link = self._number, TO_ALL if place is None else wiring.first + place
-        record = Transmission(now, number, slot, me, link, int(taken > 0), bits, raw, 0, clipped, 0, crc32(frame.data))
-        tally.sent(record, len(places), frame.round, frame.is_reply)
-        return taken
+    def _hand_over(self, station: Taker, now: float, offered: Offered) -> tuple[int, int]:
+        """Give a frame to the agent's side of a shared medium; return how many links took it, and no bits yet."""
+        cause = station.take(offered, now)
+        if not cause:
+            return len(offered.places), 0
+        for place in offered.places:
+            self._shared.tally.ended(now, self._key(place, offered.number), offered.kind, cause)
+        if offered.outcome is not None:
+            offered.outcome.set_result(False)
+        return 0, 0
 
     def _leave(self, now: float, place: int | None, size: int) -> Departure:
         """Pass the port of a link; without a place, that of the agent's radio."""
