@@ -15,9 +15,8 @@ from netsim.distributed.transport import Transport
 from netsim.engine.backend import STAGE, Wanted
 from netsim.engine.build import Asked, Settings, check_agents
 from netsim.engine.job import Job, in_thread
+from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
-from netsim.engine.sampler import MOST_ROWS
-from netsim.engine.view import Viewer
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import ClockSkew, Fault, Faults
 from netsim.links.link import Link

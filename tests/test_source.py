@@ -77,7 +77,7 @@ def global_randomness(tree: ast.AST) -> list[str]:
 # of the day: no simulation sees any of it.
 REAL = {
     # It looks whether agents drew any, and draws none.
-    "netsim/engine/mistakes.py": ["random", "np.random.get_state"],
+    "netsim/engine/process.py": ["random", "np.random.get_state"],
     "netsim/live/server.py": ["secrets"],
     # Generators that agents hold are told of to other processes.
     "netsim/distributed/objects.py": [

@@ -14,7 +14,7 @@ from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
 from netsim.core import Tally
 from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
-from netsim.engine.view import Viewer
+from netsim.engine.observers import Viewer
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.links.link import Link

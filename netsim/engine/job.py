@@ -11,7 +11,7 @@ from typing import Protocol
 
 from netsim.clock.clock import ClockName, Loop, new_loop
 from netsim.engine.build import Asked, Settings
-from netsim.engine.mistakes import warned
+from netsim.engine.process import warned
 from netsim.engine.runtime import Action, Runtime
 from netsim.errors import Interrupted, NetsimError
 from netsim.run import Run

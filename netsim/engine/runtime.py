@@ -16,15 +16,11 @@ from netsim.clock.clock import Loop
 from netsim.clock.task import OWNER
 from netsim.core import Frame
 from netsim.core.framing import for_receiver
-from netsim.engine.blas import limited_blas
 from netsim.engine.build import Asked, Parts, Settings, build
-from netsim.engine.collector import unhurried_collector
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, stubborn
-from netsim.engine.sampler import Sampler
-from netsim.engine.stop import stop
-from netsim.engine.tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles
-from netsim.engine.view import View
-from netsim.engine.watcher import Watcher
+from netsim.engine.observers import Sampler, View, Watcher
+from netsim.engine.process import limited_blas, unhurried_collector
+from netsim.engine.tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles, stop
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.faults.player import Player
 from netsim.radio.settings import Radio

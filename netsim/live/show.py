@@ -18,7 +18,7 @@ __all__ = ["Show"]
 
 
 class Show:
-    """A run that is shown while it goes on (`netsim.engine.view.Viewer`).
+    """A run that is shown while it goes on (`netsim.engine.observers.Viewer`).
 
     Parameters
     ----------

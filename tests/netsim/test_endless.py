@@ -17,8 +17,8 @@ from tests.netsim.test_failures import beside, line_of, message_of
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netsim.clock.instants.PASSES_PER_INSTANT", 5000)
-    monkeypatch.setattr("netsim.engine.stop.PASSES_PER_STOP", 2000)
-    monkeypatch.setattr("netsim.engine.stop.SECONDS_PER_STOP", 0.3)
+    monkeypatch.setattr("netsim.engine.tasks.PASSES_PER_STOP", 2000)
+    monkeypatch.setattr("netsim.engine.tasks.SECONDS_PER_STOP", 0.3)
 
 
 # --- at one instant ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,183 @@
+"""What a run changes in its process while it lasts: the garbage collector, BLAS threads, and two warnings.
+
+Runs may overlap, in threads or on one loop: the last one to end restores what there was.
+"""
+
+import asyncio
+import gc
+import math
+import random
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from netsim.clock.clock import Loop
+
+__all__ = ["limited_blas", "unhurried_collector", "warned"]
+
+_lock = threading.Lock()
+
+# --- the garbage collector --------------------------------------------------------------------------------------------
+
+_THRESHOLD = 50_000
+
+_users = 0
+_before = (0, 0, 0)
+_freezes = False
+
+
+@contextmanager
+def unhurried_collector() -> Iterator[None]:
+    """Collect rarely among new objects, of which a run makes many, and never among those that exist already."""
+    global _users, _before, _freezes
+    with _lock:
+        if not _users:
+            _before = gc.get_threshold()
+            gc.set_threshold(max(_before[0], _THRESHOLD), *_before[1:])
+            # A program that froze objects itself keeps them frozen.
+            _freezes = not gc.get_freeze_count()
+        _users += 1
+        if _freezes:
+            gc.freeze()
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                gc.set_threshold(*_before)
+                if _freezes:
+                    gc.unfreeze()
+
+
+# --- threads of BLAS --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Held:
+    """The threads found, and the number that each run wants: of the process, or of one thread."""
+
+    before: list[tuple[Any, int]]
+    wanted: list[int] = field(default_factory=list)
+
+    def apply(self) -> None:
+        """Set the least number that a run wants, or restore what was found."""
+        for library, threads in self.before:
+            _set(library, min(self.wanted, default=threads))
+
+
+_held: dict[int | None, _Held] = {}
+# Finding the libraries takes milliseconds: repeat it only after further imports, which may have loaded others.
+_libraries: list[Any] = []
+_modules = 0
+
+
+@contextmanager
+def limited_blas(threads: int | None) -> Iterator[None]:
+    """Let BLAS use ``threads`` threads; None leaves them as they are.
+
+    Agents' matrices are small, and more threads mostly wait for each other. Most libraries have one number of threads
+    for the process; those on OpenMP have one for each calling thread. The least number that a run asks for holds.
+    """
+    if threads is None:
+        yield
+        return
+    keys = (None, threading.get_ident())
+    with _lock:
+        for key in keys:
+            held = _held.setdefault(key, _Held([]))
+            if not held.wanted:
+                held.before = [(each, each.num_threads) for each in _found() if _is_shared(each) == (key is None)]
+            held.wanted.append(threads)
+            held.apply()
+    try:
+        yield
+    finally:
+        with _lock:
+            for key in keys:
+                _held[key].wanted.remove(threads)
+                _held[key].apply()
+                if not _held[key].wanted:
+                    del _held[key]
+
+
+def _found() -> list[Any]:
+    global _libraries, _modules
+    if len(sys.modules) != _modules:
+        from threadpoolctl import ThreadpoolController
+
+        _libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        _modules = len(sys.modules)
+    return _libraries
+
+
+def _is_shared(library: Any) -> bool:
+    return getattr(library, "threading_layer", None) != "openmp"
+
+
+def _set(library: Any, threads: int) -> None:
+    # threadpoolctl silently ignores every thread but the first that set a number. A run in a thread of its own, as in
+    # a notebook, must count, too; afterwards any thread may be first again.
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    release(force=True)
+    library.set_num_threads(threads)
+    release(force=True)
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+
+_sleep: Callable[[Any], None] = time.sleep
+_running = 0
+"""Runs under way in this process; while there is one, `time.sleep` is the function that warns."""
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """Warn (RuntimeWarning) of two mistakes that raise no error: sleeping in real time, global random numbers."""
+    before = _drawn()
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+    if _drawn() != before:
+        warnings.warn(
+            "random numbers were drawn from the global generator of random or numpy.random during the run: draw from "
+            "self.rng, so that the same seed is the same run, whatever else draws",
+            RuntimeWarning,
+            stacklevel=6,  # the line that runs the network
+        )
+
+
+def _drawn() -> tuple[Any, ...]:
+    """Return the states of the global generators."""
+    state: Any = np.random.get_state(legacy=True)  # noqa: NPY002  nothing is drawn
+    return random.getstate(), state[0], state[1].tobytes(), state[2:]
+
+
+def _count(more: int) -> None:
+    global _running, _sleep
+    with _lock:
+        if _running == 0:
+            _sleep = time.sleep
+        _running += more
+        time.sleep = _sleep_and_warn if _running else _sleep
+
+
+def _sleep_and_warn(seconds: Any, /) -> None:
+    loop = asyncio._get_running_loop()
+    if isinstance(loop, Loop) and loop.instants.speed == math.inf:
+        warnings.warn(
+            f"time.sleep({seconds!r}) in an agent takes no simulated time and holds up all agents: "
+            "await asyncio.sleep(…)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    _sleep(seconds)
