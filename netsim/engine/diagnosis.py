@@ -29,7 +29,7 @@ __all__ = [
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
 """Tasks, and the names of the agents whose they are."""
 
-_FOLDERS = [os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
+_FOLDERS = [os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
 _LIBRARIES = tuple(folder + os.sep for folder in _FOLDERS)
 _INBOX = Inbox.get.__code__.co_filename
 
