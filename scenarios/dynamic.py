@@ -14,7 +14,6 @@ from netsim.agents.maps.features import FeatureMap
 from netsim.coders import Uniform
 from netsim.scenarios.data.streams import Kind, MovingTruth, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, split_rows
-from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import Method, remedied
 from netsim.scenarios.tasks.online_report import apart, converged, ends, must_have_run, online_notes, recent_errors
@@ -27,6 +26,7 @@ from netsim.scenarios.tasks.online_task import (
     own_methods,
     wanted,
 )
+from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, Compared, Prepared, Setting
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves

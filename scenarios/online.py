@@ -12,11 +12,11 @@ from netsim.coders import Uniform
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table, split_rows
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import feature_map
 from netsim.scenarios.tasks.method import remedied
 from netsim.scenarios.tasks.online_report import converged, ends, must_have_run, online_notes, recent_error
 from netsim.scenarios.tasks.online_task import OnlineSteps, Streaming, fixed_or_own, methods, own_methods, wanted
+from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import TABLES, Channel, Compared
 from netsim.scenarios.tasks.stream import OnlineSetting, Stream
 from netsim.studies import Study

@@ -16,8 +16,8 @@ from netsim.coders import Exact, Float
 from netsim.links import Measured
 from netsim.links import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.measured import numbered, reliability_of, ways_in
-from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
+from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways_in
+from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods, wanted
 from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
@@ -177,8 +177,8 @@ class _Library:
         size = self._features.shape[2]
         task = OnlineTask(streams, size, self._regularizer, graph, rounds=self._rounds, ideal=way == "ideal")
         field = self._fields[name] = Field(self._readings, self._features)
-        agents = method.made(self._study, name, task, self._rounds)
-        check_joined(name, self._study.run(name, network, agents, [task.measure, field], self._rounds))
+        named = dataclasses.replace(method, name=name)
+        named.run(self._study, network, task, [task.measure, field], self._rounds)
 
     def report(self, names: list[int]) -> None:
         """Show what was learned."""
