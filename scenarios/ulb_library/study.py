@@ -18,7 +18,8 @@ from netsim.links import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways_in
 from netsim.scenarios.tasks.motes import numbered
-from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods, wanted
+from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
+from netsim.scenarios.tasks.settings import chosen_names
 from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import Readings, load
@@ -105,7 +106,7 @@ def ulb_library(
     """
     steps = steps.resolved("other")
     plain = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.coder, Float)}
-    run = [steps.of(each) for each in wanted(algorithms, plain)]
+    run = [steps.of(plain[name]) for name in chosen_names("algorithms", algorithms, plain)]
     alone = Method(_ALONE, Alone, {"eta": check.finite("step", steps.step, above=0.0)})
     ways = ways_in(remedies)
     measured = numbered(measured_library(minute=_MINUTE))
