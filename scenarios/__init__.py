@@ -53,15 +53,15 @@ SHELF = Shelf(
             "Two generals who attack together or not at all: how often one attacks alone, by the number of messages.",
         ),
         "intel_lab": Listed(
-            "netsim.scenarios.intel_lab.study:intel_lab",
+            "netsim.scenarios.intel_lab:intel_lab",
             "DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.",
         ),
         "lifetime": Listed(
-            "netsim.scenarios.lifetime.study:lifetime",
+            "netsim.scenarios.lifetime:lifetime",
             "Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.",
         ),
         "mtu": Listed(
-            "netsim.scenarios.mtu.study:mtu",
+            "netsim.scenarios.mtu:mtu",
             "Bits an element against frames: why three bits fit one IEEE 802.15.4 frame and 64 do not.",
         ),
         "omkl": Listed(

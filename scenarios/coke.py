@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netsim.agents import COKE, CTA, DKLA, Geometric
+from netsim.agents import CTA, Geometric
 from netsim.agents.maps.features import Form
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
-from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
-from netsim.scenarios.tasks.labels import measure
-from netsim.scenarios.tasks.method import Method, check_joined, methods_in, remedied
-from netsim.scenarios.tasks.savings import cost_to_reach, draw_savings, ladder, saved_on_the_way
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
+from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.savings import cost_to_reach, draw_savings, ladder, measure, saved_on_the_way
 from netsim.scenarios.tasks.settings import (
     TABLES,
     TEXT,
@@ -24,7 +22,6 @@ from netsim.scenarios.tasks.settings import (
     Prepared,
     Rows,
     Setting,
-    chosen_names,
     published_row,
 )
 from netsim.studies import Study
@@ -102,6 +99,21 @@ class CokeSteps(BatchSteps):
         """Return COKE's censor; raises BadInput for numbers outside their ranges."""
         return dataclasses.replace(super().censor(), squared=check.flag("squared", self.squared))
 
+    def methods(self) -> dict[str, Method]:
+        """Return CTA, DKLA and COKE by name; raises BadInput for numbers outside their ranges."""
+        known = super().methods()
+        # R_i is the squared error itself, whose gradient has the factor 2.
+        eta = self.checked()["eta"] * check.finite("gradient", self.gradient, above=0.0) / 2.0
+        check.one_of("unheard", self.unheard, ("kept", "dropped"))
+        return known | {"CTA": Method("CTA", CTA, {"eta": eta}, unheard=self.unheard)}
+
+    def coded(self) -> dict[str, Method]:
+        """Return COKE with a coder by name; empty without bits."""
+        if self.bits is None:
+            return {}
+        name = f"COKE {self.bits}-bit"
+        return {name: dataclasses.replace(self.methods()["COKE"], name=name, coder=Uniform(self.bits))}
+
 
 def coke(
     study: Study,
@@ -118,8 +130,8 @@ def coke(
 ) -> None:
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).
 
-    What is left open is set for the data set as the paper has it; what its text does not state, so that our runs come
-    nearest to its printed tables (scenarios/published/settings.csv).
+    What is left open is set as the paper has it for the data set. What its text does not state is set so that our runs
+    come near its printed tables (scenarios/published/settings.csv).
 
     Parameters
     ----------
@@ -130,69 +142,35 @@ def coke(
         its text reads. The synthetic data have the text's only.
     rounds : int
         Number of rounds.
-    rows : CokeRows
-        Which rows and columns of a table are used, and how they are scaled.
-    steps : CokeSteps
-        Step sizes, censor and coder.
-    setting : CokeSetting
-        The size of the network and of the model, and the form of its features.
-    channel : Channel
-        The links.
-    compared : Compared
-        The algorithms.
     seed : int
         Seed of everything random.
     """
-    steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
-    rows = rows.resolved(data, conventions)
-    # Everything that can refuse an argument comes before the long work.
-    check.integer("rounds", rounds, low=1)
-    methods = remedied(study, _methods(compared, steps), compared.remedy)
-    samples = draw_samples(data, setting, rows, seed)
-    graph = setting.graph(seed)
-    network = channel.network(graph, seed)
-    task, setting = batch_task(
-        study, samples, setting, graph, ideal=channel.is_ideal, form=setting.features_form, seed=seed
+    batch = BatchStudy.of(
+        study,
+        data=data,
+        conventions=conventions,
+        rounds=rounds,
+        rows=rows,
+        steps=steps,
+        setting=setting,
+        channel=channel,
+        seed=seed,
     )
-    study.record(steps, setting, rows)
-    for line in _conventions(data, setting, steps, rows):
+    methods = batch.methods(compared, own=batch.steps.coded())
+    batch.draw()
+    for line in _conventions(data, batch.setting, batch.steps, batch.rows):
         study.note(line)
-    for method in methods:
-        agents = method.made(study, method.name, task, rounds)
-        run = study.run(method.name, network, agents, [task.measure], rounds, watch=task.watch)
-        check_joined(method.name, run)
-    study.centralised, study.constant = task.optimum(), {"train_mse": task.variance}
-    _report(study, f"{data} data, {len(task.nodes)} agents{channel.title}", data, task, methods)
+    batch.play(methods)
+    _report(batch, methods)
 
 
-def _methods(compared: Compared, steps: CokeSteps) -> list[Method]:
-    """Return what is compared: the study's own, COKE with a coder, the user's."""
-    sizes, censor = steps.checked(), steps.censor()
-    rho = {"rho": sizes["rho"]}
-    # R_i is the squared error itself, whose gradient has the factor 2.
-    eta = {"eta": sizes["eta"] * check.finite("gradient", steps.gradient, above=0.0) / 2.0}
-    check.one_of("unheard", steps.unheard, ("kept", "dropped"))
-    known = {
-        "CTA": Method("CTA", CTA, eta, unheard=steps.unheard),
-        "DKLA": Method("DKLA", DKLA, rho),
-        "COKE": Method("COKE", COKE, rho, censor),
-    }
-    if steps.bits is not None:
-        coded = Method(f"COKE {steps.bits}-bit", COKE, rho, censor, Uniform(steps.bits))
-        known[coded.name] = coded
-    found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
-    if steps.bits is not None and coded not in found:
-        found.append(coded)
-    return found + methods_in(compared.method, sizes | {"censor": censor}, [each.name for each in found])
-
-
-def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: CokeRows) -> Iterator[str]:
-    """Yield a note that names what is set otherwise than the paper's text has it, for a data set in its tables."""
+def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) -> Iterator[str]:
+    """Yield a note that names what is not set as the paper's text has it, for a data set in its tables."""
     if not len(_printed("coke_by_round", data)):
         return
     text = published_row(Setting.TABLE, data, TEXT)
     pairs = setting.form == "pairs"
-    said = {
+    deviations = {
         "features √(1/L) [cos, sin], 2L elements a message (the text: √(2/L) cos, L elements)": pairs,
         "the censor on ‖h‖² (the text: ‖h‖)": steps.squared,
         f"the first {rows.first} rows": rows.first,
@@ -205,9 +183,8 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: CokeRo
         f"threshold {steps.threshold:g} and decay {steps.decay:g}, as of the larger set": data in _LARGER
         and steps.threshold != text["threshold_v"],
     }
-    differs = [what for what, so in said.items() if so]
-    if differs:
-        listed = "; ".join(differs)
+    listed = "; ".join(name for name, deviates in deviations.items() if deviates)
+    if listed:
         yield f"Set so that ours come close to the printed tables: {listed}. --conventions text: as the text reads."
     else:
         yield "Set as the paper's text reads; --conventions tables: so that ours come close to its tables."
@@ -218,29 +195,29 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: CokeRo
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, title: str, data: str, task: BatchTask, methods: Sequence[Method]) -> None:
-    rounds = study.rounds
-    best = study.centralised["train_mse"]
+def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]) -> None:
+    study, data, variance = batch.study, batch.data, batch.task.variance
+    rounds, best = study.rounds, study.centralised["train_mse"]
     table = _by_round(rounds, data)
     beside = " (published: the paper's)" if "published_train_mse" in table else ""
     study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, best)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training MSE", savings)
-    for line in _notes(study, data, task, methods, savings):
+    for line in (*_notes(rounds, savings), *batch.verdicts(methods)):
         study.note(line)
-    finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * task.variance)]
+    finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
-    levels = {"centralised": best}
     error = measure("train_mse", log=True)
     study.figure(
         "mse",
-        curves(finite, error, axes, f"Training error, {title}", levels),
+        curves(finite, error, axes, f"Training error, {batch.title}", {"centralised": best}),
         "The training error of each algorithm by rounds, transmissions and bits on the wire; the grey line is what a "
         "centre with all samples reaches.",
     )
-    # Where the curves lie upon one another, the saving is in how far they are apart sideways.
-    saving = draw_savings(finite, "train_mse", best, "DKLA", label=error.text, title=f"What is saved, {title}")
+    # Where the curves coincide, the saving is their horizontal distance.
+    title = f"What is saved, {batch.title}"
+    saving = draw_savings(finite, "train_mse", best, "DKLA", label=error.text, title=title)
     if saving is not None:
         study.figure(
             "saving",
@@ -249,11 +226,9 @@ def _report(study: Study, title: str, data: str, task: BatchTask, methods: Seque
         )
 
 
-def _notes(
-    study: Study, data: str, task: BatchTask, methods: Sequence[Method], savings: "pd.DataFrame"
-) -> Iterator[str]:
-    best = study.centralised["train_mse"]
-    on_the_way = saved_on_the_way(study.rounds, "train_mse", "DKLA", "COKE", _LADDER)
+def _notes(rounds: "pd.DataFrame", savings: "pd.DataFrame") -> Iterator[str]:
+    """Yield what COKE saved, and where the saving ends."""
+    on_the_way = saved_on_the_way(rounds, "train_mse", "DKLA", "COKE", _LADDER)
     if any(share > 0 for share in on_the_way.values()):
         shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
         numbers = ", ".join(map(str, on_the_way))
@@ -261,21 +236,9 @@ def _notes(
     saved = savings["COKE saves %"].dropna().to_numpy() if "COKE saves %" in savings else np.zeros(0)
     if len(saved) > 1 and saved.max() > 0 and saved[-1] < saved.max() / 2:
         if saved[-1] < 0:
-            yield "Near the lowest levels COKE needs more transmissions than DKLA: what it kept back is missing there."
+            yield "Near the lowest levels COKE needs more transmissions than DKLA, because of the updates it withheld."
         else:
-            yield "The saving shrinks as the level nears the optimum: there the threshold is low and everybody speaks."
-    yield f"Centralised: training MSE {best:.4g}, test MSE {study.centralised['test_mse']:.4g}."
-    if best > task.variance:
-        yield (
-            f"Does not learn: the centralised training MSE exceeds the target's variance, {task.variance:.4g}. "
-            "Another --sigma may help, or --tune (Air quality learns with 0.5)."
-        )
-    kinds = {method.name: method.kind for method in methods}
-    for name, run in study.runs.items():
-        steps = "--eta" if issubclass(kinds[name], CTA) else ""
-        quiet = silent(name, run)
-        said = [quiet] if quiet else [diverged(name, run, "train_mse", steps), unheard(name, run)]
-        yield from filter(None, said)
+            yield "The saving shrinks as the level nears the optimum: the threshold is low there, and all broadcast."
 
 
 def _printed(table: str, data: str) -> "pd.DataFrame":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
-from netsim.scenarios.tasks.labels import MEASURES
+from netsim.scenarios.tasks.savings import MEASURES
 from netsim.studies.figures import LABELS
 
 if TYPE_CHECKING:

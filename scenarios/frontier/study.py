@@ -22,9 +22,9 @@ from netsim.scenarios.frontier.combinations import (
     combinations,
 )
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed
-from netsim.scenarios.tasks.method import Method, check_joined, methods_in
+from netsim.scenarios.tasks.method import Method, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.results import pareto
@@ -153,41 +153,32 @@ def frontier(
         "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
-    rows : Rows
-        Which rows and columns of a table are used.
-    steps : FrontierSteps
-        Step sizes and censor.
-    grid : Grid
-        What is combined.
-    setting : Setting
-        The size of the network and of the model.
-    channel : Channel
-        The links.
     seed : int
         Seed of everything random.
     """
-    steps, setting = steps.resolved(data), setting.resolved(data)
-    # Everything that can refuse an argument comes before the long work.
-    check.integer("rounds", rounds, low=1)
-    check.integer("agents", setting.agents, low=2)
-    wanted = grid.wanted(steps)
-    samples = draw_samples(data, setting, rows, seed)
-    graph = setting.graph(seed)
-    network = channel.network(graph, seed)
-    task, setting = batch_task(study, samples, setting, graph, ideal=channel.is_ideal, seed=seed)
-    study.record(steps, setting)
+    batch = BatchStudy.of(
+        study,
+        data=data,
+        rounds=rounds,
+        rows=rows,
+        steps=steps,
+        setting=setting,
+        channel=channel,
+        seed=seed,
+        least=2,
+    )
+    wanted = grid.wanted(batch.steps)
+    task = batch.draw()
     stream = OnePass(task)
     passed = min(rounds, *(len(problem.targets) for problem in task.problems))
     for each in wanted:
         online = each.labels["method"] in ONLINE
-        count = passed if online else rounds
-        agents = each.made(study, each.name, stream if online else task, count)
         with may_diverge():
-            check_joined(each.name, study.run(each.name, network, agents, [task.measure], count))
+            each.run(study, batch.network, stream if online else task, [task.measure], passed if online else rounds)
         if REFERENCE not in study.runs or not math.isfinite(_end(study)):
-            raise BadInput(f"rho = {steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
+            raise BadInput(f"rho = {batch.steps.rho}: must be such that {REFERENCE}, the reference, does not diverge")
     study.centralised = task.optimum()
-    _report(study, wanted, f"{data} data, {len(task.nodes)} agents{channel.title}", task)
+    _report(study, wanted, batch.title, task)
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_ta
 from netsim.scenarios.projections.ensembles import field
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.online_task import OnlineSteps, Streams, methods
+from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
 from netsim.util import check, draws
 from netsim.util.typing import Vector
@@ -226,7 +226,9 @@ class Task:
         known |= {name: dynamic[name] for name in ("CoDDKL", "QC-DDKL")}
         for name in ("RFF-DOKL", "DOKL", "ODKLA", "QC-ODKLA", "DDKL", "CoDDKL", "QDDKL", "QC-DDKL"):
             samples = [self._stream(i, self.phi) for i in self.batch.nodes]
-            streams = Streams(samples, self.phi.size, self.share, self._weights)
+            streams = OnlineTask(
+                samples, self.phi.size, self.regularizer, self.graph, rounds=self.rounds, ideal=self.channel.is_ideal
+            )
             agents = _STEPS.of(known[name]).agents(streams, self.rounds)
             yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
 

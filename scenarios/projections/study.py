@@ -17,8 +17,8 @@ from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, ground_of
 from netsim.scenarios.projections.figures import Picture, draw_field
-from netsim.scenarios.tasks.labels import measure
 from netsim.scenarios.tasks.mapping import choose_sigma
+from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves

@@ -64,8 +64,7 @@ def online(
         For an unknown name, or an argument outside its range.
     """
     from netsim.scenarios.tasks.mapping import feature_map
-    from netsim.scenarios.tasks.online_task import OnlineTask
-    from netsim.scenarios.tasks.stream import OnlineSetting, Stream
+    from netsim.scenarios.tasks.online_task import OnlineSetting, OnlineTask, Stream
     from netsim.studies import Study
 
     columns, size = _split(setting, Stream, OnlineSetting)

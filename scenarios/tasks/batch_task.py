@@ -1,19 +1,20 @@
-"""The batch learning task that several studies share: the agents' costs, and the measures of their models."""
+"""Batch learning: step sizes, the task with its costs and measures, and the half of a study that several share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import networkx as nx
 import numpy as np
 
-from netsim.agents import Geometric, LocalProblem, Squared, centralised
-from netsim.agents.maps.features import FeatureMap, Form
+from netsim.agents import COKE, CTA, DKLA, Geometric, LocalProblem, Squared, centralised
+from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, synthetic, training
+from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
-from netsim.scenarios.tasks.method import averaging_weights
-from netsim.scenarios.tasks.settings import Published, Rows, Setting, residuals
+from netsim.scenarios.tasks.method import Method, averaging_weights, chosen
+from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting, residuals
 from netsim.studies import Study
 from netsim.util import check
 
@@ -54,14 +55,28 @@ class BatchSteps(Published):
         """Return COKE's censor; raises BadInput for numbers outside their ranges."""
         return Geometric(check.finite("threshold", self.threshold), check.number("decay", self.decay))
 
+    def methods(self) -> dict[str, Method]:
+        """Return CTA, DKLA and COKE by name; raises BadInput for numbers outside their ranges."""
+        sizes = self.checked()
+        rho = {"rho": sizes["rho"]}
+        found = (
+            Method("CTA", CTA, {"eta": sizes["eta"]}),
+            Method("DKLA", DKLA, rho),
+            Method("COKE", COKE, rho, self.censor()),
+        )
+        return {method.name: method for method in found}
+
+
+AnySteps = TypeVar("AnySteps", bound=BatchSteps)
+
 
 class BatchTask:
-    """Regression with squares: every agent has samples of its own, and the feature map in common.
+    """Least-squares regression: every agent has its own samples, and all share a feature map.
 
     Parameters
     ----------
     samples : sequence of AgentData
-        Each agent's samples, to train on and to test on.
+        Each agent's training and test samples.
     phi : FeatureMap
         The map that all share.
     graph : networkx.Graph
@@ -76,7 +91,7 @@ class BatchTask:
     graph, regularizer
         As given.
     problems : list of LocalProblem
-        One an agent.
+        One per agent.
     size : int
         Length of a model.
     variance : float
@@ -105,7 +120,7 @@ class BatchTask:
         self._ideal = ideal
 
     def yardsticks(self, best: float) -> str:
-        """Return a note of what an error is to be held against: the centralised one, and that of the mean."""
+        """Return a note on what to compare errors with: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
 
     @property
@@ -122,14 +137,14 @@ class BatchTask:
         return self._weights[node]
 
     def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
-        """Return the columns of a round (a probe): how good the agents' models ``theta`` are, and how far apart."""
+        """Return a round's columns (a probe): the errors of the agents' models ``theta``, and how far they differ."""
         models = np.stack([agent.theta for agent in agents.values()])
         errors = {"train_mse": self._train(models), "test_mse": self._test(models)}
         return errors | residuals(agents, self._ideal)
 
     @property
     def watch(self) -> dict[str, Callable[[Any], float]]:
-        """What is to be seen of each agent in a replay: ``own_mse``, its model's error on its own samples."""
+        """What a replay shows of each agent: ``own_mse``, its model's error on its own samples."""
 
         def own_mse(agent: Any) -> float:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -138,29 +153,120 @@ class BatchTask:
         return {"own_mse": own_mse}
 
     def optimum(self) -> dict[str, float]:
-        """Return the errors of the model that a centre would learn."""
+        """Return train_mse and test_mse of the model that a centre would learn."""
         model = np.tile(centralised(self.problems, self.regularizer), (len(self.problems), 1))
         return {"train_mse": self._train(model), "test_mse": self._test(model)}
 
 
-def draw_samples(data: str, setting: Setting, rows: Rows, seed: int) -> list[AgentData]:
-    """Return each agent's samples, to train on and to test on.
+@dataclass
+class BatchStudy(Generic[AnySteps, AnySetting]):
+    """The half of a study that studies of batch learning share: settings, samples, a task, runs and verdicts.
 
-    Parameters
+    ``of`` fills in what is left open, ``methods`` chooses what runs, ``draw`` makes the task and ``play`` runs it. What
+    can be refused without the data is refused by ``of`` and ``methods``, before the long work.
+
+    Attributes
     ----------
-    data : str
-        "synthetic", or the name or path of a table.
-    setting : Setting
-        Says how many agents there are.
-    rows : Rows
-        Which rows and columns of the table are used.
-    seed : int
-        Seed of all that is drawn.
+    rows, steps, setting
+        With nothing left open; ``draw`` puts the bandwidth that it found into ``setting``.
+    """
+
+    study: Study
+    data: str
+    rounds: int
+    rows: Rows
+    steps: AnySteps
+    setting: AnySetting
+    channel: Channel
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        study: Study,
+        *,
+        data: str,
+        rounds: int,
+        rows: Rows,
+        steps: AnySteps,
+        setting: AnySetting,
+        seed: int,
+        conventions: str = TEXT,
+        channel: Channel = Channel(),
+        least: int = 1,
+    ) -> Self:
+        """Return it with nothing left open that a paper has; raises BadInput for values outside their ranges.
+
+        Parameters
+        ----------
+        data : str
+            "synthetic", or the name or path of a table.
+        least : int
+            The smallest number of agents.
+        """
+        steps, setting = steps.resolved(data, conventions), setting.resolved(data, conventions)
+        if isinstance(rows, Prepared):
+            rows = rows.resolved(data, conventions)
+        check.integer("rounds", rounds, low=1)
+        check.integer("agents", setting.agents, low=least)
+        return cls(study, data, rounds, rows, steps, setting, channel, seed)
+
+    def methods(self, compared: Compared, own: Mapping[str, Method]) -> list[Method]:
+        """Return the methods to run: those named, the study's ``own`` and the user's; raises BadInput as `chosen`."""
+        given = self.steps.checked() | {"censor": self.steps.censor()}
+        return chosen(self.study, compared, self.steps.methods() | dict(own), given, always=own.values())
+
+    def draw(self, *, ideal: bool | None = None) -> BatchTask:
+        """Return the task, and record in the study what was chosen; ``ideal`` is by default as the channel is.
+
+        Raises
+        ------
+        BadInput
+            For an unknown or damaged table, an unknown column, too few samples, or a setting that does not fit.
+        """
+        samples = draw_samples(self.data, self.setting, self.rows, self.seed)
+        graph = self.setting.graph(self.seed)
+        # It refuses arguments, too, and quickly.
+        self.network = self.channel.network(graph, self.seed)
+        ideal = self.channel.is_ideal if ideal is None else ideal
+        self.task, self.setting = batch_task(self.study, samples, self.setting, graph, ideal=ideal, seed=self.seed)
+        self.study.record(self.steps, self.setting, self.rows)
+        return self.task
+
+    @property
+    def title(self) -> str:
+        """What figures' titles say of the task: "energy data, 10 agents, loss 0.1"."""
+        return f"{self.data} data, {len(self.task.nodes)} agents{self.channel.title}"
+
+    def play(self, methods: Sequence[Method]) -> None:
+        """Run the methods on the channel's network, and give the study the centre's errors."""
+        for method in methods:
+            method.run(self.study, self.network, self.task, [self.task.measure], self.rounds, watch=self.task.watch)
+        self.study.centralised, self.study.constant = self.task.optimum(), {"train_mse": self.task.variance}
+
+    def verdicts(self, methods: Sequence[Method]) -> Iterator[str]:
+        """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""
+        best, variance = self.study.centralised, self.task.variance
+        yield f"Centralised: training MSE {best['train_mse']:.4g}, test MSE {best['test_mse']:.4g}."
+        if best["train_mse"] > variance:
+            yield (
+                f"Does not learn: the centralised training MSE exceeds the target's variance, {variance:.4g}. "
+                "Another --sigma may help, or --tune (Air quality learns with 0.5)."
+            )
+        kinds = {method.name: method.kind for method in methods}
+        for name, run in self.study.runs.items():
+            steps = "--eta" if issubclass(kinds[name], CTA) else ""
+            quiet = silent(name, run)
+            yield from filter(None, [quiet] if quiet else [diverged(name, run, "train_mse", steps), unheard(name, run)])
+
+
+def draw_samples(data: str, setting: Setting, rows: Rows, seed: int) -> list[AgentData]:
+    """Return each agent's training and test samples, of a table or of "synthetic".
 
     Raises
     ------
     BadInput
-        For an unknown or damaged table, a column that it has not, or too few samples.
+        For an unknown or damaged table, an unknown column, or too few samples.
     """
     agents = check.integer("agents", setting.agents, low=1)
     if data == "synthetic":
@@ -180,16 +286,15 @@ def batch_task(
     graph: "nx.Graph[int]",
     *,
     ideal: bool,
-    form: Form = "cos",
     seed: int,
 ) -> tuple[BatchTask, AnySetting]:
-    """Return the task of a study's setting, nothing of which is left open, and the setting with its bandwidth."""
+    """Return the task of a setting with nothing left open, and the setting with the bandwidth that was found."""
     inputs, target = training(samples)
     length = check.integer("features", setting.features, low=1)
-    # Before they are drawn: those of all samples, and of each agent's squares the matrix.
+    # The features of all samples, and each agent's Gram matrix.
     needs = 8 * length * (len(inputs) + len(samples) * length)
     check.fits("features", length, needs, f"the models of {len(samples):,} agents")
-    phi, setting = feature_map(study, setting, inputs, target, form=form, seed=seed)
+    phi, setting = feature_map(study, setting, inputs, target, form=setting.features_form, seed=seed)
     regularizer = setting.regularizer
     assert regularizer is not None
     return BatchTask(samples, phi, graph, regularizer=regularizer, ideal=ideal), setting

@@ -1,11 +1,11 @@
-"""Methods: algorithms under the names that results have, and classes from a user's own files."""
+"""Methods: algorithms under the names that results have, remedies for lost frames, and classes from a user's files."""
 
 import dataclasses
 import inspect
 import math
 import re
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +19,16 @@ from netsim.agents import Accumulated, Censor, CodedSums, Duals, EdgeDuals, Runn
 from netsim.agents.schedule import Scheduled, Step, schedules_of
 from netsim.coders import Coder
 from netsim.errors import BadInput
-from netsim.scenarios.tasks.settings import names_in
+from netsim.links.reliability import WAYS
+from netsim.run import Probe
+from netsim.scenarios.tasks.settings import Compared, chosen_names, names_in
 from netsim.studies import Study, script
 from netsim.util import check
+from netsim.watch import Watched
 
 
 class Task(Protocol):
-    """A problem of learning that agents share: what each minimises, and whom it believes how much."""
+    """A problem of learning that agents share: what each minimises, and how it weighs its neighbours."""
 
     @property
     def nodes(self) -> range:
@@ -45,9 +48,7 @@ def averaging_weights(graph: "nx.Graph[int]") -> list[dict[int, float]]:
 
 @dataclass(frozen=True)
 class Method:
-    """An algorithm under the name it has in the results.
-
-    What is None is as the class itself has it.
+    """An algorithm under the name it has in the results; where a field is None, the class's own default holds.
 
     Attributes
     ----------
@@ -56,17 +57,17 @@ class Method:
     kind : type
         The agents' class, made as ``kind(cost, rounds, …)``.
     steps : mapping
-        Its step sizes and penalties, and what else it takes, by name.
+        Its step sizes, penalties and other parameters, by name.
     censor : Censor, optional
-        Says when it speaks.
+        Decides in which rounds an agent broadcasts.
     coder : Coder, optional
-        Says in how many bits.
+        Decides how many bits a broadcast takes.
     labels : mapping
-        What tables say of it.
+        Its columns in tables.
     duals : Duals, optional
         How an ADMM method keeps its duals.
     unheard : {"kept", "dropped"}, optional
-        What counts of a neighbour that an averaging method did not hear in a round.
+        What an averaging method does about a neighbour whose frame is missing.
     """
 
     name: str
@@ -79,10 +80,10 @@ class Method:
     unheard: str | None = None
 
     def agents(self, task: Task, rounds: int) -> dict[int, Any]:
-        """Return new agents, one a node, made with what the method says, and with weights if the class has none."""
+        """Return new agents, one per node, with Metropolis weights if the class needs weights."""
         open_weights = "weights" in (taken := inspect.signature(self.kind).parameters) and _is_open(taken["weights"])
-        said = {"censor": self.censor, "duals": self.duals, "unheard": self.unheard}
-        given: dict[str, Any] = {name: value for name, value in said.items() if value is not None} | {**self.steps}
+        parts = {"censor": self.censor, "duals": self.duals, "unheard": self.unheard}
+        given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None} | {**self.steps}
         agents = {}
         for node in task.nodes:
             own: dict[str, Any] = {} if self.coder is None else {"coder": self.coder.fresh()}
@@ -92,23 +93,37 @@ class Method:
         return agents
 
     def made(self, study: Study, name: str, task: Task, rounds: int) -> dict[int, Any]:
-        """Return new agents; the study says, and keeps in settings.json, with what they were made."""
+        """Return new agents; the study prints their parameters and keeps them in settings.json."""
         agents = self.agents(task, rounds)
         used = self._used(next(iter(agents.values())))
         study.origin.setdefault("methods", {})[name] = {"class": self.kind.__name__, **used}
-        told = [f"{key} {value}" for key, value in used.items() if value is not None and value is not False]
-        study.reporter.line(f"{name}: {', '.join([self.kind.__name__, *told])}")
+        listed = [f"{key} {value}" for key, value in used.items() if value is not None and value is not False]
+        study.reporter.line(f"{name}: {', '.join([self.kind.__name__, *listed])}")
         return agents
 
+    def run(
+        self,
+        study: Study,
+        network: netsim.Network,
+        task: Task,
+        probes: Sequence[Probe],
+        rounds: int,
+        *,
+        watch: Watched | None = None,
+    ) -> Run:
+        """Run new agents on a network in a study; raises BadInput if no agent takes part in a round."""
+        agents = self.made(study, self.name, task, rounds)
+        return check_joined(self.name, study.run(self.name, network, agents, probes, rounds, watch=watch))
+
     def _used(self, agent: Any) -> dict[str, Any]:
-        """Return what an agent was made with besides its cost and the rounds, by the names of its parameters."""
+        """Return an agent's parameters besides its cost and the rounds, by name."""
         found: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self.kind).parameters.items())[2:]:
             if name == "weights" and _is_open(parameter):
                 found[name] = "Metropolis"
             elif parameter.kind in _NAMED:
                 value = self.steps.get(name, _usual(self.kind, name))
-                # An agent may have made something else of it, or keep it elsewhere.
+                # An agent may convert it, or keep it under another name.
                 with suppress(Exception):
                     value = schedules_of(agent).get(name, getattr(agent, name))
                 found[name] = _text(value)
@@ -129,12 +144,12 @@ REMEDIES: Mapping[str, Duals] = {
 
 
 def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Method]:
-    """Return the methods, those that can with their duals kept so; the study notes which cannot.
+    """Return the methods, those that can with these duals; the study notes which cannot.
 
     Raises
     ------
     BadInput
-        For an unknown remedy, or one that no method can have.
+        For an unknown remedy, or one that fits none of the methods.
     """
     duals = REMEDIES[check.one_of("remedy", remedy, REMEDIES)]
     if remedy == "none":
@@ -157,14 +172,64 @@ def _sends_states(method: Method) -> bool:
     return isinstance(coder, Coder) and coder.whole
 
 
+def ways_in(remedies: str) -> list[str]:
+    """Return the ways to deal with lost frames that a parameter lists: names of `REMEDIES`, and links' reliability.
+
+    Raises
+    ------
+    BadInput
+        For an unknown one.
+    """
+    found = chosen_names("remedies", remedies, dict.fromkeys([*REMEDIES, *WAYS]))
+    return [way for way in found if way != "none"]
+
+
+def reliability_of(way: str) -> str:
+    """Return the links' reliability under a remedy: "none" if the remedy is one of the agents' own."""
+    return way if way in WAYS else "none"
+
+
+def chosen(
+    study: Study,
+    compared: Compared,
+    known: Mapping[str, Method],
+    given: Mapping[str, Any],
+    *,
+    always: Iterable[Method] = (),
+    taken: Collection[str] | None = None,
+) -> list[Method]:
+    """Return the methods that a study compares, with their remedy: those named, those that always run, the user's.
+
+    Parameters
+    ----------
+    known : mapping
+        The study's methods by name.
+    given : mapping
+        Values by name that the user's classes may take, such as rho and eta.
+    always : iterable of Method
+        Run even if they are not named.
+    taken : collection of str, optional
+        Names that a user's file may not have; default: those of the methods found.
+
+    Raises
+    ------
+    BadInput
+        For an unknown name, a file that cannot be used, or a remedy that fits none.
+    """
+    found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
+    found += [each for each in always if each not in found]
+    own = methods_in(compared.method, given, [each.name for each in found] if taken is None else taken)
+    return remedied(study, found + own, compared.remedy)
+
+
 # --- classes from files -----------------------------------------------------------------------------------------------
 
 
 def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[str] = ()) -> list[Method]:
     """Return the methods that a user's files define; an empty list for None.
 
-    A file defines one subclass of `netsim.Agent`, made as ``Mine(cost, rounds, *, …)``: keyword parameters without a
-    default must be ``weights``, or one of those ``known``, which they are then given. Those with a default keep it.
+    A file defines one subclass of `netsim.Agent`, made as ``Mine(cost, rounds, *, …)``. A keyword parameter without a
+    default must be ``weights`` or the name of a value in ``known``; a parameter with a default keeps it.
 
     Parameters
     ----------
@@ -178,8 +243,8 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
     Raises
     ------
     BadInput
-        If a file is not there, does not run, defines no class or several, or a class that cannot be made so; if two
-        methods have one name.
+        If a file is missing or does not run, if it does not define exactly one such class, or if two methods have the
+        same name.
     """
     found: list[Method] = []
     for file in [] if files is None else names_in(files):

@@ -1,10 +1,10 @@
-"""What the studies of online methods have in common: their methods by name, their measures, their step sizes."""
+"""Online learning: streams of samples, step sizes, methods, the task, and the half of a study that several share."""
 
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,22 +14,105 @@ import numpy as np
 from netsim import BadInput, Network
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
 from netsim.agents.costs.stream import Samples
+from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import Coder, Float, Uniform
-from netsim.scenarios.tasks.diagnosis import may_diverge
-from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, methods_in
-from netsim.scenarios.tasks.settings import TEXT, Compared, Published, chosen_names, residuals
+from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffled
+from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
+from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
+from netsim.scenarios.tasks.mapping import feature_map
+from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, chosen
+from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting, residuals
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
+Source = Callable[[], Sequence[Samples]]
+"""Returns every agent's samples at their start, always the same."""
 Tracking = Callable[[Array, int], float]
+"""Returns how far models, shape (N, D), are from the truth in round t."""
+
+TRIAL = 500
+"""Rounds of a run that tunes, at most."""
 
 
-# --- step sizes -------------------------------------------------------------------------------------------------------
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStream(Prepared):
+    """Which samples of a table are used, how they are scaled, and in which order they come."""
+
+    ORDERS: ClassVar[tuple[str, ...]] = ("shuffled", "time")
+
+    rounds: int | None = None
+    order: str = "shuffled"
+
+    def load(self, data: str, agents: int, seed: int) -> Table:
+        """Return the samples; raises BadInput for arguments outside their ranges, or too few samples."""
+        check.one_of("order", self.order, self.ORDERS)
+        check_rows(data, agents)
+        return load_prepared(data, self)
+
+    def length(self, table: Table, agents: int) -> int:
+        """Return the number of rounds; raises BadInput if the samples do not suffice."""
+        most = rounds_of(table, agents)
+        return most if self.rounds is None else check.integer("rounds", self.rounds, low=1, high=most)
+
+    def dealt(self, table: Table, agents: int, phi: FeatureMap, seed: int) -> Source:
+        """Return a function that deals the samples, the same each time."""
+        if self.order == "time":
+            return lambda: in_order(table, agents, phi)
+        return lambda: shuffled(table, agents, phi, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(TableStream):
+    """Which samples of a table are used, how they are scaled, and in which order they come.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds; by default as many as the data have samples for each agent.
+    order : str
+        "shuffled"; "time": rows in file order; "target": rows sorted by target, each agent another part of them.
+    mixing : float
+        With order "target": share of the rows that is dealt at random all the same.
+    """
+
+    TABLE = "online_settings"
+    ORDERS = ("shuffled", "time", "target")
+
+    mixing: float = 0.0
+
+    def load(self, data: str, agents: int, seed: int) -> Table:
+        """Return the samples of a table or of "synthetic"; raises BadInput as that of a table does."""
+        check.probability("mixing", self.mixing)
+        if data != "synthetic":
+            return super().load(data, agents, seed)
+        check.one_of("order", self.order, self.ORDERS)
+        self.check_left_out(data)
+        return pooled(synthetic(20, seed=seed))
+
+    def dealt(self, table: Table, agents: int, phi: FeatureMap, seed: int) -> Source:
+        """Return a function that deals the samples, the same each time."""
+        if self.order == "target":
+            return lambda: by_target(table, agents, phi, mixing=self.mixing, seed=seed)
+        return super().dealt(table, agents, phi, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineSetting(Setting):
+    """The size of the network and of the model; what is left open is as in the dissertation's ch. 3."""
+
+    TABLE = "online_settings"
+    USUAL_CONVENTIONS = TABLES
+
+
+# --- step sizes and methods -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +151,7 @@ class OnlineSteps(Published):
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, what it then is by data set."""
+        """Return, for each field that may be left open, its value by data set."""
         usual = {key: {data: row[key] for data, row in cls.USUAL.items()} for key in cls.USUAL["other"]}
         return super().by_data() | usual
 
@@ -79,33 +162,55 @@ class OnlineSteps(Published):
     def of(self, method: Method) -> Method:
         """Return a method with these step sizes."""
         rho, eta, step = (check.finite(name, getattr(self, name)) for name in ("rho", "eta", "step"))
-        return method.with_steps(**{**method.steps, **_taken(method.kind, rho, eta, step)})
+        if issubclass(method.kind, RFFDOKL):
+            sizes = {"eta": step}
+        else:
+            sizes = {"rho": rho} if issubclass(method.kind, DDKL) else {"rho": rho, "eta": eta}
+        return method.with_steps(**{**method.steps, **sizes})
 
 
-def _taken(kind: type, rho: float, eta: float, step: float) -> dict[str, float]:
-    """Return what a class of agents takes of the step sizes."""
-    if issubclass(kind, RFFDOKL):
-        return {"eta": step}
-    return {"rho": rho} if issubclass(kind, DDKL) else {"rho": rho, "eta": eta}
+@dataclass(frozen=True, kw_only=True)
+class QuantizedSteps(OnlineSteps):
+    """Step sizes, and the coder of the methods that quantize.
 
+    Parameters
+    ----------
+    range : float
+        Fixed range [-range, range) of the quantizer; by default a range for each message.
+    saturate : bool
+        What lies outside that range takes its last level. Without: the integer goes on, with the bits that it needs
+        (equation 3.21 as printed).
+    """
 
-def _grid(method: Method) -> list[Method]:
-    """Return a method with all step sizes worth trying, of those that it is given; what else it is given stays."""
-    known = {
-        "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
-        "eta": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
-        "step": (0.03, 0.1, 0.2, 0.3, 0.5, 0.7),
-    }
-    if issubclass(method.kind, RFFDOKL):
-        known["eta"] = known["step"]
-    tried = {name: values for name, values in known.items() if name in method.steps}
-    return [
-        method.with_steps(**{**method.steps, **dict(zip(tried, each, strict=True))})
-        for each in itertools.product(*tried.values())
-    ]
+    USUAL_CONVENTIONS = TABLES
 
+    bits: int | None = None
+    range: float | None = None
+    saturate: bool = True
+    squared: bool = False
 
-# --- methods ----------------------------------------------------------------------------------------------------------
+    def coder(self, bits: int | None = None) -> Uniform:
+        """Return the quantizer, with another number of bits if given; raises BadInput for unusable numbers."""
+        count = check.integer("bits", self.bits if bits is None else bits, low=1)
+        if self.range is None:
+            if not self.saturate:
+                raise BadInput("saturate = False: must go with a range; a message's own range holds all its elements")
+            return Uniform(count)
+        reach = check.finite("range", self.range, above=0.0)
+        return Uniform(count, -reach, reach, saturate=self.saturate)
+
+    def censor(self) -> Censor:
+        """Return the censor; raises BadInput for numbers outside their ranges."""
+        raise NotImplementedError
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods by name, with these step sizes; raises BadInput for unusable numbers."""
+        return {name: self.of(method) for name, method in methods(self.censor(), self.coder()).items()}
+
+    def chosen(self, study: Study, compared: Compared, taken: Collection[str] | None = None) -> list[Method]:
+        """Return the methods to run, as `netsim.scenarios.tasks.method.chosen` does."""
+        given = {name: getattr(self, name) for name in ("rho", "eta", "step")} | {"censor": self.censor()}
+        return chosen(study, compared, self.methods(), given, taken=taken)
 
 
 def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
@@ -125,65 +230,27 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
     return {method.name: method for method in found}
 
 
-def fixed_or_own(bits: int, reach: float | None, *, saturate: bool = True) -> Uniform:
-    """Return a quantizer with the fixed range [-reach, reach), or with a range for each message (None).
-
-    Raises
-    ------
-    BadInput
-        For numbers outside their ranges.
-    """
-    if reach is None:
-        if not saturate:
-            raise BadInput("saturate = False: must go with a range; a message's own range holds all its elements")
-        return Uniform(bits)
-    reach = check.finite("range", reach, above=0.0)
-    return Uniform(bits, -reach, reach, saturate=saturate)
-
-
-def own_methods(compared: Compared, steps: OnlineSteps, censor: Censor, taken: Collection[str] = ()) -> list[Method]:
-    """Return the user's methods, which may take rho, eta, step and censor; ``taken``: the names of the others."""
-    known = {name: getattr(steps, name) for name in ("rho", "eta", "step")}
-    return methods_in(compared.method, known | {"censor": censor}, taken)
+def _grid(method: Method) -> list[Method]:
+    """Return a method with every combination of step sizes worth trying; its other parameters stay."""
+    known = {
+        "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
+        "eta": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+        "step": (0.03, 0.1, 0.2, 0.3, 0.5, 0.7),
+    }
+    if issubclass(method.kind, RFFDOKL):
+        known["eta"] = known["step"]
+    tried = {name: values for name, values in known.items() if name in method.steps}
+    return [
+        method.with_steps(**{**method.steps, **dict(zip(tried, each, strict=True))})
+        for each in itertools.product(*tried.values())
+    ]
 
 
-def wanted(algorithms: str, known: Mapping[str, Method]) -> list[Method]:
-    """Return the methods that a parameter names, with commas between; raises BadInput for an unknown one."""
-    return [known[name] for name in chosen_names("algorithms", algorithms, known)]
+# --- the task ---------------------------------------------------------------------------------------------------------
 
 
-# --- learning ---------------------------------------------------------------------------------------------------------
-
-
-class Streams:
-    """One reading of every agent's stream: their costs, each at the start of its samples.
-
-    Attributes
-    ----------
-    nodes : range
-        The agents' names.
-    costs : list of OnlineCost
-        One an agent; they count the errors.
-    """
-
-    def __init__(
-        self, samples: Sequence[Samples], size: int, share: float, weights: Sequence[Mapping[int, float]]
-    ) -> None:
-        self.costs = [OnlineCost(each, size, loss=Squared(), regularizer=share) for each in samples]
-        self.nodes = range(len(self.costs))
-        self._weights = weights
-
-    def cost(self, node: int) -> OnlineCost:
-        """Return an agent's cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of it."""
-        return self.costs[node]
-
-    def weights(self, node: int) -> Mapping[int, float]:
-        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
-        return self._weights[node]
-
-
-class OnlineTask(Streams):
-    """One reading of every agent's stream, and the measures of those who learn from it.
+class OnlineTask:
+    """One reading of every agent's stream: their costs, and the measures of their models.
 
     Parameters
     ----------
@@ -199,13 +266,17 @@ class OnlineTask(Streams):
         For how many rounds every agent has a sample.
     ideal : bool
         Whether the links lose and delay nothing.
+    tracking : callable, optional
+        Returns from the models, shape (N, D), and the round how far they are from the truth, if that is known.
 
     Attributes
     ----------
     graph, rounds, size
         As given.
-    measure : callable
-        A probe: running MSE, regret, agreement. The agents have a ``theta``, and call their cost's `draw` once a round.
+    nodes : range
+        The agents' names.
+    costs : list of OnlineCost
+        One per agent; they count the errors.
     """
 
     def __init__(
@@ -217,154 +288,27 @@ class OnlineTask(Streams):
         *,
         rounds: int,
         ideal: bool,
-    ) -> None:
-        super().__init__(samples, size, regularizer / len(graph), averaging_weights(graph))
-        self.graph, self.rounds, self.size = graph, rounds, size
-        self.measure = Measure(self.costs, rounds, ideal, None)
-
-
-class _Stopwatch:
-    """The processor seconds that agents spend in ``local_step``, of those that have one.
-
-    Parameters
-    ----------
-    agents : iterable
-    """
-
-    def __init__(self, agents: Iterable[Any]) -> None:
-        self.seconds = 0.0
-        for agent in agents:
-            if hasattr(agent, "local_step"):
-                agent.local_step = self._timed(agent.local_step)
-
-    def _timed(self, step: Callable[[], Array]) -> Callable[[], Array]:
-        def timed() -> Array:
-            start = time.thread_time()
-            found = step()
-            self.seconds += time.thread_time() - start
-            return found
-
-        return timed
-
-
-class Streaming:
-    """Agents on a network that learn from streams.
-
-    Parameters
-    ----------
-    network : Network
-        Its nodes are 0, 1, …; it serves all runs.
-    ideal : bool
-        Whether its links lose and delay nothing.
-    streams : callable
-        Returns fresh streams, one an agent, always the same.
-    size : int
-        Length D of a model.
-    regularizer : float
-        The centre's λ.
-    tracking : callable, optional
-        Where the truth is known: from the models, shape (N, D), and the round t how far they are from it.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        ideal: bool,
-        streams: Callable[[], Sequence[Samples]],
-        size: int,
-        regularizer: float,
         tracking: Tracking | None = None,
     ) -> None:
-        self.network = network
-        self.graph = network.graph
-        self.ideal = ideal
-        self.streams = streams
-        self.size = size
-        self.share = regularizer / len(self.graph)
-        self.tracking = tracking
-        self.seconds: dict[str, float] = {}
-        self.step_seconds: dict[str, float] = {}
-        self._weights = averaging_weights(self.graph)
-
-    def begin(self) -> Streams:
-        """Return the streams, at their start."""
-        return Streams(self.streams(), self.size, self.share, self._weights)
-
-    def measure(self, streams: Streams, rounds: int) -> "Measure":
-        """Return a probe of agents that learn from the streams for so many rounds."""
-        return Measure(streams.costs, rounds, self.ideal, self.tracking)
-
-    def run(self, study: Study, method: Method, rounds: int) -> None:
-        """Run a method in a study, under its name, and note its running time; one whose models grow beyond all bounds
-        is left out, with a note.
-        """
-        start = time.perf_counter()
-        streams = self.begin()
-        agents, measure = method.made(study, method.name, streams, rounds), self.measure(streams, rounds)
-        watch = _Stopwatch(agents.values())
-        with may_diverge() as outcome:
-            check_joined(method.name, study.run(method.name, self.network, agents, [measure], rounds))
-        if outcome.error is not None:
-            steps = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
-            study.note(f"{method.name} diverged with {steps or 'its steps'}, and is left out: {outcome.error}")
-            return
-        self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, watch.seconds
-        study.constant = {"running_mse": measure.variance}
-
-    def tune(self, study: Study, tried: Sequence[Method], rounds: int) -> list[Method]:
-        """Return the methods with the steps of the smallest running MSE after so many rounds; keep a table of all."""
-        import pandas as pd
-
-        rows = []
-        best = []
-        for method in tried:
-            grid = _grid(method)
-            errors = []
-            with study.progress(f"tune {method.name}", len(grid)) as progress:
-                for number, each in enumerate(grid, 1):
-                    errors.append(self._outcome(each, rounds))
-                    sizes = {name: value for name, value in each.steps.items() if isinstance(value, float)}
-                    rows.append({"algorithm": method.name, **sizes, "running_mse": errors[-1]})
-                    progress(number)
-            best.append(grid[int(np.argmin(errors))])
-        table = pd.DataFrame(rows)
-        chosen = table.loc[table.groupby("algorithm", sort=False)["running_mse"].idxmin()]
-        study.tables["tuning"] = table
-        study.table("steps", f"Steps chosen on {rounds} rounds of held-back data", chosen)
-        return best
-
-    def _outcome(self, method: Method, rounds: int) -> float:
-        """Return the running MSE at the end of a run; infinity if it diverged."""
-        streams = self.begin()
-        with may_diverge() as outcome:
-            self.network.run(method.agents(streams, rounds))
-        mean = sum(cost.squared_error for cost in streams.costs) / (len(streams.costs) * rounds)
-        return mean if outcome.error is None and math.isfinite(mean) else math.inf
-
-
-class Measure:
-    """The columns of a round of an online method (a probe).
-
-    Parameters
-    ----------
-    costs : sequence of OnlineCost
-        The agents' costs, which count their errors.
-    rounds : int
-        Number of rounds.
-    ideal, tracking
-        As in `Streaming`.
-    """
-
-    def __init__(self, costs: Sequence[OnlineCost], rounds: int, ideal: bool, tracking: Tracking | None) -> None:
-        self._costs = costs
-        self._static = StaticRegret(costs[0].size, costs[0].regularizer)
-        self._dynamic = DynamicRegret(costs[0].size, costs[0].regularizer)
-        self._tracking = tracking
-        self._ideal = ideal
-        # The best model in hindsight costs a factorisation: not in every round.
+        share = regularizer / len(graph)
+        self.graph, self.rounds, self.size = graph, rounds, size
+        self.costs = [OnlineCost(each, size, loss=Squared(), regularizer=share) for each in samples]
+        self.nodes = range(len(self.costs))
+        self._weights = averaging_weights(graph)
+        self._static, self._dynamic = StaticRegret(size, share), DynamicRegret(size, share)
+        self._ideal, self._tracking = ideal, tracking
+        # The best model in hindsight costs a factorisation, so it is not computed in every round.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
-        self._lost = np.zeros(len(costs))
-        self._targets = np.zeros(3)  # how many so far, their sum and that of their squares
+        self._lost = np.zeros(len(self.costs))
+        self._targets = np.zeros(3)  # their number, their sum, and the sum of their squares
+
+    def cost(self, node: int) -> OnlineCost:
+        """Return an agent's cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of it."""
+        return self.costs[node]
+
+    def weights(self, node: int) -> Mapping[int, float]:
+        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
+        return self._weights[node]
 
     @property
     def variance(self) -> float:
@@ -372,9 +316,12 @@ class Measure:
         count, total, squares = self._targets.tolist()
         return float(squares / count - (total / count) ** 2)
 
-    def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
-        """Return running MSE, regret, consensus error and residuals; the agents have a ``theta``."""
-        costs, before = self._costs, self._lost
+    def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
+        """Return a round's columns (a probe): running MSE, regret, consensus error and residuals.
+
+        The agents have a ``theta``, and call their cost's `draw` once a round; raises BadInput if one does not.
+        """
+        costs, before = self.costs, self._lost
         if not all(cost.count for cost in costs):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(cost.squared_error for cost in costs) / sum(cost.count for cost in costs)}
@@ -391,3 +338,204 @@ class Measure:
             models = np.stack([agent.theta for agent in agents.values()])
             columns["tracking_error"] = self._tracking(models, costs[0].count)
         return columns | residuals(agents, self._ideal)
+
+
+# --- the studies' shared half -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Streaming:
+    """Streams over a network, of which each run reads its own copy for at most ``rounds`` rounds."""
+
+    network: Network
+    ideal: bool
+    source: Source
+    size: int
+    regularizer: float
+    rounds: int
+    tracking: Tracking | None = None
+
+    def task(self) -> OnlineTask:
+        """Return the task with the streams at their start."""
+        return OnlineTask(
+            self.source(),
+            self.size,
+            self.regularizer,
+            self.network.graph,
+            rounds=self.rounds,
+            ideal=self.ideal,
+            tracking=self.tracking,
+        )
+
+    def outcome(self, method: Method) -> float:
+        """Return the running MSE at the end of a run; infinity if it diverged."""
+        task = self.task()
+        with may_diverge() as outcome:
+            self.network.run(method.agents(task, self.rounds))
+        mean = sum(cost.squared_error for cost in task.costs) / (len(task.costs) * self.rounds)
+        return mean if outcome.error is None and math.isfinite(mean) else math.inf
+
+
+@dataclass
+class OnlineStudy:
+    """The half of a study that studies of online learning share: streams to run on, others to tune on, and the runs.
+
+    ``main`` has the streams that count, ``trial`` those to tune on; ``setting`` has the bandwidth that was found.
+    """
+
+    study: Study
+    setting: Setting
+    stream: Prepared
+    main: Streaming
+    trial: Streaming
+    variance: float = math.nan
+
+    def __post_init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.step_seconds: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, study: Study, data: str, stream: TableStream, setting: Setting, channel: Channel, seed: int) -> Self:
+        """Return it on a table or on "synthetic", with nothing left open in ``stream`` and ``setting``.
+
+        Raises
+        ------
+        BadInput
+            For arguments outside their ranges, an unknown table, or too few samples.
+        """
+        count = check.integer("agents", setting.agents, low=1)
+        table = stream.load(data, count, seed)
+        network = channel.network(setting.graph(seed), seed)
+        held, table = split_rows(table, 0.1, seed=seed) if setting.tune else (table, table)
+        length = stream.length(table, count)
+        phi, setting = feature_map(study, setting, held.inputs, held.target, form="cos+sin", seed=seed)
+        regularizer = check.finite("regularizer", setting.regularizer)
+        main, trial = (
+            Streaming(network, channel.is_ideal, stream.dealt(rows, count, phi, seed), phi.size, regularizer, rounds)
+            for rows, rounds in ((table, length), (held, min(TRIAL, rounds_of(held, count))))
+        )
+        return cls(study, setting, stream, main, trial, float(np.var(table.target)))
+
+    def tuned(self, methods: Sequence[Method]) -> list[Method]:
+        """Return the methods, with the steps of the least trial error if the setting asks for tuning."""
+        import pandas as pd
+
+        if not self.setting.tune:
+            return list(methods)
+        rows, best = [], []
+        for method in methods:
+            grid, errors = _grid(method), []
+            with self.study.progress(f"tune {method.name}", len(grid)) as progress:
+                for number, each in enumerate(grid, 1):
+                    errors.append(self.trial.outcome(each))
+                    sizes = {name: value for name, value in each.steps.items() if isinstance(value, float)}
+                    rows.append({"algorithm": method.name, **sizes, "running_mse": errors[-1]})
+                    progress(number)
+            best.append(grid[int(np.argmin(errors))])
+        table = self.study.tables["tuning"] = pd.DataFrame(rows)
+        least = table.loc[table.groupby("algorithm", sort=False)["running_mse"].idxmin()]
+        self.study.table("steps", f"Steps chosen on {self.trial.rounds} rounds of held-back data", least)
+        return best
+
+    def play(self, methods: Sequence[Method], steps: OnlineSteps) -> None:
+        """Run the methods, and record what was chosen; raises BadInput if every method diverged."""
+        self.study.record(steps.untold() if self.setting.tune else steps, self.setting, self.stream)
+        for method in methods:
+            self._run(method)
+        if not self.study.runs:
+            last = self.study.notes[-1]
+            raise BadInput(f"algorithms: must be such that one at least does not diverge; {last}")
+
+    def _run(self, method: Method) -> None:
+        """Run a method and keep its running time; one that diverges is left out, with a note."""
+        study, rounds, start = self.study, self.main.rounds, time.perf_counter()
+        task = self.main.task()
+        agents = method.made(study, method.name, task, rounds)
+        steps = _Stopwatch()
+        for agent in agents.values():
+            if hasattr(agent, "local_step"):
+                agent.local_step = steps.timed(agent.local_step)
+        with may_diverge() as outcome:
+            check_joined(method.name, study.run(method.name, self.main.network, agents, [task.measure], rounds))
+        if outcome.error is not None:
+            sizes = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
+            study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")
+            return
+        self.seconds[method.name], self.step_seconds[method.name] = time.perf_counter() - start, steps.seconds
+        study.constant = {"running_mse": task.variance}
+
+    def notes(self) -> Iterator[str]:
+        """Yield notes on each run: frames that did not arrive, silence, clipped elements."""
+        for name, run in self.study.runs.items():
+            if frames := missed(run):
+                yield f"{name}: {frames}."
+            if quiet := silent(name, run):
+                yield quiet
+            if saturated := run.rounds["saturated"].iloc[-1]:
+                yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
+
+    def ends(self, reference: str) -> "pd.DataFrame":
+        """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
+        last = self.study.rounds.groupby("algorithm", sort=False).last().reset_index()
+        table = last[["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]].copy()
+        if reference in set(table["algorithm"]):
+            base = table.set_index("algorithm").loc[reference]
+            table[f"MSE / {reference}"] = table["running_mse"] / base["running_mse"]
+            table[f"bits / {reference}"] = table["payload_bits"] / base["payload_bits"]
+        return table
+
+
+class _Stopwatch:
+    """The processor seconds that agents spend in their steps."""
+
+    seconds = 0.0
+
+    def timed(self, step: Callable[[], Array]) -> Callable[[], Array]:
+        """Return the step, timed."""
+
+        def timed() -> Array:
+            start = time.thread_time()
+            found = step()
+            self.seconds += time.thread_time() - start
+            return found
+
+        return timed
+
+
+# --- errors of the rounds ---------------------------------------------------------------------------------------------
+
+
+def recent_error(rounds: "pd.DataFrame") -> float:
+    """Return a method's mean squared error over the last quarter of its rounds, from its running MSE."""
+    count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
+    before = int(len(count) * 3 / 4)
+    if not before:
+        return float(running[-1])
+    start, end = count[before - 1], count[-1]
+    return float((end * running[-1] - start * running[before - 1]) / (end - start))
+
+
+def recent_errors(rounds: "pd.DataFrame", window: int) -> "pd.DataFrame":
+    """Return the rounds with ``recent_mse``, each method's mean squared error over the last ``window`` rounds.
+
+    A mean over all rounds so far hides a truth that moves, because it keeps the errors of the beginning.
+    """
+    groups = rounds.groupby("algorithm", sort=False)
+    total = rounds["round"] * rounds["running_mse"]
+    before = total.groupby(rounds["algorithm"], sort=False).shift(window).fillna(0.0)
+    start = groups["round"].shift(window).fillna(0.0)
+    return rounds.assign(recent_mse=(total - before) / (rounds["round"] - start))
+
+
+def apart(rounds: "pd.DataFrame", column: str, reference: str) -> "pd.DataFrame":
+    """Return the other methods' rounds with ``apart``: by how many percent a column exceeds the reference's."""
+    base = rounds[rounds["algorithm"] == reference].set_index("round")[column]
+    others = rounds[rounds["algorithm"] != reference]
+    return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
+
+
+def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
+    last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
+    good = last.index[last < 100 * last.min()]
+    return rounds[rounds["algorithm"].isin(good)]

@@ -1,4 +1,4 @@
-"""What a cheap method saves: the cost at which each method first reached a level."""
+"""What figures say of measures: their axes, and what a cheap method saves on the way to a level."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,16 +6,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.studies.figures import LABELS, legend_below, told_apart, unmark_unseen
+from netsim.studies.figures import LABELS, Axis, legend_below, told_apart, unmark_unseen
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+MEASURES = {
+    "train_mse": "training MSE",
+    "test_mse": "test MSE",
+    "train_loss": "training loss",
+    "consensus_error": "consensus error",
+    "running_mse": "running MSE",
+    "static_regret": "static regret",
+    "dynamic_regret": "dynamic regret",
+    "tracking_error": "MSE against the true function",
+}
+"""The labels of the measures' columns."""
+
 _COSTS = ("transmissions", "wire_bits")
 _SAME = 1.0  # percentage points that nobody sees
 _FINE = 200
 """Levels at which a saving is drawn, before those that two digits make one."""
+
+
+def measure(column: str, log: bool = False) -> Axis:
+    """Return the axis of a measure."""
+    return Axis(column, log, MEASURES[column])
 
 
 def ladder(rounds: "pd.DataFrame", column: str, best: float, count: int = 8) -> set[float]:

@@ -13,6 +13,7 @@ import numpy as np
 from netsim import BadInput, Link, Network, topology
 from netsim.agents.consensus.base import Dual, SharingAgent
 from netsim.agents.consensus.edges import EdgeDuals
+from netsim.agents.maps.features import Form
 from netsim.agents.measures.metrics import consensus_error
 from netsim.links import loss
 from netsim.network import Medium
@@ -236,8 +237,13 @@ class Setting(Bandwidth, Published):
         density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
         return dataclasses.replace(found, edges=min(pairs, max(agents - 1, round(density * pairs))))
 
+    @property
+    def features_form(self) -> Form:
+        """The form of the random features."""
+        return "cos"
+
     def graph(self, seed: int) -> "nx.Graph[int]":
-        """Return a connected random graph of so many agents and edges."""
+        """Return a connected random graph with that many agents and edges."""
         agents = check.integer("agents", self.agents, low=1)
         return topology.erdos_renyi(agents, edges=check.integer("edges", self.edges, low=0), seed=seed)
 

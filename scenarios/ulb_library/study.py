@@ -16,9 +16,10 @@ from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.measured import numbered, reliability_of, ways_in
-from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
-from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods, wanted
+from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways_in
+from netsim.scenarios.tasks.motes import numbered
+from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
+from netsim.scenarios.tasks.settings import chosen_names
 from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
 from netsim.scenarios.ulb_library.readings import Readings, load
@@ -106,7 +107,7 @@ def ulb_library(
     """
     steps = steps.resolved("other")
     plain = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.coder, Float)}
-    run = [steps.of(each) for each in wanted(algorithms, plain)]
+    run = [steps.of(plain[name]) for name in chosen_names("algorithms", algorithms, plain)]
     alone = Method(_ALONE, Alone, {"eta": check.finite("step", steps.step, above=0.0)})
     ways = ways_in(remedies)
     measured = numbered(measured_library(minute=_MINUTE))
@@ -178,8 +179,8 @@ class _Library:
         size = self._features.shape[2]
         task = OnlineTask(streams, size, self._regularizer, graph, rounds=self._rounds, ideal=way == "ideal")
         field = self._fields[name] = Field(self._readings, self._features)
-        agents = method.made(self._study, name, task, self._rounds)
-        check_joined(name, self._study.run(name, network, agents, [task.measure, field], self._rounds))
+        named = dataclasses.replace(method, name=name)
+        named.run(self._study, network, task, [task.measure, field], self._rounds)
 
     def report(self, names: list[int]) -> None:
         """Show what was learned."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from netsim import BadInput
-from netsim.scenarios.mtu.figures import boundaries
+from netsim.scenarios.mtu import boundaries
 from netsim.studies import Study, catalogue
 
 SMALL = {"agents": 5, "edges": 7, "rounds": 25}

@@ -22,7 +22,7 @@ from netsim.agents import (
 from netsim.faults import LinkDown
 from netsim.radio import DutyCycle
 from netsim.scenarios.tasks.diagnosis import diverged, missed, on_radio, silent, unheard
-from netsim.scenarios.tasks.online_report import recent_error
+from netsim.scenarios.tasks.online_task import recent_error
 from netsim.studies import Study, catalogue
 
 SMALL = {"agents": 5, "rounds": 40, "features": 10}

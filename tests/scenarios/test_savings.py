@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from netsim.scenarios.papers.report import _short
-from netsim.scenarios.tasks.online_report import apart, recent_errors
+from netsim.scenarios.tasks.online_task import apart, recent_errors
 from netsim.scenarios.tasks.savings import draw_savings, saved_on_the_way
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +10,26 @@ import networkx as nx
 import numpy as np
 
 from netsim import Network, Run
-from netsim.agents import COKE, CTA, DKLA, CodedSums
+from netsim.agents import CodedSums
 from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy, Radio, presets
 from netsim.radio.energy import STATES
-from netsim.scenarios.lifetime.figures import draw
-from netsim.scenarios.tasks.air import in_turn
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.method import Method, check_joined
+from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 _TRIAL = 30  # rounds
 _SHOWN = 1_000_000  # rounds
 _SPARE = 1e-3  # s at the end of a turn
+_APART = 0.08  # batteries, between curves that would coincide
+_MARKS = [m * 10**k for k in range(6) for m in (1, 2, 5)]
 _ALWAYS, _SLEEPS = "listens always", "sleeps"
 
 
@@ -81,9 +83,9 @@ def lifetime(
 ) -> None:
     """Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.
 
-    IEEE 802.15.4 at 250 kbit/s; agents speak one after the other. Radios that sleep
-    are awake in each round for as long as the turns of all take, with the longest messages of the algorithm's first 30
-    rounds: a censor saves frames, and not the turns that are kept for them.
+    IEEE 802.15.4 at 250 kbit/s; agents send one after the other. Radios that sleep are awake in each round for as long
+    as all turns take, with the longest messages of the algorithm's first 30 rounds. A censor saves frames, but not the
+    turns that are kept for them.
 
     Parameters
     ----------
@@ -93,52 +95,35 @@ def lifetime(
         Which of CTA, DKLA, COKE, COKE 3-bit, DKLA coded-sums to run, with commas between.
     rounds : int
         Number of rounds at most.
-    rows : Rows
-        Which rows and columns of a table are used.
-    steps : BatchSteps
-        Step sizes and censor.
-    setting : Setting
-        The size of the network and of the model.
-    batteries : Batteries
-        What nodes live on.
     seed : int
         Seed of everything random.
     """
-    steps, setting = steps.resolved(data), setting.resolved(data)
-    check.integer("rounds", rounds, low=1)
-    check.integer("agents", setting.agents, low=2)
+    batch = BatchStudy.of(study, data=data, rounds=rounds, rows=rows, steps=steps, setting=setting, seed=seed, least=2)
     batteries.check()
-    methods = _methods(algorithms, steps)
-    samples = draw_samples(data, setting, rows, seed)
-    graph = setting.graph(seed)
-    task, setting = batch_task(study, samples, setting, graph, ideal=False, seed=seed)
-    study.record(steps, setting)
+    methods = _methods(algorithms, batch.steps)
+    task = batch.draw(ideal=False)
+    graph = task.graph
     energies = batteries.energies(len(graph), seed)
     turns = {}
     for method in methods:
         slot = _slot(method, task, graph, seed)
         for sleeps in (False, True) if batteries.sleep is None else (batteries.sleep,):
-            name = f"{method.name}, {_SLEEPS if sleeps else _ALWAYS}"
-            turns[name] = len(graph) * slot
+            run = dataclasses.replace(method, name=f"{method.name}, {_SLEEPS if sleeps else _ALWAYS}")
+            turns[run.name] = len(graph) * slot
             network = _network(graph, batteries, energies, slot, sleeps, seed)
-            agents = method.made(study, name, task, rounds)
-            # Empty batteries end it: far larger numbers of rounds only say that nothing else is to.
+            agents = run.made(study, run.name, task, rounds)
+            # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
             shown = min(rounds, _SHOWN)
-            check_joined(name, study.run(name, network, agents, [task.measure], shown, watch=task.watch))
+            check_joined(run.name, study.run(run.name, network, agents, [task.measure], shown, watch=task.watch))
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
 
 
 def _methods(algorithms: str, steps: BatchSteps) -> list[Method]:
-    sizes, censor = steps.checked(), steps.censor()
-    rho = {"rho": sizes["rho"]}
-    known = {
-        "CTA": Method("CTA", CTA, {"eta": sizes["eta"]}),
-        "DKLA": Method("DKLA", DKLA, rho),
-        "COKE": Method("COKE", COKE, rho, censor),
-        "COKE 3-bit": Method("COKE 3-bit", COKE, rho, censor, Uniform(3)),
-        "DKLA coded-sums": Method("DKLA coded-sums", DKLA, rho, duals=CodedSums()),
-    }
+    known = steps.methods()
+    coded = dataclasses.replace(known["COKE"], name="COKE 3-bit", coder=Uniform(3))
+    sums = dataclasses.replace(known["DKLA"], name="DKLA coded-sums", duals=CodedSums())
+    known |= {coded.name: coded, sums.name: sums}
     return [known[name] for name in chosen_names("algorithms", algorithms, known)]
 
 
@@ -149,7 +134,7 @@ def _radio(graph: "nx.Graph[int]", **settings: Any) -> Radio:
 
 
 def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seed: int) -> float:
-    """Return how long a turn must be (s): the longest message of a trial, its fragments' access and a little more."""
+    """Return a turn's length (s): the longest message of a trial, the access of its fragments, and a margin."""
     network = Network(graph, presets.ieee802154().link, medium=(radio := _radio(graph)), round_period=100.0, seed=seed)
     frames = network.run(method.agents(task, _TRIAL), trace=True).on_air
     seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
@@ -160,7 +145,7 @@ def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seed: int) ->
 def _network(
     graph: "nx.Graph[int]", batteries: Batteries, energies: dict[int, Energy], slot: float, sleeps: bool, seed: int
 ) -> Network:
-    """Return a network in which each agent has its turn; raises BadInput if a round has no time for all."""
+    """Return a network in which each agent has its turn; raises BadInput if a round is too short for all turns."""
     awake, period = len(graph) * slot, batteries.period
     if awake > period:
         raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
@@ -201,13 +186,13 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     title = f"{len(task.nodes)} agents, models of {task.size} elements, batteries of {batteries.battery:g} J"
     study.figure(
         "alive",
-        draw(ends, rounds, (_ALWAYS, _SLEEPS), title),
+        _draw(ends, rounds, title),
         "How many batteries are not empty after so many rounds: a panel for each way that radios are used.",
     )
 
 
 def _missed_alive(run: Run, ends: Any) -> str:
-    """Return how many frames did not arrive in time while no battery was empty, and why; empty if all did."""
+    """Return how many frames did not arrive in time while no battery was empty, and why; empty if all arrived."""
     rows = run.rounds[run.rounds["round"] < ends[0]]
     if rows.empty:
         return ""
@@ -216,7 +201,7 @@ def _missed_alive(run: Run, ends: Any) -> str:
 
 
 def _row(name: str, run: Run, ends: Any, awake: float, period: float) -> dict[str, Any]:
-    """Return a run's row: deaths in rounds (NaN: not in this run), the error before the first, what a round costs."""
+    """Return a run's row: deaths in rounds (NaN: none), the error before the first death, the energy of a round."""
     method, _, radio = name.rpartition(", ")
     before = run.rounds[run.rounds["round"] < ends[0]]
     energy, powers = run.energy, presets.ieee802154().energy
@@ -235,18 +220,54 @@ def _row(name: str, run: Run, ends: Any, awake: float, period: float) -> dict[st
     return row
 
 
-def _notes(table: "pd.DataFrame", rounds: int) -> Sequence[str]:
-    """Say what the energy goes into, and who was still alive at the end."""
-    notes = []
+def _notes(table: "pd.DataFrame", rounds: int) -> Iterator[str]:
+    """Yield what the energy goes into, and which batteries outlast the rounds."""
     for radio, part in table.groupby("radio", sort=False):
         spent = part[[f"{state}_mj" for state in STATES]]
         shares = 100 * part["listen_mj"] / spent.sum(axis=1)
         low, high = part["first_death"].min(), part["first_death"].max()
         span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         ended = "" if math.isnan(low) else f"; the first battery is empty after {span} rounds"
-        notes.append(f"A radio that {radio}: idle listening takes {shares.min():.0f} to {shares.max():.0f} %{ended}.")
+        yield f"A radio that {radio}: idle listening takes {shares.min():.0f} to {shares.max():.0f} %{ended}."
     alive = table[table["median_death"].isna()]
     if len(alive):
         names = ", ".join(alive["algorithm"] + " (" + alive["radio"] + ")")
-        notes.append(f"Half of the batteries or more outlast the {rounds} rounds: {names}.")
-    return notes
+        yield f"Half of the batteries or more outlast the {rounds} rounds: {names}."
+
+
+def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
+    """Draw how many batteries are not empty, by rounds, from the `deaths` of each run "algorithm, radio"."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]
+    methods = list(dict.fromkeys(name.rpartition(", ")[0] for name in ends))
+    figure = Figure(figsize=(max(6.5, 5.4 * len(shown)), 4.3), layout="constrained")
+    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    finite = [each[np.isfinite(each)] for each in ends.values()]
+    first = min((each[0] for each in finite if len(each)), default=rounds)
+    for panel, radio in zip(panels, shown, strict=True):
+        for number, method in enumerate(methods):
+            all_ends = ends[f"{method}, {radio}"]
+            count, dead = len(all_ends), all_ends[np.isfinite(all_ends)]
+            steps = np.concatenate([[1.0], dead, [dead[-1] if len(dead) == count else rounds]])
+            alive = np.concatenate([count - np.arange(len(dead) + 1), [count - len(dead)]])
+            # Shifted a little, so that curves that coincide can be seen.
+            shifted = alive + _APART * (number - len(methods) / 2)
+            style: dict[str, Any] = {"color": f"C{number}", "linestyle": ("-", "--", "-.", ":")[number % 4]}
+            panel.step(steps, shifted, where="post", label=method, linewidth=1.6, **style)
+        panel.set_title(f"radio {radio}", fontsize=10)
+        panel.set_xscale("log")
+        low, high = max(1.0, first / 2), rounds * 1.1
+        shown_marks = [mark for mark in _MARKS if low <= mark <= high]
+        panel.set_xticks(shown_marks, [f"{mark:,}" for mark in shown_marks])
+        panel.minorticks_off()
+        panel.set_xlim(low, high)
+        panel.set_xlabel("round")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("batteries that are not empty\n(curves a little apart, to be told from each other)")
+    panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
+    figure.suptitle(title)
+    return figure

@@ -2,25 +2,28 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
+import numpy as np
 
 from netsim import Network, Run
-from netsim.agents import COKE, DKLA, Always
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
 from netsim.radio import presets
-from netsim.scenarios.mtu.figures import draw
-from netsim.scenarios.tasks.air import in_turn
-from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask, batch_task, draw_samples
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed, on_radio
-from netsim.scenarios.tasks.method import Method, check_joined
-from netsim.scenarios.tasks.settings import Rows, Setting, names_in
+from netsim.scenarios.tasks.motes import in_turn
+from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
 from netsim.studies import Study
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.
 _MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5
@@ -75,8 +78,8 @@ def mtu(
 ) -> None:
     """Bits an element against frames: why three bits fit one IEEE 802.15.4 frame and 64 do not.
 
-    Agents speak one after the other, and all sense all, so that what is lost is lost by --loss. Each number of bits
-    runs twice: as it is, and with a remedy by which what was lost is sent again.
+    Agents send one after the other, and each senses all others, so that --loss alone loses frames. Each number of bits
+    runs twice: as it is, and with a remedy that sends lost frames again.
 
     Parameters
     ----------
@@ -86,61 +89,48 @@ def mtu(
         "DKLA" or "COKE".
     rounds : int
         Number of rounds.
-    rows : Rows
-        Which rows and columns of a table are used.
-    steps : BatchSteps
-        Step sizes and censor.
-    setting : Setting
-        The size of the network and of the model.
-    air : Air
-        What frames meet.
     seed : int
         Seed of everything random.
     """
-    steps, setting = steps.resolved(data), setting.resolved(data)
-    check.integer("rounds", rounds, low=1)
-    check.integer("agents", setting.agents, low=2)
+    batch = BatchStudy.of(
+        study,
+        data=data,
+        rounds=rounds,
+        rows=rows,
+        steps=steps,
+        setting=setting,
+        channel=Channel(loss=air.loss),
+        seed=seed,
+        least=2,
+    )
     check.one_of("algorithm", algorithm, ("DKLA", "COKE"))
     check.one_of("remedy", air.remedy, ("ack", "nack"))
-    coders = air.coders()
-    rho, censor = {"rho": steps.checked()["rho"]}, steps.censor() if algorithm == "COKE" else Always()
-    samples = draw_samples(data, setting, rows, seed)
-    graph = setting.graph(seed)
-    task, setting = batch_task(study, samples, setting, graph, ideal=not air.loss, seed=seed)
-    networks = {bits: _networks(graph, air, task.size, bits, seed) for bits in coders}
-    study.record(steps, setting)
+    coders, plain = air.coders(), batch.steps.methods()[algorithm]
+    task = batch.draw()
+    networks = {bits: _networks(task.graph, air, task.size, bits, seed) for bits in coders}
     for bits, coder in coders.items():
         for way, network in zip(("", air.remedy), networks[bits], strict=True):
-            name = _name(algorithm, bits, way)
-            method = Method(name, COKE if algorithm == "COKE" else DKLA, rho, censor, coder)
+            method = dataclasses.replace(plain, name=_name(algorithm, bits, way), coder=coder)
             with may_diverge() as outcome:
-                agents = method.made(study, name, task, rounds)
-                run = study.run(name, network, agents, [task.measure], rounds)
-                check_joined(name, run)
+                method.run(study, network, task, [task.measure], rounds)
             if outcome.error is not None:
-                study.note(f"{name} diverged: {outcome.error}")
+                study.note(f"{method.name} diverged: {outcome.error}")
     study.centralised = task.optimum()
     _report(study, algorithm, list(coders), task, air)
 
 
 def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int) -> tuple[Network, Network]:
-    """Return the network as it is, and one that sends again what was lost.
-
-    Raises
-    ------
-    BadInput
-        If a round is too short for all to speak.
-    """
+    """Return the plain network and one that repeats lost frames; raises BadInput if a round is too short for all."""
     preset = presets.ieee802154()
     assert preset.radio is not None
-    link, everybody = preset.link, nx.complete_graph(len(graph))
+    link, sensing = preset.link, nx.complete_graph(len(graph))
     radio = dataclasses.replace(
-        preset.radio, sensing=everybody, min_be=_MIN_BE, max_be=_MAX_BE, max_csma_backoffs=_BACKOFFS
+        preset.radio, sensing=sensing, min_be=_MIN_BE, max_be=_MAX_BE, max_csma_backoffs=_BACKOFFS
     )
     rate, most = link.rate, link.mtu
     assert isinstance(rate, int | float)
     assert most is not None
-    # A message has a few bytes beside its elements.
+    # A message has a few bytes besides its elements.
     frames = math.ceil((size * bits / 8 + 32) / most)
     slot = frames * (_ACCESS + (8 * most + link.header_bits) / rate)
     turns = slot * len(graph)
@@ -156,7 +146,7 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int)
             seed=seed,
             faults=in_turn(graph, slot),
         )
-        # Who waits for acknowledgements repeats once all had their turn.
+        # A sender that waits for acknowledgements repeats after all turns.
         for way in ("none", "nack" if air.remedy == "nack" else Reliability("ack", timeout=period / 4))
     )
     return plain, mended
@@ -182,7 +172,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
     title = f"{algorithm}, models of {task.size} elements, {len(task.nodes)} agents, frames lost {air.loss:g}"
     study.figure(
         "mtu",
-        draw(table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
+        _draw(table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
         "What arrives, the error that is reached, and the energy of frames, by bits an element; at each grey line a "
         "message begins to fill another frame.",
     )
@@ -194,7 +184,7 @@ def _name(algorithm: str, bits: int, way: str) -> str:
 
 
 def _row(study: Study, algorithm: str, bits: int, size: int, air: Air) -> dict[str, Any]:
-    """Return what a number of bits came to; NaN for a run that diverged."""
+    """Return the row of a number of bits; NaN for a run that diverged."""
     row: dict[str, Any] = {"bits": bits, "payload_bytes": math.ceil(size * bits / 8)}
     plain, mended = (study.runs.get(_name(algorithm, bits, way)) for way in ("", air.remedy))
     if plain is not None:
@@ -219,3 +209,51 @@ def _millijoules(run: Run) -> float:
     spent = run.energy[["transmit_s", "receive_s"]].mean()
     joules = energy.transmit * spent["transmit_s"] + energy.receive * spent["receive_s"]
     return float(1e3 * joules / len(run.rounds))
+
+
+def boundaries(table: "pd.DataFrame", size: int) -> list[float]:
+    """Return the bits an element at which a message of ``size`` elements fills 1, 2, … frames, up to the last one."""
+    most = presets.ieee802154().link.mtu
+    assert most is not None
+    beside = float((table["message_bytes"] - table["payload_bytes"]).max())
+    return [8 * (k * most - beside) / size for k in range(1, math.ceil(table["frames"].max()))]
+
+
+def _draw(table: "pd.DataFrame", size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
+    """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 4.4), layout="constrained")
+    panels = figure.subplots(1, 3)
+    ends = boundaries(table, size)
+    steps = np.repeat(ends, 2)
+    shares = 100 * (1 - loss) ** np.repeat(np.arange(1, len(ends) + 2), 2)
+    line = np.array([table["bits"].min() / 1.2, *steps, table["bits"].max() * 1.2])
+    panels[0].plot(line, shares, color="0.3", linewidth=1, label="(1 − p)^frames")
+    panels[0].plot(table["bits"], table["arrived_%"], "o", color="C0", label="measured")
+    panels[0].set_ylabel("messages that arrive whole (%)")
+    panels[0].set_ylim(0, 104)
+    for column, what in (("train_mse", "training MSE"), ("mj", "energy of frames, agent and round (mJ)")):
+        panel = panels[1 if column == "train_mse" else 2]
+        panel.plot(table["bits"], table[column], "o--", color="C3", label="as it is")
+        panel.plot(table["bits"], table[f"{column} mended"], "s-", color="C2", label="what is lost is sent again")
+        panel.set_yscale("log")
+        panel.set_ylabel(what)
+    for style, (name, level) in zip((":", "-"), levels.items(), strict=True):
+        panels[1].axhline(level, color="0.4", linestyle=style, linewidth=1, label=name)
+    for panel in panels:
+        _mark(panel, ends, list(table["bits"]))
+        panel.legend(fontsize=8)
+    figure.suptitle(f"{title}; grey: where another frame begins", fontsize=11)
+    return figure
+
+
+def _mark(panel: "Axes", ends: list[float], bits: list[int]) -> None:
+    for end in ends:
+        panel.axvline(end, color="0.85", linewidth=0.8, zorder=0)
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(bits, [str(each) for each in bits])
+    panel.minorticks_off()
+    panel.set_xlabel("bits an element")
+    panel.set_xlim(min(bits) / 1.2, max(bits) * 1.2)
+    panel.grid(axis="y", alpha=0.3)

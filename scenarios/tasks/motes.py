@@ -1,10 +1,13 @@
-"""What the radios of a run spent: as the medium counted it, or by the ledger where transmissions were scheduled."""
+"""Motes: measured networks with numbered agents, turns on a shared medium, and the energy that radios spent."""
 
 from typing import TYPE_CHECKING
 
+import networkx as nx
 import numpy as np
 
 from netsim import Run
+from netsim.faults import Straggler
+from netsim.links.measured import Measured
 from netsim.radio import Energy
 from netsim.radio.energy import STATES
 from netsim.util import check
@@ -15,18 +18,37 @@ if TYPE_CHECKING:
 _SECONDS = tuple(f"{state}_s" for state in STATES)
 
 
-def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
-    """Return what each mote's radio spent, a row a mote.
+def numbered(measured: Measured) -> Measured:
+    """Return the network with nodes 0, 1, … in its own order; each keeps its name as ``mote``, and its position."""
+    number = {node: place for place, node in enumerate(measured.graph)}
+    graph = nx.relabel_nodes(measured.graph, number)
+    nx.set_node_attributes(graph, {place: node for node, place in number.items()}, "mote")
+    links = {(number[sender], number[receiver]): link for (sender, receiver), link in measured.links.items()}
+    return Measured(graph, links)
 
-    On a `netsim.Radio` it is what the medium counted. Elsewhere transmissions are taken to be scheduled: all know who
-    sends when, a mote is awake while it sends or while something is sent to it, heard or lost, and sleeps otherwise.
+
+def reception(measured: Measured) -> float:
+    """Return the mean share of frames that a link delivers, over both directions of all links."""
+    return 1.0 - sum(link.loss_model.mean for link in measured.links.values()) / len(measured.links)
+
+
+def in_turn(graph: "nx.Graph[int]", slot: float) -> list[Straggler]:
+    """Return faults by which agents send one after the other in each round, each in a slot of ``slot`` seconds."""
+    return [Straggler(node, delay=place * slot) for place, node in enumerate(graph) if place]
+
+
+def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
+    """Return what each mote's radio spent, one row per mote.
+
+    On a `netsim.Radio` the medium counted it. Elsewhere transmissions are assumed to be scheduled: a mote is awake
+    while it sends and while a frame is sent to it, heard or lost, and sleeps otherwise.
 
     Parameters
     ----------
     run : Run
-        On a radio, so that a broadcast is one transmission.
+        On a medium where a broadcast is one transmission.
     energy : Energy
-        Of every mote; batteries are taken to last.
+        Of every mote; batteries are assumed to last.
     rate : float
         Bits per second on the air.
 
@@ -34,7 +56,7 @@ def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
     -------
     DataFrame
         Columns agent, the seconds in each state (``transmit_s`` and so on), the joules in each (``transmit_j`` and so
-        on; what is paid by the bit counts with sending and receiving), and ``used_j``, their sum.
+        on, with what is paid per bit), and ``used_j``, their sum.
     """
     table = _scheduled(run, check.finite("rate", rate, above=0)) if run.air is None else run.energy
     powers = energy.transmit, energy.receive, energy.listen, energy.sleep
@@ -50,7 +72,7 @@ def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
 
 
 def _scheduled(run: Run, rate: float) -> "pd.DataFrame":
-    """Return seconds in each state; of the frames of one kind from one sender all are taken to be as long."""
+    """Return seconds in each state, if all frames of one kind from one sender are equally long."""
     import pandas as pd
 
     names = list(run.agents)
@@ -67,10 +89,7 @@ def _scheduled(run: Run, rate: float) -> "pd.DataFrame":
 
 
 def by_round(run: Run, spent_by: "pd.DataFrame") -> "pd.Series[float]":
-    """Return a run's energy by round, in joules a mote on the average.
-
-    What is spent on frames grows with the bits on the wire, what is spent between them with the time.
-    """
+    """Return a run's mean energy per mote by round (J): frames in proportion to wire bits, the rest to time."""
     rows = run.rounds
     frames = float((spent_by["transmit_j"] + spent_by["receive_j"]).mean())
     idle = float((spent_by["listen_j"] + spent_by["sleep_j"]).mean())

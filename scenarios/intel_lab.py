@@ -1,9 +1,12 @@
-"""DKLA and COKE over measured links: what they make of the learning, what remedies bring back, and what that costs."""
+"""DKLA and COKE over measured links: what losses do to learning, what remedies bring back, and what that costs."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netsim import Link, Network
 from netsim.agents import COKE, DKLA, Always, Duals, EdgeDuals, Geometric
@@ -11,13 +14,11 @@ from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
 from netsim.network import Medium
 from netsim.radio import Energy, presets
-from netsim.scenarios.intel_lab.figures import floor_plan
 from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.energy import by_round, spent
-from netsim.scenarios.tasks.labels import measure
-from netsim.scenarios.tasks.measured import numbered, reception, reliability_of, ways_in
-from netsim.scenarios.tasks.method import REMEDIES, Method, check_joined
+from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways_in
+from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
+from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -25,6 +26,7 @@ from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,7 @@ class Motes:
         assert found.radio is not None
         min_be = check.integer("min_be", self.min_be, low=0, high=20)
         radio = dataclasses.replace(found.radio, min_be=min_be, max_be=max(min_be, found.radio.max_be))
-        # A message that is heard or lost as a whole has one header, and takes no time in its own slot.
+        # A message that is heard or lost as a whole has one header, and its slot leaves it time enough.
         link = Link(header_bits=found.link.header_bits) if self.medium == "matrix" else found.link
         return found._replace(link=link, radio=radio)
 
@@ -116,7 +118,7 @@ class Motes:
         return found.energy, check.finite("rate", found.link.rate, above=0)
 
     def network(self, measured: Measured, seed: int, *, ideal: bool = False, reliability: str = "none") -> Network:
-        """Return the network; with ``ideal`` nothing is lost, and nobody contends."""
+        """Return the network; with ``ideal`` nothing is lost, and no mote contends."""
         link = dataclasses.replace(self.preset().link, reliability=reliability)
         losses = {ends: each.loss for ends, each in measured.links.items()}
         links = {} if ideal else {ends: dataclasses.replace(link, loss=loss) for ends, loss in losses.items()}
@@ -153,12 +155,6 @@ def intel_lab(
         What is learned: the NAME of a table in NETSIM_DATA, or its path; or "synthetic".
     rounds : int
         Number of rounds.
-    rows : Rows
-        Which rows and columns of a table are used.
-    model : LabModel
-        The model and its steps.
-    motes : Motes
-        The radios.
     algorithms : str
         Which to run, with commas between.
     remedies : str
@@ -172,16 +168,13 @@ def intel_lab(
     energy, rate = motes.energy()
     measured = numbered(measured_lab(least=motes.least))
     samples = draw_samples(data, setting := model.setting(measured), rows, seed)
-    # Copies differ on real links only; what is the same there is measured all the same.
+    # Copies differ only on real links, but every run has the column.
     task, _ = batch_task(study, samples, setting, measured.graph, ideal=False, seed=seed)
     duals: dict[str, Duals] = {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
-    for method in methods:
-        for way in ("ideal", "real", *ways):
-            kept = dataclasses.replace(method, duals=duals.get(way, duals["none"]))
-            network = motes.network(measured, seed, ideal=way == "ideal", reliability=reliability_of(way))
-            name = f"{method.name} {way}"
-            agents = kept.made(study, name, task, rounds)
-            check_joined(name, study.run(name, network, agents, [task.measure], rounds, watch=task.watch))
+    for method, way in itertools.product(methods, ("ideal", "real", *ways)):
+        kept = dataclasses.replace(method, name=f"{method.name} {way}", duals=duals.get(way, duals["none"]))
+        network = motes.network(measured, seed, ideal=way == "ideal", reliability=reliability_of(way))
+        kept.run(study, network, task, [task.measure], rounds, watch=task.watch)
     study.centralised = task.optimum()
     used = {name: spent(run, energy, rate) for name, run in study.runs.items()}
     _report(study, measured, motes, used, f"{data} data, {len(task.nodes)} motes", seed)
@@ -229,7 +222,7 @@ def _report(
 
 
 def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
-    """Return what is on the map: the first method without a remedy, and with the one that spends least."""
+    """Return what the map shows: the first method without a remedy, and with the remedy that spends least."""
     method = next(iter(used)).split()[0]
     lossy = [name for name in used if name.split()[0] == method and not name.endswith(" ideal")]
     least = min(lossy, key=lambda name: float(used[name]["used_j"].mean()))
@@ -237,7 +230,7 @@ def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
 
 
 def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
-    """Return a row for each run: its error, also relative to ideal links, what was heard, bits, joules a mote."""
+    """Return a row per run: its error, also relative to ideal links, the share heard, bits, and joules per mote."""
     import pandas as pd
 
     last = study.rounds.groupby("algorithm", sort=False).last().to_dict("index")
@@ -287,3 +280,42 @@ def _notes(
         idle = float(each["listen_j"].sum() / each["used_j"].sum())
         if idle > 0.5:
             yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."
+
+
+def floor_plan(measured: Measured, used: Mapping[str, "pd.DataFrame"]) -> "Figure":
+    """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.figure import Figure
+
+    graph = measured.graph
+    places = np.array([graph.nodes[node]["pos"] for node in graph])
+    rows = {node: row for row, node in enumerate(graph)}
+    ends = list(graph.edges)
+    heard = np.array(
+        [1.0 - (measured.links[a, b].loss_model.mean + measured.links[b, a].loss_model.mean) / 2 for a, b in ends]
+    )
+    segments = [places[[rows[a], rows[b]]] for a, b in ends]
+    figure = Figure(figsize=(7.5 * len(used), 5.8), layout="constrained")
+    panels = figure.subplots(1, len(used), squeeze=False)[0]
+    joules = np.concatenate([table["used_j"] for table in used.values()])
+    # One scale for all panels, logarithmic because a remedy may spend a tenth.
+    scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())
+    for panel, (title, table) in zip(panels, used.items(), strict=True):
+        lines = LineCollection(segments, linewidths=0.5 + 4.0 * heard**2, cmap="Greys", zorder=1)
+        lines.set_array(heard)
+        lines.set_clim(0.0, 1.0)
+        panel.add_collection(lines)
+        dots = panel.scatter(*places.T, c=table["used_j"], cmap="plasma", norm=scale, s=190, edgecolors="k", zorder=2)
+        for node, (x, y), shade in zip(graph, places, scale(table["used_j"].to_numpy()), strict=True):
+            colour = "black" if shade > 0.5 else "white"
+            panel.annotate(str(graph.nodes[node]["mote"]), (x, y), ha="center", va="center", fontsize=7, color=colour)
+        # As on the lab's own plan: y grows downwards.
+        panel.invert_yaxis()
+        panel.set_aspect("equal")
+        panel.set_title(title)
+        panel.set_xlabel("x (m)")
+    panels[0].set_ylabel("y (m)")
+    figure.colorbar(dots, ax=list(panels), label="energy (J)", shrink=0.9, pad=0.01)
+    figure.colorbar(lines, ax=list(panels), label="reception (mean of both directions)", shrink=0.9, pad=0.01)
+    return figure

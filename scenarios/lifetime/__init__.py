@@ -1,1 +1,0 @@
-"""Batteries: how long they last, by algorithm."""

@@ -1,1 +1,0 @@
-"""Bits an element against frames: what fits one, and what comes of what does not."""
