@@ -56,7 +56,7 @@ class Shape:
         return sum(self.widths) if self.method == "DKL-MLP" else self.widths[-1]
 
     def sigmas(self, sample: Array, times: Sequence[float], seed: int) -> list[float]:
-        """Return each layer's bandwidth: so many times the median distance between samples of what goes into it."""
+        """Return each layer's bandwidth: a multiple of the median distance between samples of its inputs."""
         return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed)
 
     def build(self, sample: Array, times: Sequence[float], seed: int) -> FeatureMap:

@@ -238,7 +238,7 @@ def deep_network(
     shapes = model.shapes()
     methods.check()
     table, classes = samples.load(data, seed)
-    enough(len(table.target), size.agents, 2)  # before a graph of so many is built
+    enough(len(table.target), size.agents, 2)  # before a graph of that size is built
     links = _links(channel)
     graph = size.graph(seed)
     networks = {each: each.channel.network(graph, seed) for each in links}

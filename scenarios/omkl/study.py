@@ -114,7 +114,7 @@ def omkl(
     repeats = check.integer("repeats", length.repeats, low=1)
     check.fits("repeats", repeats, 100 * repeats, "the seeds of so many")
     table = problem.table(data, seed)
-    length = length.resolved(table, model.agents)  # before graphs of so many are built
+    length = length.resolved(table, model.agents)  # before graphs of that size are built
     for each in tried:
         channel.network(each.graph(model.agents), seed)
     for text in table.said:

@@ -155,7 +155,7 @@ class ModelSetting:
         _ = self.bandwidths
 
     def streams(self, table: Table, rounds: int, seed: int) -> Streams:
-        """Return each agent's samples (z, y) of so many rounds: random features and order of the rows from ``seed``."""
+        """Return each agent's samples (z, y) of some rounds: random features and order of the rows from ``seed``."""
         sigmas = self.bandwidths
         numbers = np.random.SeedSequence(seed).generate_state(1 + len(sigmas)).tolist()
         maps = [
@@ -166,7 +166,7 @@ class ModelSetting:
         return [list(itertools.islice(each, rounds)) for each in every]
 
     def cost(self, samples: Sequence[tuple[Array, float]], kernels: int) -> MultiKernelCost:
-        """Return an agent's cost with the first so many kernels, at the start of its stream."""
+        """Return an agent's cost with the first of the kernels, at the start of its stream."""
         size = 2 * self.features
         own = ((z[: kernels * size], y) for z, y in samples)
         return MultiKernelCost(own, kernels, size, regularizer=self.regularizer)
@@ -194,7 +194,7 @@ class OnGraph:
         return 64 if self.bits is None else 1 + self.bits
 
     def graph(self, agents: int) -> "nx.Graph[int]":
-        """Return its graph of so many agents."""
+        """Return its graph."""
         return GRAPHS[self.topology](agents)
 
     def agents(

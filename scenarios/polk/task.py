@@ -187,7 +187,7 @@ def draw_problem(source: Source, setting: ProblemSetting, seed: int) -> Problem:
 def batches(
     problem: Problem, agent: int, epochs: int, count: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-    """Yield the training set in an order of the agent's own, another in each epoch, in so many parts of one size."""
+    """Yield the training set in an order of the agent's own, another in each epoch, in ``count`` parts of one size."""
     rng = draws.generator(problem.seed, agent, "samples")
     split = problem.split
     for _ in range(epochs):
