@@ -83,7 +83,8 @@ def polk(
     if problem.median or problem.tune:
         split = draw_problem(source, problem, seed).split
         given = check.finite("sigma", problem.sigma, above=0.0)
-        sigma = choose_sigma(study, given, problem, split.inputs, signs(split.labels.astype(np.float64), len(split.classes)), seed=seed)
+        target = signs(split.labels.astype(np.float64), len(split.classes))
+        sigma = choose_sigma(study, given, problem, split.inputs, target, seed=seed)
         problem = dataclasses.replace(problem, sigma=sigma)
     for text in source.said:
         study.note(text)
