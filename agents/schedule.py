@@ -71,10 +71,7 @@ class _Piecewise:
 def constant(value: float) -> Schedule:
     """Return the schedule that is ``value`` in each round.
 
-    Raises
-    ------
-    BadInput
-        Here and below: for a number that is not finite, or outside the range given.
+    Raises BadInput, here and below, for a number that is not finite, or outside the range given.
     """
     return _Constant(check.finite("value", value))
 
@@ -90,7 +87,7 @@ def power(start: float, exponent: float = 0.5) -> Schedule:
 
 
 def doubling(start: float, every: int, limit: float = math.inf) -> Schedule:
-    """Return min(start · 2^⌊(k−1)/every⌋, limit): twice as much after so many rounds."""
+    """Return min(start · 2^⌊(k−1)/every⌋, limit): twice as much after every ``every`` rounds."""
     return _Doubling(
         check.finite("start", start), check.integer("every", every, low=1), check.number("limit", limit, low=start)
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 import netsim
 from netsim.agents.consensus.censor import Always, Censor
-from netsim.agents.consensus.duals import Accumulated, Duals, Said
+from netsim.agents.consensus.duals import Accumulated, Duals, Sending
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.papers import Cited
 from netsim.agents.schedule import Scheduled, advance, schedules_of
@@ -112,9 +112,9 @@ class SharingAgent(Cited, netsim.Agent):
     def restart(self) -> None:
         """Lose the state, as in a crash: the model, and all that is known of the neighbours, are as at the beginning.
 
-        To be called at any time of a run, by whoever lets things go wrong. The agent takes part in the rounds that are
-        left as one that has just been switched on, whether `run` goes on or is begun anew; samples, step sizes and the
-        number of the last round stay. A subclass with a state of its own has a `restart` that forgets it, too, and
+        A fault may call it at any time of a run. The agent takes part in the rounds that are left as one that has just
+        been switched on, whether `run` goes on or is begun anew; samples, step sizes and the number of the last round
+        stay. A subclass with a state of its own has a `restart` that forgets it, too, and
         calls this one.
         """
         self._forget()
@@ -181,7 +181,7 @@ def check_unheard(unheard: str, censor: Censor) -> None:
     """Raise BadInput for an unknown way to count those not heard, or one that a censor makes wrong."""
     check.one_of("unheard", unheard, ("kept", "dropped"))
     if unheard == "dropped" and not isinstance(censor, Always):
-        raise BadInput("unheard = 'dropped': must go without a censor, for who is silent has not changed")
+        raise BadInput("unheard = 'dropped': must go without a censor, for a censored neighbour is unchanged")
 
 
 @dataclass(eq=False, repr=False)
@@ -213,15 +213,15 @@ class Dual(SharingAgent):
         super().__post_init__()
         if not isinstance(self.duals, Duals):
             raise check.refuse("duals", self.duals, "one of Accumulated, RunningSums, CodedSums and EdgeDuals")
-        self.duals.check(self._said, is_scheduled="rho" in schedules_of(self))
+        self.duals.check(self._sending, is_scheduled="rho" in schedules_of(self))
 
     @property
-    def _said(self) -> Said:
-        return Said(self.censor, self.coder, self.coded_start)
+    def _sending(self) -> Sending:
+        return Sending(self.censor, self.coder, self.coded_start)
 
     def new_sharing(self) -> Sharing:
         """Return its end of the sharing, as its way to keep the duals has it."""
-        return self.duals.sharing(self, self.theta.shape, self._said, lambda: self.rho)
+        return self.duals.sharing(self, self.theta.shape, self._sending, lambda: self.rho)
 
     def _forget(self) -> None:
         super()._forget()
@@ -262,9 +262,9 @@ class Diffusion(SharingAgent):
     """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
     A neighbour that is not believed is left out and the other weights grow to sum to 1, for a zero in its place would
-    draw every model to zero. Believed is who was ever heard, or, with ``unheard="dropped"``, who was heard in this
-    round. One that the censor may have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that
-    can be done).
+    draw every model to zero. Believed is one that was ever heard, or, with ``unheard="dropped"``, in this round. One
+    that the censor may have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that can be
+    done).
 
     Parameters
     ----------
@@ -273,8 +273,8 @@ class Diffusion(SharingAgent):
     weights : mapping
         w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
     unheard : {"kept", "dropped"}
-        Of a neighbour not heard in this round its last θ̂_n counts, or nothing. The latter only without a censor, for
-        who is silent has not changed.
+        Of a neighbour not heard in this round its last θ̂_n counts, or nothing. The latter only without a censor: a
+        censored neighbour sends nothing while its state is unchanged.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -294,7 +294,7 @@ class Diffusion(SharingAgent):
         self.sharing.only_present = self.unheard == "dropped"
 
     def combined(self) -> Array:
-        """Return ψ_i, which is θ_i as long as nobody is known who has a weight."""
+        """Return ψ_i, which is θ_i as long as no neighbour with a weight is known."""
         own = self.weights[self.name]
         psi, total = self.sharing.add_known(own * self.theta, own, self.weights)
         if total == 0.0:

@@ -2,9 +2,9 @@
 
 θ̂_i = q_i Δ with whole numbers q_i, and S_i = Σ_k q_i, so both are known exactly or not at all. A receiver can guess
 them: q_n as it was, S_n grown by q_n for each round since. So they travel modulo 2^m, and it takes the numbers nearest
-to its guess that fit (`netsim.coders.Residues`). The sender chooses m in every round: it knows what was guessed by
-whoever missed up to ``reach`` of its last frames. Who missed more finds it out by the checksum, and
-asks for a whole frame.
+to its guess that fit (`netsim.coders.Residues`). The sender chooses m in every round: it knows what a receiver guessed
+that missed up to ``reach`` of its last frames. One that missed more finds it out by the checksum, and asks for a whole
+frame.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ import numpy as np
 
 import netsim
 from netsim import Frame
-from netsim.agents.consensus.duals import Duals, Rho, Said, needs_constant, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_constant, needs_states
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.consensus.sums import SummedSharing
 from netsim.coders import Exact, Residues
@@ -36,13 +36,13 @@ class CodedSums(Duals):
     step : float
         Δ in the end, in units of θ.
     halvings : int
-        It begins 2^halvings times as large, and halves so often.
+        It begins 2^halvings times as large, and halves that often.
     halve_every : int
         Rounds from one halving to the next.
     dither : bool
         Round up or down at random, so that θ̂ is right on the average; else to the nearest.
     reach : int
-        A receiver that missed so many rounds in a row still understands the next frame.
+        A receiver that missed this many rounds in a row still understands the next frame.
     sum_every : int
         Rounds from one frame with S to the next; those between have θ̂ only. An agent's number of neighbours says in
         which round it begins.
@@ -73,16 +73,18 @@ class CodedSums(Duals):
         if self.halvings > MOST_WIDTH:
             raise check.refuse("halvings", self.halvings, f"from 0 to {MOST_WIDTH}")
 
-    def check(self, said: Said, *, is_scheduled: bool) -> None:
+    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Raise BadInput for a coder of the method's own, or a penalty that changes with the round."""
-        needs_states(self, said)
+        needs_states(self, sending)
         needs_constant(self, is_scheduled)
-        if not isinstance(said.coder, Exact):
-            raise BadInput(f"coder = {type(said.coder).__name__}: must be left out with duals = CodedSums, which codes")
+        if not isinstance(sending.coder, Exact):
+            raise BadInput(
+                f"coder = {type(sending.coder).__name__}: must be left out with duals = CodedSums, which codes"
+            )
 
-    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return a sharing whose frames carry residues."""
-        return CodedSharing(agent, size, said, rho, self)
+        return CodedSharing(agent, size, sending, rho, self)
 
     def halvings_by(self, round_number: int) -> int:
         """Return how often Δ has been halved when round k = 1, 2, … begins."""
@@ -96,16 +98,14 @@ class CodedSums(Duals):
 class CodedSharing(SummedSharing):
     """A sharing in whole numbers: ``own`` and the copies are multiples of Δ, the sums S whole numbers of it.
 
-    Attributes
-    ----------
-    astray : int
-        How many frames the checksum found to be misunderstood so far.
-    repairs : int
-        How many whole frames were sent because somebody asked.
+    ``astray`` counts the frames that the checksum found to be misunderstood, ``repairs`` the whole frames sent on
+    request.
     """
 
-    def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho, way: CodedSums) -> None:
-        super().__init__(agent, size, said, rho)
+    def __init__(
+        self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho, way: CodedSums
+    ) -> None:
+        super().__init__(agent, size, sending, rho)
         self._way = way
         self._round = 0
         self._step = way.step_in(1)
@@ -128,7 +128,7 @@ class CodedSharing(SummedSharing):
         return np.asarray(q * self._step).reshape(self.own.shape)
 
     async def _begin_round(self, round_number: int) -> None:
-        """Go over to the round's step, and ask those who were misunderstood for a whole frame."""
+        """Go over to the round's step, and ask the misunderstood neighbours for a whole frame."""
         before = self._way.halvings_by(self._round) if self._round else 0
         self._halve(self._way.halvings_by(round_number) - before)
         self._step = self._way.step_in(round_number)
@@ -145,7 +145,7 @@ class CodedSharing(SummedSharing):
     def _listens_in(self, round_number: int) -> bool:
         listens = super()._listens_in(round_number)
         if self._began == round_number > 1:
-            # What it says first nobody can have guessed.
+            # No receiver can have guessed what it sends first.
             self._asked = True
         return listens
 
@@ -197,7 +197,7 @@ class CodedSharing(SummedSharing):
         return super()._take_newer(frame, round_number, rho)
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Unwrap what a neighbour said in this round; an older frame, in another step perhaps, tells nothing."""
+        """Unwrap what a neighbour sent in this round; an older frame, in another step perhaps, is of no use."""
         coded = frame.payload
         if not isinstance(coded, Residues) or coded.shape not in ((1, self._q.size), (2, self._q.size)):
             raise AgentError(f"{frame!r}: its payload must be residues of {self._q.size} numbers, not {coded!r:.60}")
@@ -222,7 +222,7 @@ class CodedSharing(SummedSharing):
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Begin with the nearest whole numbers to what the neighbours say on the average."""
+        """Begin with the nearest whole numbers to the mean of what the neighbours sent."""
         self._q = np.rint(self._of[places].mean(axis=0)).astype(np.int64)
         self.own = self._state_of(self._q)
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)

@@ -19,7 +19,7 @@ Rho = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Said:
+class Sending:
     """When and in how many bits an agent speaks: its censor, its coder, and whether θ̂ begins as Q(0)."""
 
     censor: Censor
@@ -31,11 +31,11 @@ class Duals(ABC):
     """A way to keep the duals; frozen, so that all agents may be given one object."""
 
     @abstractmethod
-    def check(self, said: Said, *, is_scheduled: bool) -> None:
+    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Raise BadInput for a coder, or a penalty (is it a schedule?), that this way cannot have."""
 
     @abstractmethod
-    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return one agent's end of the sharing, which also knows the next dual."""
 
 
@@ -46,21 +46,21 @@ class Accumulated(Duals):
     A frame that is lost is charged to one end only, and Σ_i γ_i ≠ 0 from then on: the agents agree on another model.
     """
 
-    def check(self, said: Said, *, is_scheduled: bool) -> None:
+    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Refuse nothing."""
 
-    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return the plain sharing."""
-        return Sharing(agent, size, said.censor, said.coder, coded_start=said.coded_start)
+        return Sharing(agent, size, sending.censor, sending.coder, coded_start=sending.coded_start)
 
 
-def needs_states(way: Duals, said: Said) -> None:
+def needs_states(way: Duals, sending: Sending) -> None:
     """Raise BadInput unless the coder codes states as they are."""
     name = type(way).__name__
-    if not said.coder.whole:
-        coder = type(said.coder).__name__
+    if not sending.coder.whole:
+        coder = type(sending.coder).__name__
         raise BadInput(f"coder = {coder}: must code states (Exact or Float) with duals = {name}, for changes add up")
-    if said.coded_start:
+    if sending.coded_start:
         raise BadInput(f"coded_start = True: must be False with duals = {name}, whose states begin as zeros")
 
 

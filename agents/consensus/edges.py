@@ -10,7 +10,7 @@ import numpy as np
 
 import netsim
 from netsim.agents.consensus.censor import may_silence
-from netsim.agents.consensus.duals import Duals, Rho, Said, needs_constant, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_constant, needs_states
 from netsim.agents.consensus.sharing import Sharing
 from netsim.core.copies import as_state
 from netsim.util import check
@@ -39,29 +39,25 @@ class EdgeDuals(Duals):
             raise check.refuse("relaxation", self.relaxation, "> 0 and < 1")
         check.put(self, relaxation=alpha)
 
-    def check(self, said: Said, *, is_scheduled: bool) -> None:
+    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Raise BadInput for a coder of changes, or a penalty that changes with the round."""
-        needs_states(self, said)
+        needs_states(self, sending)
         needs_constant(self, is_scheduled)
 
-    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return a sharing that sends to each neighbour apart."""
-        return EdgeSharing(agent, size, said, rho, self.relaxation)
+        return EdgeSharing(agent, size, sending, rho, self.relaxation)
 
 
 class EdgeSharing(Sharing):
-    """A sharing that sends 4ρ θ_i − z_in to each neighbour n; ``own`` is θ_i, spoken or not.
+    """A sharing that sends 4ρ θ_i − z_in to each neighbour n; ``own`` is θ_i, ``edges`` z_in by neighbour."""
 
-    Attributes
-    ----------
-    edges : dict of ndarray
-        z_in by neighbour.
-    """
-
-    def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho, alpha: float) -> None:
-        super().__init__(agent, size, said.censor, said.coder)
+    def __init__(
+        self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho, alpha: float
+    ) -> None:
+        super().__init__(agent, size, sending.censor, sending.coder)
         self._rho, self._alpha = rho, alpha
-        self._said = self._start
+        self._sent = self._start
         # Copies of the neighbours' states are not what is shared: there are none.
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
@@ -69,7 +65,7 @@ class EdgeSharing(Sharing):
 
     async def share(self, state: Vector, round_number: int) -> None:
         """Send to each neighbour, unless censored; take in what was heard."""
-        change = state - self._said
+        change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
             away = 4.0 * self._rho() * state
@@ -78,11 +74,11 @@ class EdgeSharing(Sharing):
                 for name, z in self.edges.items()
             ]
             if any(taken) or not taken:
-                self._said = self.own
+                self._sent = self.own
                 self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
-        said = {frame.sender: frame for frame in await self._agent.collect()}
-        for name, frame in said.items():
+        frames = {frame.sender: frame for frame in await self._agent.collect()}
+        for name, frame in frames.items():
             heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
             self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
             self._ever.add(name)
@@ -92,7 +88,7 @@ class EdgeSharing(Sharing):
         return neighbor in self._ever
 
     def sum_of_copies(self) -> Vector:
-        """Return d_i θ_i: each z_in holds what its neighbour's state has to say."""
+        """Return d_i θ_i: each z_in holds its neighbour's share."""
         return len(self.edges) * self.own
 
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:

@@ -10,20 +10,23 @@ neighbours know, and the next change contains this one. One that some links take
 behind the others, a lost frame.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 import netsim
+from netsim import Frame
 from netsim.agents.consensus.censor import Always, Censor, may_silence
-from netsim.agents.consensus.repairs import Repairs
 from netsim.coders import Coder, Encoded, Exact
 from netsim.core import Copies, add_scaled_difference, add_weighted_rows
+from netsim.core.copies import as_state
 from netsim.util.typing import Vector
 
 KEY = "key"
 """The kind of message that holds a state whole where others hold coded changes."""
+
+_KEPT = 64  # states of a neighbour that a late frame may belong between
 
 
 class Sharing:
@@ -105,7 +108,7 @@ class Sharing:
             whole = is_key and self._adds
             coded, known = (state, state) if whole else self._code(state, change)
             links = await self._agent.broadcast(KEY if whole else self._kind, coded)
-            # Without neighbours there is no link that could refuse it. If no link takes it, nobody knows of it.
+            # Without neighbours there is no link that could refuse it. If no link takes it, no neighbour knows of it.
             if links or not len(self.copies):
                 # A copy, for the coder may have given the state itself, which its method may go on to change.
                 self.own = known.copy() if known is state else known
@@ -127,7 +130,7 @@ class Sharing:
         return bool(self._key_every) and round_number % self._key_every == 0
 
     def _code(self, state: Vector, change: Vector) -> tuple[Encoded, Vector]:
-        """Return what is sent, and the θ̂_i that whoever hears it then knows."""
+        """Return what is sent, and the θ̂_i that a receiver then knows."""
         if self._adds:
             coded = self._coder.encode(change, self._rng)
             return coded, self.own + self._coder.decode(coded)
@@ -181,3 +184,52 @@ class Sharing:
         """
         result = add_scaled_difference(dual, rho, own, others)
         return result if self._repairs is None else result - rho * self._repairs.owed()
+
+
+class Repairs:
+    """Takes frames into the copies in whatever order they come, and adds up what the duals missed.
+
+    Every θ̂ begins with ``start``. A state that n broadcast in round r and that comes in round k has in rounds r … k −
+    1, or until n's next broadcast that was heard, been taken for the one before. To the sum Σ_k θ̂_n, of which the dual
+    is made, that is the difference as often as it was missing.
+    """
+
+    def __init__(self, copies: Copies, start: Vector) -> None:
+        self._copies = copies
+        self._start = start
+        # By neighbour: rounds in order, and the states (or changes) heard of them.
+        self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
+        self._owed: Vector = np.zeros_like(start)
+
+    def heard(self, neighbor: Hashable) -> bool:
+        """Return whether a neighbour was ever heard."""
+        return neighbor in self._known
+
+    def owed(self) -> Vector:
+        """Return Σ_n Σ_k of what was missing of θ̂_n, and forget it."""
+        owed, self._owed = self._owed, np.zeros_like(self._start)
+        return owed
+
+    def take_in(self, frames: Iterable[Frame], round_number: int, *, add: bool) -> None:
+        """Take in states, or changes to add; those of this round as ever, the late ones in their place."""
+        for frame in frames:
+            number = frame.round or round_number
+            known = self._known.setdefault(frame.sender, [])
+            # Most come in their order, and need no looking for their place.
+            is_late = bool(known) and number <= known[-1][0]
+            if is_late and any(number == each for each, _ in known):
+                continue
+            value = np.array(as_state(frame, self._start.shape), dtype=np.float64)
+            place = sum(each < number for each, _ in known) if is_late else len(known)
+            if add:
+                missing, until = value, round_number
+                self._copies[frame.sender][...] += value
+            else:
+                before = known[place - 1][1] if place else self._start
+                until = known[place][0] if place < len(known) else round_number
+                missing = value - before
+                if place == len(known):
+                    self._copies[frame.sender][...] = value
+            self._owed += max(0, min(until, round_number) - number) * missing
+            known.insert(place, (number, value))
+            del known[:-_KEPT]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import netsim
 from netsim import Frame
 from netsim.agents.consensus.censor import may_silence
-from netsim.agents.consensus.duals import Duals, Rho, Said, needs_states
+from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_states
 from netsim.agents.consensus.sharing import Sharing
 from netsim.core.copies import as_state
 from netsim.errors import AgentError
@@ -32,32 +32,28 @@ class RunningSums(Duals):
     On ideal links equal to `Accumulated`. Whatever is lost, the two ends of a link agree on S_i − S_n again with the
     next frame that arrives, so Σ_i γ_i returns to zero, and the agents to the optimum of all.
 
-    An agent that begins late, or anew, listens until it hears a neighbour, and begins with what its neighbours say on
-    the average: any S_i of its own is as good as another for Σ_i γ_i = 0, and that one moves their duals least.
+    An agent that begins late, or anew, listens until it hears a neighbour, and begins with the mean of what its
+    neighbours sent: any S_i of its own is as good as another for Σ_i γ_i = 0, and that one moves their duals least.
     """
 
-    def check(self, said: Said, *, is_scheduled: bool) -> None:
+    def check(self, sending: Sending, *, is_scheduled: bool) -> None:
         """Raise BadInput for a coder of changes."""
-        needs_states(self, said)
+        needs_states(self, sending)
 
-    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> Sharing:
+    def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
         """Return a sharing whose frames carry sums."""
-        return SummedSharing(agent, size, said, rho)
+        return SummedSharing(agent, size, sending, rho)
 
 
 class SummedSharing(Sharing):
     """A sharing whose frames carry θ̂ and S, one after the other along the first axis.
 
-    Attributes
-    ----------
-    total : ndarray
-        S_i.
-    totals : ndarray of shape (neighbors, *shape)
-        What is taken for S_n: what n's last frame said, and θ̂_n for each round since. Changed in place.
+    ``total`` is S_i; ``totals``, shape (neighbors, *shape), what is assumed of S_n: what n's last frame had, and θ̂_n
+    for each round since.
     """
 
-    def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], said: Said, rho: Rho) -> None:
-        super().__init__(agent, size, said.censor, said.coder)
+    def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> None:
+        super().__init__(agent, size, sending.censor, sending.coder)
         self._rho = rho
         self._places = {name: place for place, name in enumerate(agent.neighbors)}
         # The round of the last frame of each neighbour that was taken in; 0: none.
@@ -70,7 +66,7 @@ class SummedSharing(Sharing):
         self.totals: NDArray[Any] = np.zeros(self.copies.table.shape)
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """As `Sharing.share`; an agent that begins late is silent until it has heard somebody."""
+        """As `Sharing.share`; an agent that begins late is silent until it has heard a neighbour."""
         rho = self._rho()
         await self._begin_round(round_number)
         listens = self._listens_in(round_number)
@@ -99,14 +95,14 @@ class SummedSharing(Sharing):
         """Prepare for a round."""
 
     def _listens_in(self, round_number: int) -> bool:
-        """Return whether it began late and has heard nobody yet; not for ever, for all may have begun late."""
+        """Return whether it began late and has heard no neighbour yet; not for ever, for all may have begun late."""
         self._began = self._began or round_number
         begins_late = 1 < self._began > round_number - PATIENCE and len(self._places) > 0
         self._listens = self._listens and begins_late
         return self._listens
 
     async def _say(self, state: Vector, rho: float) -> bool:
-        """Broadcast, and take θ̂_i and S_i as who hears it knows them; return whether some link took it."""
+        """Broadcast, and take θ̂_i and S_i as a receiver knows them; return whether some link took it."""
         # In one array, so that on ideal links the sums are those of Accumulated to rounding.
         coded = self._coder.encode(np.concatenate([state, self.total + rho * state]), self._rng)
         if not await self._agent.broadcast("sum", coded) and self._places:
@@ -117,11 +113,11 @@ class SummedSharing(Sharing):
         return True
 
     def _stay(self, rho: float) -> None:
-        """Have said nothing: θ̂_i stays what it was."""
+        """Send nothing: θ̂_i stays as it was."""
         self.total = self.total + rho * self.own
 
     def _guess(self, rho: float) -> None:
-        """Take it that nobody's θ̂ has changed."""
+        """Assume that no neighbour's θ̂ has changed."""
         self.totals += rho * self.copies.table
 
     def _take_newer(self, frame: Frame, round_number: int, rho: float) -> int | None:
@@ -136,15 +132,15 @@ class SummedSharing(Sharing):
         return place
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Take in what a neighbour said so many rounds ago, and what it has added since; return whether it told it."""
+        """Take in what a neighbour sent ``age`` rounds ago, and what it has added since; return whether it could."""
         rows = len(self.own)
-        said = np.asarray(as_state(frame, (2 * rows, *self.own.shape[1:])), dtype=np.float64)
-        self.copies.table[place] = said[:rows]
-        self.totals[place] = said[rows:] + age * rho * said[:rows]
+        state = np.asarray(as_state(frame, (2 * rows, *self.own.shape[1:])), dtype=np.float64)
+        self.copies.table[place] = state[:rows]
+        self.totals[place] = state[rows:] + age * rho * state[:rows]
         return True
 
     def _join(self, places: list[int]) -> None:
-        """Begin with what the neighbours that were heard say on the average, and take it for those that were not."""
+        """Begin with the mean of what the neighbours sent that were heard, and assume it of those that were not."""
         self.own, self.total = self.copies.table[places].mean(axis=0), self.totals[places].mean(axis=0)
         for place in set(self._places.values()) - set(places):
             self.copies.table[place], self.totals[place] = self.own, self.total

@@ -53,24 +53,10 @@ class MultiKernelCost:
         return self.kernels, self.features
 
     def draw(self, models: Vector, weights: Vector) -> Vector:
-        """Take the next sample, and predict it before anything is learned from it.
+        """Take the next sample, predict it with the models before; return the kernels' costs L_p(θ_p), shape (P,).
 
-        Parameters
-        ----------
-        models : ndarray of shape (P, K)
-            θ_p, one a row.
-        weights : ndarray of shape (P,)
-            w̄_p.
-
-        Returns
-        -------
-        ndarray of shape (P,)
-            The kernels' costs L_p(θ_p).
-
-        Raises
-        ------
-        BadInput
-            If the stream has ended, or a label is none that the loss knows.
+        The models θ_p, shape (P, K), are one a row; the weights w̄_p have shape (P,). Raises BadInput if the stream has
+        ended, or a label is none that the loss knows.
         """
         self.combined.draw((weights[:, None] * models).ravel())
         self._z = self.combined.features.reshape(self.kernels, self.features)

@@ -262,10 +262,7 @@ def centralised(problems: Sequence[LocalProblem], regularizer: float) -> Array:
 def samples(features_name: str, features: object, targets_name: str, targets: object) -> tuple[Array, Array]:
     """Return features of shape (T, D) and targets of shape (T,) as finite arrays, T and D at least 1.
 
-    Raises
-    ------
-    BadInput
-        For other shapes, NaN or infinity; the message uses the names given.
+    Raises BadInput for other shapes, NaN or infinity; the message uses the names given.
     """
     x = check.finite_array(features_name, features)
     y = check.finite_array(targets_name, targets)

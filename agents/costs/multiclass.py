@@ -54,7 +54,24 @@ class MulticlassLoss(Protocol):
         """
 
 
-class Softmax:
+class _OfClasses:
+    """What the losses of C classes share: C, and what a target may be."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = check.integer("classes", classes, low=2)
+
+    def check_targets(self, y: NDArray[Any], /) -> None:
+        """Raise BadInput unless every target is the number of a class."""
+        if np.ndim(y) != 1:
+            raise BadInput(f"targets.shape = {np.shape(y)}: must be (n,), the number of a class for each sample")
+        bad = np.flatnonzero(~np.isin(y, np.arange(self.classes)))
+        if len(bad):
+            raise BadInput(
+                f"targets[{bad[0]}] = {y[bad[0]]}: must be a class, a whole number from 0 to {self.classes - 1}"
+            )
+
+
+class Softmax(_OfClasses):
     """The logistic loss of C classes, −log of the right one's softmax: log Σ_j exp(f_j) − f_y.
 
     It is stable at any scores.
@@ -67,13 +84,6 @@ class Softmax:
 
     name: ClassVar[str] = "logistic"
     smooth: ClassVar[bool] = True
-
-    def __init__(self, classes: int) -> None:
-        self.classes = check.integer("classes", classes, low=2)
-
-    def check_targets(self, y: NDArray[Any], /) -> None:
-        """Raise BadInput unless every target is the number of a class."""
-        _check_classes(y, self.classes)
 
     def value(self, f: Array, y: NDArray[Any], /) -> Array:
         """Return log Σ_j exp(f_j) − f_y, shape (n,)."""
@@ -92,7 +102,7 @@ class Softmax:
         return _shares(f, k, y, 1.0)
 
 
-class MulticlassHinge:
+class MulticlassHinge(_OfClasses):
     """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), r the best wrong class.
 
     It is max_j m_j of the margins m_j = f_j − f_y + [j ≠ y]. At a temperature τ > 0 it is smooth instead, τ log Σ_j
@@ -114,13 +124,9 @@ class MulticlassHinge:
     name: ClassVar[str] = "hinge"
 
     def __init__(self, classes: int, temperature: float = 0.0) -> None:
-        self.classes = check.integer("classes", classes, low=2)
+        super().__init__(classes)
         self.temperature = check.finite("temperature", temperature, low=0.0)
         self.smooth = self.temperature > 0.0
-
-    def check_targets(self, y: NDArray[Any], /) -> None:
-        """Raise BadInput unless every target is the number of a class."""
-        _check_classes(y, self.classes)
 
     def value(self, f: Array, y: NDArray[Any], /) -> Array:
         """Return max_j m_j, or τ log Σ_j exp(m_j/τ), shape (n,)."""
@@ -160,7 +166,7 @@ class MulticlassHinge:
         return margins
 
 
-class OneVsRest:
+class OneVsRest(_OfClasses):
     """The sum over the classes of a loss of two: class j's score against the sign +1 for y = j, −1 for another.
 
     Parameters
@@ -179,14 +185,10 @@ class OneVsRest:
     """
 
     def __init__(self, loss: Loss, classes: int) -> None:
-        self.classes = check.integer("classes", classes, low=2)
+        super().__init__(classes)
         self.loss = loss
         self.name = loss.name
         self.smooth = loss.smooth
-
-    def check_targets(self, y: NDArray[Any], /) -> None:
-        """Raise BadInput unless every target is the number of a class."""
-        _check_classes(y, self.classes)
 
     def value(self, f: Array, y: NDArray[Any], /) -> Array:
         """Return Σ_j ℓ(f_j, ±1), shape (n,)."""
@@ -228,15 +230,6 @@ def by_name(name: Any, classes: int) -> MulticlassLoss:
     if name == "hinge":
         return MulticlassHinge(classes)
     return OneVsRest(Squared() if name == "squared" else SquaredHinge(), classes)
-
-
-def _check_classes(y: NDArray[Any], classes: int) -> None:
-    known = np.isin(y, np.arange(classes))
-    if np.ndim(y) != 1:
-        raise BadInput(f"targets.shape = {np.shape(y)}: must be (n,), the number of a class for each sample")
-    bad = np.flatnonzero(~known)
-    if len(bad):
-        raise BadInput(f"targets[{bad[0]}] = {y[bad[0]]}: must be a class, a whole number from 0 to {classes - 1}")
 
 
 def _rows(y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

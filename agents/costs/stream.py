@@ -20,21 +20,9 @@ Samples = Iterator[tuple[Vector, float]]
 class StreamCost:
     """One agent's cost, a sample at a time: L_t(θ) = ℓ(θᵀφ_t, y_t) + r‖θ‖². Base of `OnlineCost`.
 
-    Parameters
-    ----------
-    samples : iterator of (φ, y)
-        Read once, one sample a round.
-    size : int or tuple of int
-        Shape of θ.
-    regularizer : float
-        The agent's own share r = λ/N of the regulariser.
-
-    Attributes
-    ----------
-    count : int
-        Samples so far, t.
-    loss_sum : float
-        Sum over the samples so far of L_t(θ_t), each with the model from before the sample.
+    The iterator ``samples`` is read once, one sample a round; ``size`` is the shape of θ, ``regularizer`` the agent's
+    own share r = λ/N. ``count`` is the number of samples so far, ``loss_sum`` the sum over them of L_t(θ_t), each with
+    the model from before the sample.
     """
 
     def __init__(self, samples: Samples, size: int | tuple[int, ...], regularizer: float) -> None:
@@ -60,10 +48,7 @@ class StreamCost:
     def draw(self, theta: Vector) -> None:
         """Take the next sample, and predict it with ``theta`` before anything is learned from it.
 
-        Raises
-        ------
-        BadInput
-            If the stream has ended, or a label is none that the loss knows.
+        Raises BadInput if the stream has ended, or a label is none that the loss knows.
         """
         try:
             self.features, self.target = next(self._samples)

@@ -202,17 +202,8 @@ class Dictionary:
 def _independent(left: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """Choose, largest remainder first, the elements that no others can express to within `SPAN`.
 
-    Parameters
-    ----------
-    left : ndarray of shape (B, B)
-        Inner products of the elements.
-
-    Returns
-    -------
-    new, rest : ndarray of int
-        Those chosen, in the order of choice, and the others.
-    factor : ndarray of shape (len(new), len(new))
-        Cholesky factor, lower, of the inner products of those chosen.
+    From the inner products of the elements, shape (B, B), it returns the numbers of those chosen, in the order of
+    choice, those of the others, and the Cholesky factor, lower, of the inner products of those chosen.
     """
     # LAPACK holds every pivot but the first, the largest element of all, against the tolerance.
     factor, pivots, rank, _ = dpstrf(left, tol=SPAN, lower=1)

@@ -38,7 +38,7 @@ class Penalty(Protocol):
     """The weight c of disagreement."""
 
     def at(self, samples: int, eta: float, degree: int) -> float:
-        """Return c after so many samples, for a step size η and a number of neighbours d_i ≥ 1."""
+        """Return c after some samples, for a step size η and a number of neighbours d_i ≥ 1."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ConstantPenalty:
 
 @dataclass(frozen=True)
 class DoublingPenalty:
-    """c doubles after every so many samples, until η·c·d_i reaches a limit.
+    """c doubles after every ``every`` samples, until η·c·d_i reaches a limit.
 
     Where all neighbours' values are averaged with the own one, a step multiplies the differences by 1 − s(1 − ν), with
     s = η·c·d_i and ν in [−1, 1] an eigenvalue of the graph's random walk: from s = 1 on it diverges on some graphs, and

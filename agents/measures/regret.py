@@ -23,27 +23,7 @@ _SAFE = 1e-7  # of the trace: with a regulariser above it, what a Cholesky solve
 
 
 class _Regret:
-    """What both kinds share: the agents' own losses.
-
-    Parameters
-    ----------
-    size : int
-        Length D of a model.
-    regularizer : float
-        An agent's own share λ/N of the regulariser, ≥ 0.
-
-    Attributes
-    ----------
-    rounds : int
-        Rounds so far, t.
-    loss : float
-        Σ_t Σ_i L_i,t(θ_i,t) so far; inf or nan if the models grew without bound.
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range.
-    """
+    """The agents' own losses, ``loss`` = Σ_t Σ_i L_i,t(θ_i,t) so far; inf or nan if the models grew without bound."""
 
     def __init__(self, size: int, regularizer: float) -> None:
         self.size = check.integer("size", size, low=1)

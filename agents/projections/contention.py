@@ -1,4 +1,4 @@
-"""Turns by contention: whoever's timer fires claims its neighbourhood, and has its turn if all of it agrees."""
+"""Turns by contention: an agent whose timer fires claims its neighbourhood, and has its turn if all of it agrees."""
 
 import asyncio
 from typing import Any
@@ -15,23 +15,13 @@ class Contention(Projector):
 
     A sharer agrees at once unless it is claiming itself or has granted another; it takes no turn until the grant ends,
     which it does with the new values or with a release. So of agents that share an example never two act at a time,
-    whatever the links do. Nobody waits while it holds back others but for the delivery of its own messages, each
-    repeated until it is answered, so there is no deadlock; after each refusal an agent pauses twice as long on
-    average, up to 8-fold.
+    whatever the links do. No agent waits while it holds back others but for the delivery of its own messages, each
+    repeated until it is answered, so there is no deadlock; after each refusal an agent pauses twice as long on average,
+    up to 8-fold.
 
-    A claim has a number, and is decided once: a copy that comes late finds the decision that was taken.
-
-    Parameters
-    ----------
-    pause : float
-        Mean of the timer in seconds: about as long as the turns of all who share an example with the agent take.
-    part, sweeps, settings
-        As in `Projector`; always reliable.
-
-    Attributes
-    ----------
-    refused : int
-        Claims that failed.
+    A claim has a number, and is decided once: a copy that comes late finds the decision that was taken. ``pause`` is
+    the mean of the timer in seconds: about as long as the turns of all that share an example with the agent take.
+    ``refused`` counts the claims that failed. Other parameters are those of `Projector`; it is always reliable.
     """
 
     def __init__(self, part: Part, sweeps: int, *, pause: float = 1.0, **settings: Any) -> None:
@@ -72,7 +62,7 @@ class Contention(Projector):
                 await self._release(granted, number)
 
     async def _claim(self, number: int) -> list[int]:
-        """Return the sharers that agree; on a radio nobody is asked after the first refusal."""
+        """Return the sharers that agree; on a radio none is asked after the first refusal."""
         granted: list[int] = []
         refused = False
 

@@ -134,27 +134,10 @@ class Part:
     numbers, so that values travel without indices. On a radio an agent broadcasts the values of all examples that
     anybody shares with it; a receiver knows which of these it reads itself.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The whole.
-    agent : int
-        Whose part it is.
-    radio : bool
-        Whether values are broadcast.
-
-    Attributes
-    ----------
-    inputs, targets, gram, regularizer
-        x_j (one a row) and y_j for j in S_i, K_i, and λ_i.
-    sharers : list of int
-        The agents with which it shares an example.
-    to_send : dict
-        By sharer: the places in S_i of the values that it is told. On a radio the same for all.
-    in_common : dict
-        By sharer: the places in S_i of what they share.
-    in_message : dict
-        By sharer: the places of these in a message from there.
+    ``inputs``, ``targets``, ``gram`` and ``regularizer`` are x_j (one a row) and y_j for j in S_i, K_i, and λ_i;
+    ``sharers`` the agents with which it shares an example. By sharer there are places in S_i: ``to_send`` of the values
+    that it is sent (on a radio the same for all), ``in_common`` of what they share; and ``in_message`` the places of
+    these in a message from there.
     """
 
     def __init__(self, ensemble: Ensemble, agent: int, radio: bool = False) -> None:
@@ -175,10 +158,7 @@ class Part:
 class Estimate:
     """One agent's function f_i = Σ_j c_j k(·, x_j) over its own examples, zero at first.
 
-    Attributes
-    ----------
-    coefficients : ndarray of shape (|S_i|,)
-        c. Replaced, never changed in place.
+    ``coefficients`` are c, shape (|S_i|,); they are replaced, never changed in place.
     """
 
     def __init__(self, gram: Matrix, regularizer: float) -> None:
@@ -187,15 +167,10 @@ class Estimate:
         self.coefficients: Vector = np.zeros(len(gram))
 
     def project(self, z: Vector) -> Vector:
-        """Replace f_i by argmin_f Σ_j (f(x_j) − z_j)² + λ_i ‖f − f_i‖²; return its values f_i(x_j).
+        """Replace f_i by argmin_f Σ_j (f(x_j) − z_j)² + λ_i ‖f − f_i‖²; return its values f_i(x_j), shape (|S_i|,).
 
         The minimum is f_i + Σ_j a_j k(·, x_j) with (K_i + λ_i I) a = z − f_i(x). Together they are the orthogonal
         projection of (z, f_i) onto the agent's constraints.
-
-        Parameters
-        ----------
-        z : ndarray of shape (|S_i|,)
-            The message values of the agent's examples.
         """
         self.coefficients = self.coefficients + cho_solve(self._factor, z - self._gram @ self.coefficients)
         values: Vector = self._gram @ self.coefficients
@@ -204,14 +179,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class State:
-    """A point (z, f_1, …, f_m) of the product space.
-
-    Attributes
-    ----------
-    z : ndarray of shape (n,)
-    coefficients : list of ndarray of shape (|S_i|,)
-        Of each f_i over the agent's own examples.
-    """
+    """A point (z, f_1, …, f_m) of the product space: z of shape (n,), and each f_i's coefficients of shape (|S_i|,)."""
 
     z: Vector
     coefficients: list[Vector]
@@ -272,10 +240,7 @@ def together(ensemble: Ensemble) -> Vector:
 def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:
     """Return the state of the agents 0 … m − 1 on a network: of each z_j the newest of its readers' copies.
 
-    Parameters
-    ----------
-    agents : mapping of Projector
-        Each with ``z`` and ``versions`` of its own examples, and an ``estimate``.
+    Each agent has ``z`` and ``versions`` of its own examples, and an ``estimate``.
     """
     z, newest = ensemble.targets.copy(), np.full(len(ensemble.targets), -1)
     for i, own in enumerate(ensemble.access):

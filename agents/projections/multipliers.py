@@ -35,20 +35,11 @@ def check_size(sizes: Sequence[int], count: int) -> None:
 
 
 def solve(blocks: Sequence[Matrix], places: Sequence[Places], targets: Vector) -> list[Vector]:
-    """Return the multipliers μ_i of all agents, each of shape (|S_i|,).
+    """Return the multipliers μ_i of all agents, each of shape (|S_i|,), from the blocks A_i, the places S_i, and y.
 
     The system may be singular (agents that read the same, a linear kernel): conjugate gradients need no inverse, and
     what they minimise is the distance of z and all f_i from the solution. A smooth kernel between very many examples is
-    singular but for rounding. The error then is larger than rounding: as large as so many steps leave it.
-
-    Parameters
-    ----------
-    blocks : sequence of ndarray of shape (|S_i|, |S_i|)
-        A_i.
-    places : sequence of int arrays
-        S_i.
-    targets : ndarray of shape (n,)
-        y.
+    singular but for rounding. The error then is larger than rounding: as large as the steps allowed leave it.
     """
     system = _System(blocks, places, len(targets))
     residual = np.concatenate([targets[own] for own in places])

@@ -23,19 +23,10 @@ ORDERS = ("token", "coloured", "random", "contention")
 class InOrder(Projector):
     """Base of the fixed orders: agents take turns by rank, those of a lower rank first, again and again.
 
-    An agent begins when it has heard of the last turn that each sharer takes before; so whatever the links do, the
-    run is the serial one, and agents of one rank, who must share nothing, go in parallel.
-
-    Parameters
-    ----------
-    rank : int
-        The agent's rank, 0, 1, …
-    ranks : mapping
-        The ranks of its sharers, all different from its own.
-    period : int
-        The number of ranks.
-    part, sweeps, settings
-        As in `Projector`.
+    An agent begins when it has heard of the last turn that each sharer takes before; so whatever the links do, the run
+    is the serial one, and agents of one rank, which must share nothing, go in parallel. ``ranks`` has those of its
+    sharers, all different from its own ``rank`` 0, 1, …, of which there are ``period``. Other parameters are those of
+    `Projector`.
     """
 
     def __init__(
@@ -86,22 +77,14 @@ class TokenHolder(Projector):
 
 
 class Token(TokenHolder, InOrder):
-    """A token passed round a ring, after the values: the rank is the place on the ring.
-
-    Parameters
-    ----------
-    following : int
-        The next agent on the ring.
-    part, sweeps, rank, ranks, period, settings
-        As in `InOrder`.
-    """
+    """A token passed round a ring to the ``following`` agent, after the values: the rank is the place on the ring."""
 
     def __init__(self, part: Part, sweeps: int, *, following: int, **settings: Any) -> None:
         super().__init__(part, sweeps, **settings)
         self.following = following
 
     async def turns(self) -> None:
-        """Take a turn whenever the token comes; who is first on the ring has it at first."""
+        """Take a turn whenever the token comes; the first on the ring has it at first."""
         while self.taken < self.sweeps:
             if self.period > 1 and self.version() > 0:
                 await self.tokens.get()
@@ -113,18 +96,10 @@ class Token(TokenHolder, InOrder):
 
 
 class Walk(TokenHolder):
-    """A token that goes to a neighbour at random, until all agents together have taken so many turns.
+    """A token that goes to a neighbour at random, until all agents together have taken ``turns_in_all`` turns.
 
-    Whoever takes the last says "over" to its neighbours, who pass that on.
-
-    Parameters
-    ----------
-    turns_in_all : int
-        Turns of all agents together.
-    first : bool
-        Whether the agent has the token at first.
-    part, settings
-        As in `Projector`.
+    The agent that takes the last one sends "over" to its neighbours, which pass that on; ``first`` has the token at
+    first. Other parameters are those of `Projector`.
     """
 
     OVER: ClassVar[int] = -1

@@ -1,9 +1,9 @@
 """An agent that trains by successive orthogonal projections, whatever the order in which agents take turns.
 
-In its turn an agent projects (`netsim.agents.projections.estimate.Estimate`) and tells the new values of its examples
-to those who share them, and to nobody else; no input or target ever travels. Agents that share nothing may take their
-turns at the same time: their projections commute. What every order (`netsim.agents.projections.orders`,
-`netsim.agents.projections.contention`) keeps is that an agent has heard all that the sharers' earlier turns said before
+In its turn an agent projects (`netsim.agents.projections.estimate.Estimate`) and sends the new values of its examples
+to the agents that share them, and to no other; no input or target ever travels. Agents that share nothing may take
+their turns at the same time: their projections commute. What every order (`netsim.agents.projections.orders`,
+`netsim.agents.projections.contention`) keeps is that an agent has heard all values of the sharers' earlier turns before
 it takes its own, so that each run is a serial one, in some order.
 """
 
@@ -139,7 +139,7 @@ class Projector(Cited, netsim.Agent):
                 return
 
         async def tell(sharer: int) -> None:
-            # Nobody acknowledges a broadcast, or all would at once: each is asked in turn, and told again if need be.
+            # No receiver acknowledges a broadcast, or all would at once: each is asked in turn, and gets it again.
             if not (self.radio and await self.tell(sharer, "heard", version)):
                 await self.tell(sharer, "values", [version, z[places[sharer]]])
 
@@ -158,10 +158,7 @@ class Projector(Cited, netsim.Agent):
     async def tell(self, to: int, kind: str, payload: Any) -> Any:
         """Send a message to a neighbour, if reliable until it is acknowledged; return the answer.
 
-        Raises
-        ------
-        NetsimError
-            If there is no answer after very many tries.
+        Raises NetsimError if there is no answer after very many tries.
         """
         if not self.reliable:
             await self.send(to, kind, payload)
@@ -255,20 +252,11 @@ def sure_timeout(
 ) -> float:
     """Return a timeout in seconds that is longer than any message and its answer are under way, in every order.
 
-    What is lost is repeated after it, and nothing else is. A rate is shared with what else waits to be sent: on wires
-    with what goes to the same agent, on a radio with the sender's own values and an answer to each neighbour.
-
-    Parameters
-    ----------
-    latency : float
-        The longest time in seconds that a frame is under way once it has left.
-    rate : float, optional
-        Bits per second of a transmitter.
-    round_period : float
-        Length of a round in seconds: a hundredth of it is added, so that on links without delay the timeout is more
-        than nothing, and what a budget refuses is not tried too often in one round.
-    radio : bool
-        Whether values are broadcast.
+    What is lost is repeated after it, and nothing else is. ``latency`` is the longest time in seconds that a frame is
+    under way once it has left. A ``rate``, in bits per second of a transmitter, is shared with what else waits to be
+    sent: on wires with what goes to the same agent, on a radio, where values are broadcast, with the sender's own
+    values and an answer to each neighbour. A hundredth of the round is added, so that on links without delay the
+    timeout is more than nothing, and what a budget refuses is not tried too often in one round.
     """
     check.finite("latency", latency, low=0.0)
     check.finite("round_period", round_period, above=0.0)

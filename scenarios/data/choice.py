@@ -1,6 +1,6 @@
 """Which column of a table is the target, which are inputs, and whether the target is classes or numbers.
 
-This is the one place that decides; what it decided it says (`Chosen.said`), for a study to put into its notes.
+This is the one place that decides; a study puts its decisions (`Chosen.said`) into the notes.
 """
 
 import re
@@ -27,13 +27,13 @@ NOT_INPUTS = {
     "adult": ("split",),
     "wisdm_har": ("UNIQUE_ID", "user"),
 }
-"""Columns of known tables that are no inputs: times, who it was, and how a set is split."""
+"""Columns of known tables that are no inputs: times, persons, and how a set is split."""
 
 MOST_CLASSES = 20
-"""Whole numbers are taken as classes up to so many different ones; more only where that is asked for."""
+"""At most this many different whole numbers are taken as classes, more only where that is asked for."""
 
 MOST_TEXTS = 1000
-"""A column of text may have so many different values, each of which becomes an input."""
+"""A column of text may have at most this many different values, each of which becomes an input."""
 
 # Marks that stand for an unknown cell; rows with one are left out, if a target of classes is asked for.
 _UNKNOWN = {"adult": "?"}
@@ -144,20 +144,7 @@ class ClassChoice(TableChoice):
 class Chosen:
     """A table, its columns chosen and nothing converted yet.
 
-    Attributes
-    ----------
-    name : str
-        The data set.
-    path : Path
-        Its file.
-    frame : DataFrame
-        The inputs and the target.
-    target : str
-        Name of the target.
-    classes : bool
-        Whether the target is taken as classes.
-    said : tuple of str
-        What was decided, and how to have it otherwise: a line each.
+    ``frame`` has the inputs and the target. ``said`` tells what was decided, and how to have it otherwise: a line each.
     """
 
     name: str
@@ -180,10 +167,7 @@ class Chosen:
     def encoded(self, name: str) -> NDArray[np.float64]:
         """Return a column as inputs: shape (n, 1), or if it holds text (n, values), of 0 and 1.
 
-        Raises
-        ------
-        BadInput
-            For a cell that is empty, or no number where most are; for text with too many values.
+        Raises BadInput for a cell that is empty, or no number where most are, and for text with too many values.
         """
         import pandas as pd
 

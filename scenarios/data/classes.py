@@ -14,21 +14,10 @@ _SHOWN = 10  # names of classes, in an error
 
 @dataclass(frozen=True)
 class Labelled:
-    """Samples of a classification problem.
+    """Samples of a classification problem: inputs of shape (n, d), one sample a row, in the units of the file.
 
-    Attributes
-    ----------
-    name : str
-        Name of the data set.
-    inputs : ndarray of shape (n, d)
-        Inputs, one sample a row, in the units of the file; a column of text is one column of 0 and 1 for
-        each of its values.
-    labels : ndarray of shape (n,)
-        The number of each sample's class, 0 … C − 1.
-    classes : tuple of str
-        Names of the C classes, in order of their numbers.
-    said : tuple of str
-        How the target was taken: lines for a study's notes.
+    A column of text is one column of 0 and 1 for each of its values. ``labels``, shape (n,), are the numbers of the
+    classes, 0 … C − 1, ``classes`` their names. ``said`` tells how the target was taken: lines for a study's notes.
     """
 
     name: str
@@ -38,13 +27,7 @@ class Labelled:
     said: tuple[str, ...] = ()
 
     def signs(self, positive: str | None = None) -> NDArray[np.float64]:
-        """Return +1 for one class and −1 for all others, shape (n,).
-
-        Parameters
-        ----------
-        positive : str, optional
-            Name of the class; the last by default, if there are two.
-        """
+        """Return +1 for one class, by default the last of two, and −1 for all others, shape (n,)."""
         if positive is None and len(self.classes) != 2:
             some = ", ".join(self.classes[:_SHOWN]) + (", …" if len(self.classes) > _SHOWN else "")
             raise check.refuse("positive", positive, f"one of the {len(self.classes)} classes of {self.name}: {some}")
@@ -99,7 +82,7 @@ def inputs_of(chosen: Chosen, rows: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def drawn_rows(count: int, rows: int | None, seed: int) -> NDArray[np.int64]:
-    """Return the numbers of so many rows of ``count``, drawn at random; of all, in order, by default."""
+    """Return the numbers of some rows of ``count``, drawn at random; of all, in order, by default."""
     if rows is None:
         return np.arange(count)
     rng = np.random.default_rng(check.integer("seed", seed, low=0))

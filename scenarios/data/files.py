@@ -36,18 +36,9 @@ def bare(data: str) -> str:
 
 
 def find_table(data: str) -> Path:
-    """Return the path of a table.
+    """Return the path of a table: a name in the folder NETSIM_DATA, or the path of a file anywhere.
 
-    Parameters
-    ----------
-    data : str
-        The name of a file in the folder NETSIM_DATA, with one of the `SUFFIXES` or without; or, with one, the path of
-        a file anywhere.
-
-    Raises
-    ------
-    BadInput
-        If there is no such file, or there are several.
+    The name has one of the `SUFFIXES` or none; a path has one. Raises BadInput if there is no such file, or several.
     """
     suffix = _suffix(data)
     if _has_folder(data):

@@ -29,11 +29,8 @@ def read_frame(path: Path) -> "pd.DataFrame":
     values, every other mark is kept as it is. The arrays of an npz file are columns by their names; of an array of more
     dimensions, such as images, each element of a sample is a column: ``x0``, ``x1``, ….
 
-    Raises
-    ------
-    BadInput
-        If it is damaged, no table, has other marks than commas between its columns, or has no row; or for parquet, if
-        pyarrow is missing.
+    Raises BadInput if it is damaged, no table, has other marks than commas between its columns, or has no row; or for
+    parquet, if pyarrow is missing.
     """
     if path.name.endswith(".npz"):
         frame = _frame_of_arrays(path)
@@ -47,18 +44,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
 
 
 def samples_in(data: str) -> int:
-    """Return how many rows a table has; faster than to read the whole of it.
-
-    Parameters
-    ----------
-    data : str
-        Its name or path, as `netsim.scenarios.data.files.find_table` takes it.
-
-    Raises
-    ------
-    BadInput
-        If there is no such file, or it is no table.
-    """
+    """Return how many rows a table has, faster than to read it; raises BadInput if there is no such table."""
     path = find_table(data)
     if path.name.endswith(".npz"):
         return _length(path, _arrays(path))
@@ -74,10 +60,8 @@ def samples_in(data: str) -> int:
 def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Read the arrays of ``<name>.npz`` from the folder NETSIM_DATA.
 
-    Raises
-    ------
-    BadInput
-        If NETSIM_DATA is unset or no folder, or the file is missing, damaged, or lacks an array that is ``wanted``.
+    Raises BadInput if NETSIM_DATA is unset or no folder, or the file is missing, damaged, or lacks an array that is
+    ``wanted``.
     """
     path = find(name, ".npz")
     arrays = _arrays(path)

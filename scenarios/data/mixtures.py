@@ -18,12 +18,7 @@ from netsim.util.typing import Array
 class Mixtures:
     """C classes, equally likely, each the equal mixture of round Gaussians in the plane.
 
-    Attributes
-    ----------
-    means : ndarray of shape (C, modes, 2)
-        Centres of the modes.
-    spread : float
-        Standard deviation s of every mode, along each axis.
+    The modes have centres ``means``, shape (C, modes, 2), and along each axis the standard deviation ``spread``.
     """
 
     means: Array
@@ -60,19 +55,7 @@ class Mixtures:
 def draw_mixtures(rng: np.random.Generator, *, classes: int = 5, modes: int = 3, spread: float = 0.2) -> Mixtures:
     """Draw the centres: μ_{y,j} ~ N(θ_y, I), with θ_y at equal distances on the unit circle.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Whom the centres come from.
-    classes, modes : int
-        Number C of classes, and of modes a class.
-    spread : float
-        Standard deviation s of a mode.
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range.
+    Raises BadInput for an argument outside its range.
     """
     check.integer("classes", classes, low=2)
     check.integer("modes", modes, low=1)

@@ -32,23 +32,9 @@ class Samples(TableChoice):
     def load(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
         """Return samples with inputs in [0, 1], and the names of their classes; no names for a regression.
 
-        Parameters
-        ----------
-        data : str
-            "digits", or the name or path of a table or of images.
-        seed : int
-            Seed of the draw of rows.
-
-        Returns
-        -------
-        table : Table
-            The target is the number of the class, or a number in [0, 1].
-        classes : tuple of str
-
-        Raises
-        ------
-        BadInput
-            For an unknown or damaged table, a choice that it has not, or more rows than there are.
+        The data are "digits", or the name or path of a table or of images. The target is the number of the class, or a
+        number in [0, 1]. Raises BadInput for an unknown or damaged table, a choice that it has not, or more rows than
+        there are.
         """
         inputs, target, classes, said = self._digits() if data == DIGITS else self._table(data)
         if self.rows is not None:

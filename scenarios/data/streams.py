@@ -34,10 +34,7 @@ _STRETCH = 256  # rounds of a drifting truth that are computed and kept together
 def rounds_of(table: Table, agents: int) -> int:
     """Return for how many rounds the table has a sample for every agent: its rows divided by ``agents``, rounded down.
 
-    Raises
-    ------
-    BadInput
-        If ``agents`` is less than 1, or more than the table has rows.
+    Raises BadInput if ``agents`` is less than 1, or more than the table has rows.
     """
     count = len(table.target)
     check.integer("agents", agents, low=1)
@@ -47,27 +44,10 @@ def rounds_of(table: Table, agents: int) -> int:
 
 
 def shuffled(table: Table, agents: int, features: FeatureMap, seed: int) -> list[Samples]:
-    """Deal the rows at random: every agent sees the same problem.
+    """Deal the rows at random, each to one agent, so that every agent sees the same problem.
 
-    Parameters
-    ----------
-    table : Table
-        The samples. Each row goes to one agent; where they do not divide evenly, the first agents get one more.
-    agents : int
-        Number N of agents.
-    features : FeatureMap
-        φ; takes inputs of the table's width.
-    seed : int
-        Seed of the shuffle.
-
-    Returns
-    -------
-    list of iterators of (φ of shape (D,), y)
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range, or features of another width.
+    Where they do not divide evenly, the first agents get one more. The streams are of (φ of shape (D,), y). Raises
+    BadInput for an argument outside its range, or features of another width than the table's.
     """
     return by_target(table, agents, features, mixing=1.0, seed=seed)
 
@@ -75,7 +55,7 @@ def shuffled(table: Table, agents: int, features: FeatureMap, seed: int) -> list
 def in_order(table: Table, agents: int, features: FeatureMap) -> list[Samples]:
     """Deal the rows in the order of the file, which is time: round t = 0, 1, … sees the rows tN … tN + N − 1.
 
-    Parameters, result and errors are those of `shuffled`.
+    Result and errors are those of `shuffled`.
     """
     _check(table, agents, features)
     count = len(table.target)
@@ -85,25 +65,9 @@ def in_order(table: Table, agents: int, features: FeatureMap) -> list[Samples]:
 def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float, seed: int) -> list[Samples]:
     """Deal the rows by their target, so that the agents' problems differ.
 
-    A share ``mixing`` of the rows, drawn at random, is dealt at random. The others are sorted by target (or label;
-    equal ones at random) and cut into N consecutive pieces, one an agent, the lowest for agent 0. Each agent sees its
-    own rows in random order.
-
-    Parameters
-    ----------
-    table, agents, features, seed
-        As in `shuffled`.
-    mixing : float
-        From 0, agents with nothing in common, to 1, which is `shuffled`.
-
-    Returns
-    -------
-    list of iterators of (φ of shape (D,), y)
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range, or features of another width.
+    A share ``mixing`` of the rows, drawn at random, is dealt at random: 0 leaves the agents nothing in common, 1 is
+    `shuffled`, whose result and errors these are. The others are sorted by target (or label; equal ones at random) and
+    cut into N consecutive pieces, one an agent, the lowest for agent 0. Each agent sees its own rows in random order.
     """
     _check(table, agents, features)
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
@@ -123,35 +87,12 @@ class MovingTruth:
     """Synthetic streams of a linear model in feature space that changes and is known.
 
     In round t = 1, 2, …, ``rounds`` agent i sees x ~ U[0, 1]^d and y = θ°_tᵀφ(x) + e with e ~ N(0, noise²), all
-    independent. ‖θ°_t‖ = scale·√D throughout.
+    independent. ‖θ°_t‖ = scale·√D throughout: ``scale`` is the root mean square of θ°_tᵀφ over all truths, for ‖φ‖ = 1.
+    Streams of other agents and of a longer run do not change an agent's.
 
-    Parameters
-    ----------
-    kind : {"drift", "switch", "rotate"}
-        ``drift``: a random walk on the sphere, θ° turns by ``rate`` radians a round, each time towards another random
-        direction. ``switch``: a new random θ° every ``every`` rounds. ``rotate``: θ° turns by ``rate`` radians a
-        round in one random plane.
-    agents : int
-        Number N of agents.
-    features : FeatureMap
-        φ, such as a `RandomFourier`; takes inputs of width d.
-    rounds : int
-        Length of the streams.
-    noise : float
-        Standard deviation of e, in units of y: the least error that any model can have is noise² on average.
-    seed : int
-        Seed of everything drawn. Streams of other agents and of a longer run do not change an agent's.
-    rate : float
-        Speed of ``drift`` and ``rotate``, in radians a round; 0 stands still.
-    every : int
-        Rounds between two switches.
-    scale : float
-        Size of the signal: the root mean square of f_t over all truths, for ‖φ‖ = 1.
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range, or fewer than two features.
+    The truth of ``drift`` is a random walk on the sphere: θ° turns by ``rate`` radians a round, each time towards
+    another random direction. That of ``rotate`` turns by as much in one random plane. ``switch`` has a new random θ°
+    every ``every`` rounds. Raises BadInput for an argument outside its range, or fewer than two features.
     """
 
     def __init__(
@@ -188,13 +129,7 @@ class MovingTruth:
         self._stretches: dict[int, Vector] = {}
 
     def truth(self, t: int) -> Vector:
-        """Return θ°_t of round t = 1 … ``rounds``, shape (D,).
-
-        Raises
-        ------
-        BadInput
-            For another t.
-        """
+        """Return θ°_t of round t = 1 … ``rounds``, shape (D,); raises BadInput for another t."""
         check.integer("t", t, low=1, high=self.rounds)
         result: Vector = self._truths(t, t + 1)[0]
         return result

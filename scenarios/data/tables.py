@@ -15,22 +15,10 @@ from netsim.util import check
 
 @dataclass(frozen=True)
 class Table:
-    """Samples of a regression or two-class problem.
+    """Samples of a regression or two-class problem: inputs of shape (n, d), in the units of the file unless scaled.
 
-    Attributes
-    ----------
-    name : str
-        Name of the data set.
-    inputs : ndarray of shape (n, d)
-        Inputs, one sample a row, in the units of the file unless scaled.
-    target : ndarray of shape (n,)
-        What is to be predicted.
-    input_columns : tuple of str
-        Names of the d columns of ``inputs``.
-    target_column : str
-        Name of the target.
-    said : tuple of str
-        How the target was taken, of a table that was read: lines for a study's notes.
+    ``target``, shape (n,), is what is to be predicted. ``said`` tells how the target of a table that was read was
+    taken: lines for a study's notes.
     """
 
     name: str
@@ -76,17 +64,8 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
 def load_prepared(data: str, preparation: Preparation) -> Table:
     """Read a table of numbers, choose its rows, and scale inputs and target to [0, 1]; constant columns become 0.
 
-    Parameters
-    ----------
-    data : str
-        As of `load_table`.
-    preparation : Preparation
-        Which rows and columns, and which scaling. The target always has a minimum and maximum of its own.
-
-    Raises
-    ------
-    BadInput
-        As `load_table`; for an unknown scaling, or rows that are not there.
+    The target always has a minimum and maximum of its own. Raises BadInput as `load_table` does, and for an unknown
+    scaling, or rows that are not there.
     """
     scaling = check.one_of("scaling", preparation.scaling or "column", ("column", "whole"))
     table = load_table(data, preparation)
@@ -119,21 +98,8 @@ def numeric(chosen: Chosen) -> Table:
 def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None) -> int:
     """Return how many rows of a table a study has, if they suffice: cheap, to be called before anything is built.
 
-    Parameters
-    ----------
-    data : str
-        Name or path of the table.
-    agents : int
-        Number of agents.
-    each : int
-        The least number of rows of an agent.
-    rows : int, optional
-        Use only so many rows.
-
-    Raises
-    ------
-    BadInput
-        If there is no such table, it has fewer rows than asked for, or they are too few for the agents.
+    Each agent needs ``each`` rows; ``rows`` are used, all by default. Raises BadInput if there is no such table, it has
+    fewer rows than asked for, or they are too few for the agents.
     """
     count = samples_in(data)
     if rows is not None:
@@ -142,7 +108,7 @@ def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None
 
 
 def enough(count: int, agents: int, each: int) -> int:
-    """Return ``count``, if so many samples suffice for the agents; else raise BadInput."""
+    """Return ``count`` if that many samples suffice for the agents, ``each`` for one; else raise BadInput."""
     check.integer("agents", agents, low=1)
     if count < each * agents:
         samples = "1 sample" if each == 1 else f"{each} samples"
@@ -158,24 +124,9 @@ def scale_unit(table: Table) -> Table:
 def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows: int | None = None) -> list[AgentData]:
     """Shuffle the samples, deal them evenly to the agents, and split each agent's share.
 
-    Parameters
-    ----------
-    table : Table
-        The samples.
-    agents : int
-        Number of agents. Their numbers of samples differ by one at most.
-    train_share : float
-        Share in (0, 1) of an agent's samples that trains, rounded to whole samples so that at least one
-        trains and one tests.
-    seed : int
-        Seed of the shuffle.
-    rows : int, optional
-        Number of samples to draw at random first; all by default.
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range, or fewer than two samples an agent.
+    The numbers of samples differ by one at most. ``train_share``, in (0, 1), of an agent's samples train, rounded so
+    that at least one trains and one tests. With ``rows`` that many samples are drawn at random first. Raises BadInput
+    for an argument outside its range, or fewer than two samples an agent.
     """
     check.integer("agents", agents, low=1)
     if not 0.0 < check.probability("train_share", train_share) < 1.0:
@@ -192,10 +143,7 @@ def deal(table: Table, agents: int, *, train_share: float = 0.7, seed: int, rows
 def split_rows(table: Table, share: float, *, seed: int) -> tuple[Table, Table]:
     """Return a share of a table's rows, drawn at random, and the others; both keep the order of the rows.
 
-    Raises
-    ------
-    BadInput
-        If either part would be empty.
+    Raises BadInput if either part would be empty.
     """
     count = round(check.probability("share", share) * len(table.target))
     if not 0 < count < len(table.target):
@@ -221,24 +169,10 @@ def training(parts: Sequence[AgentData]) -> tuple[NDArray[np.float64], NDArray[n
 def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)) -> list[AgentData]:
     """Draw the synthetic regression problem of Xu, Wang, Chen and Tian, "COKE", 2021, §5.1.
 
-    Agent i holds T_i samples y = Σ_{m=1..50} b_m κ(c_m, x) + e, with b ~ U[0, 1], c and x ~ N(0, I₅), noise
-    e of variance 0.1, and κ the Gaussian kernel of bandwidth 5. Inputs and target are then scaled to [0,
-    1], column by column, over all agents together; the first 70 % of each agent's samples train. Before the
-    scaling, agent i's samples do not depend on how many agents there are.
-
-    Parameters
-    ----------
-    agents : int
-        Number of agents.
-    seed : int
-        Seed of everything drawn.
-    samples : (int, int)
-        Smallest and largest T_i, which is uniform between them.
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range.
+    Agent i holds T_i samples y = Σ_{m=1..50} b_m κ(c_m, x) + e, with b ~ U[0, 1], c and x ~ N(0, I₅), noise e of
+    variance 0.1, and κ the Gaussian kernel of bandwidth 5; T_i is uniform between the two numbers of ``samples``.
+    Inputs and target are then scaled to [0, 1], column by column, over all agents together; the first 70 % of each
+    agent's samples train. Before the scaling, agent i's samples do not depend on how many agents there are.
     """
     check.integer("agents", agents, low=1)
     check.integer("seed", seed, low=0)

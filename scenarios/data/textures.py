@@ -45,13 +45,9 @@ _NEIGHBORHOODS = 4000  # of each picture, to cluster
 class Patches:
     """Patches to train on and to test on, from parts of the pictures that share no pixel.
 
-    Attributes
-    ----------
-    train_inputs, test_inputs : ndarray of shape (n, textons)
-        Square roots of the texton frequencies of each patch: vectors of length 1, whose distance is, but for a factor,
-        Hellinger's distance of the histograms.
-    train_labels, test_labels : ndarray of shape (n,)
-        The number of each patch's picture, 0, 1, ….
+    Inputs, shape (n, textons), are the square roots of the texton frequencies of each patch: vectors of length 1, whose
+    distance is, but for a factor, Hellinger's distance of the histograms. Labels, shape (n,), are the number of each
+    patch's picture, 0, 1, ….
     """
 
     train_inputs: Array
@@ -61,19 +57,11 @@ class Patches:
 
 
 def load_textures(numbers: Sequence[int] = tuple(TEXTURES.values())) -> NDArray[np.uint8]:
-    """Return some of Brodatz's pictures from ``brodatz_center256.npz`` in the folder NETSIM_DATA.
+    """Return some of Brodatz's pictures, shape (n, height, width), as grey values from 0 to 255.
 
-    The file holds the pictures ``x`` of shape (images, height, width), and their numbers in the album, ``ids``.
-
-    Returns
-    -------
-    ndarray of shape (len(numbers), height, width)
-        Grey values, 0 to 255.
-
-    Raises
-    ------
-    BadInput
-        If the file is missing or damaged, an array is missing or has another shape, or a picture is not there.
+    The file ``brodatz_center256.npz`` in the folder NETSIM_DATA holds the pictures ``x`` of shape (images, height,
+    width), and their numbers in the album, ``ids``. Raises BadInput if it is missing or damaged, an array is missing or
+    has another shape, or a picture is not there.
     """
     arrays = load_arrays(FILE, ("x", "ids"))
     x, ids = arrays["x"], arrays["ids"]
@@ -99,27 +87,10 @@ def cut_patches(
 ) -> Patches:
     """Draw patches of pictures, each a class, and describe them by their texton histograms.
 
-    Patches to train on, and the neighbourhoods that textons are made from, come from the left part of each picture;
-    patches to test on from the right part. Patches of one part may overlap, those of different parts have no pixel in
-    common, neighbourhoods included.
-
-    Parameters
-    ----------
-    images : ndarray of shape (classes, height, width)
-        Grey values, 0 to 255.
-    train, test : int
-        Number of patches of either kind, as many of each class but for one.
-    textons : int
-        Number of textons.
-    train_share : float
-        The left part's share of a picture's width.
-    seed : int
-        Seed of everything drawn.
-
-    Raises
-    ------
-    BadInput
-        For an argument outside its range, or pictures too small for a patch in each part.
+    Patches to train on, and the neighbourhoods that textons are made from, come from the left part of each picture, a
+    ``train_share`` of its width; patches to test on from the right part. Patches of one part may overlap, those of
+    different parts have no pixel in common, neighbourhoods included. There are as many of each class but for one.
+    Raises BadInput for an argument outside its range, or pictures too small for a patch in each part.
     """
     check.integer("train", train, low=1)
     check.fits("train", train, 8 * textons * train, "the histograms of so many patches")

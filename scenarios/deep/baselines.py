@@ -27,29 +27,19 @@ Factory = Callable[[float, float, int], Any]
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a library's method achieved.
-
-    Attributes
-    ----------
-    method, widths : str
-        What it is called, and its structure.
-    parameters, per_output : float
-        Trainable parameters, in all and with a single output; NaN for a kernel method: its number grows with the data.
-    measures : dict
-        test_mse, or test_accuracy and test_balanced_accuracy; the same of the training samples.
-    seconds : float
-        Time to learn, without the choice of its settings.
-    remark : str
-        What a reader should know; may be empty.
-    """
+    """What a library's method achieved."""
 
     method: str
     widths: str
     parameters: float
+    """Trainable parameters; NaN for a kernel method, where their number grows with the data."""
     per_output: float
+    """Those of a model with a single output."""
     measures: dict[str, float]
+    """test_mse, or test_accuracy and test_balanced_accuracy; the same of the training samples."""
     seconds: float
-    remark: str
+    """Time to learn, without the choice of its settings."""
+    remark: str = ""
 
 
 def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regularizer: float, seed: int) -> Baseline:
@@ -57,18 +47,8 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
 
     With more than 10,000 samples it stops early, as soon as a tenth that is held out is no longer better predicted.
 
-    Parameters
-    ----------
-    part : AgentData
-        Samples to train and to test on.
-    widths : sequence of int
-        Units of the hidden layers.
-    classes : int
-        Number of classes; 0 for a regression, whose target is scaled to variance 1 for the training.
-    regularizer : float
-        λ of the dissertation's cost (5.3), the mean loss + λ‖W‖² (see `penalty_of`).
-    seed : int
-        Seed of the first weights and of the order of the samples.
+    The target of a regression (0 classes) is scaled to variance 1 for the training. ``regularizer`` is λ of the
+    dissertation's cost (5.3), the mean loss + λ‖W‖² (see `penalty_of`).
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -115,21 +95,8 @@ def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int
     ℓ, or of half the square of a regression, and (α/2B)‖W‖²: so α = 2λB, or λB. Its W are the weights without biases,
     which (5.3) penalises, too; squares are of the target as it is given to the library.
 
-    Parameters
-    ----------
-    regularizer : float
-        λ.
-    count : int
-        Number T of samples that are learned from.
-    classes : int
-        Number of classes; 0 for a regression.
-
-    Returns
-    -------
-    alpha : float
-    batch_size : int
-        B, at most 200. All batches of a pass are as large, but for the last, which lacks a few: a much smaller one
-        would be penalised much more.
+    B is at most 200 of the T = ``count`` samples. All batches of a pass are as large, but for the last, which lacks a
+    few: a much smaller one would be penalised much more.
     """
     batch = math.ceil(count / math.ceil(count / _LARGEST_BATCH))
     return (2 if classes else 1) * regularizer * batch, batch
@@ -138,14 +105,8 @@ def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int
 def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Baseline:
     """Return a Gaussian kernel method of scikit-learn without random features: SVM, or kernel ridge for a regression.
 
-    Its bandwidth and its regulariser are the best of a grid, cross-validated on at most 1500 samples.
-
-    Parameters
-    ----------
-    part, classes, seed
-        As of `deep_network`.
-    most_rows : int
-        It trains on at most so many samples, taken at random.
+    It trains on at most ``most_rows`` samples, taken at random. Its bandwidth and its regulariser are the best of a
+    grid, cross-validated on at most 1500 samples.
     """
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.svm import SVC
@@ -176,7 +137,6 @@ def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Base
         float("nan"),
         _measures(model.predict, part, classes),
         seconds,
-        "",
     )
 
 
@@ -199,10 +159,8 @@ def _best(grid: Grid, made: Factory, inputs: Array, target: Array) -> tuple[floa
 
 def _measures(predict: Callable[[Array], Array], part: AgentData, classes: int) -> dict[str, float]:
     found = {}
-    for name, inputs, target in (
-        ("train", part.train_inputs, part.train_target),
-        ("test", part.test_inputs, part.test_target),
-    ):
+    samples = {"train": (part.train_inputs, part.train_target), "test": (part.test_inputs, part.test_target)}
+    for name, (inputs, target) in samples.items():
         predicted = predict(inputs)
         if not classes:
             found[f"{name}_mse"] = float(np.mean(np.square(predicted - target)))

@@ -19,19 +19,11 @@ _STYLES = {
 }
 _LABELS = {"test_mse": "test MSE", "test_accuracy": "test accuracy"}
 _MANY = 12
-"""From so many classes on numbers are small, and zeros left out."""
+"""From this many classes on numbers are small, and zeros left out."""
 
 
 def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str, title: str) -> "Figure":
-    """Draw the metric against trainable parameters of one output: ours filled, the published hollow.
-
-    Parameters
-    ----------
-    table : DataFrame
-        As `netsim.scenarios.deep.report.comparison` returns it.
-    theirs : DataFrame
-        The published rows of the data set: method, parameters, value.
-    """
+    """Draw the metric against trainable parameters of one output: ours filled, the published hollow."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.8), layout="constrained")
@@ -66,15 +58,7 @@ def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str
 
 
 def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title: str) -> "Figure":
-    """Draw a confusion matrix: shares of each true class (row) by colour, counts as numbers.
-
-    Parameters
-    ----------
-    confusion : ndarray of shape (C, C)
-        Counts.
-    classes : sequence of str
-        Names of the classes.
-    """
+    """Draw a confusion matrix: shares of each true class (row) by colour, counts as numbers."""
     from matplotlib.figure import Figure
 
     count = len(classes)

@@ -1,16 +1,18 @@
 """The feature maps that are compared, RF-KL, DKL and DKL-MLP, and how their bandwidths are chosen."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from netsim.agents.costs.multiclass import MulticlassLoss
 from netsim.agents.maps.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
 from netsim.agents.maps.deep import composed, fourier_layers
 from netsim.agents.maps.features import FeatureMap, Kernel
 from netsim.errors import BadInput
+from netsim.scenarios.tasks.classes import ridge_regularizer, signs
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
 from netsim.util import check
@@ -32,17 +34,7 @@ _FEW_FEATURES, _DRAWS = 100, 3
 
 @dataclass(frozen=True)
 class Shape:
-    """What a map is made of.
-
-    Attributes
-    ----------
-    method : str
-        One of `netsim.agents.maps.deep.MAPS`.
-    widths : tuple of int
-        Random frequencies of each layer; one layer for RF-KL.
-    kernels : tuple of str
-        Kernel of each layer.
-    """
+    """A feature map: one of `netsim.agents.maps.deep.MAPS`, the random frequencies and the kernel of each layer."""
 
     method: str
     widths: tuple[int, ...]
@@ -64,7 +56,7 @@ class Shape:
         return sum(self.widths) if self.method == "DKL-MLP" else self.widths[-1]
 
     def sigmas(self, sample: Array, times: Sequence[float], seed: int) -> list[float]:
-        """Return each layer's bandwidth: so many times the median distance between samples of what goes into it."""
+        """Return each layer's bandwidth: a multiple of the median distance between samples of its inputs."""
         return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed)
 
     def build(self, sample: Array, times: Sequence[float], seed: int) -> FeatureMap:
@@ -107,47 +99,41 @@ def choose_times(
     study: Study,
     candidates: Sequence[Shape],
     inputs: Array,
-    targets: Array,
+    target: Array,
     *,
+    loss: MulticlassLoss | None,
     regularizer: float,
     tune: bool,
     seed: int,
 ) -> dict[str, tuple[float, ...]]:
     """Return, for each map by its name, each layer's bandwidth in medians: 1, or the best of a grid.
 
-    The grid is searched with ridge regression, cross-validated on at most 2000 samples. Layers after the first share a
+    The grid is searched with ridge regression, cross-validated on at most 2000 samples: of the target, or with a loss
+    of classes of a column of ±1 for each class, with the λ that smooths as much. Layers after the first share a
     multiple. A map of more than 1000 features takes what was best for the method's largest one up to there. What was
-    tried is kept as tuning.csv, what was chosen shown as a table.
-
-    Parameters
-    ----------
-    inputs, targets : arrays of shape (n, d), and (n,) or (n, C)
-        Training samples; for classes, a column of ±1 for each.
-    regularizer : float
-        λ of the ridge regression.
+    tried is kept as tuning.csv, what was chosen is shown as a table and recorded in the settings.
     """
     import pandas as pd
 
     chosen: dict[str, tuple[float, ...]] = {shape.name: (1.0,) * len(shape.widths) for shape in candidates}
     if not tune:
         return chosen
+    if loss is not None:
+        target, regularizer = signs(target, loss.classes), ridge_regularizer(loss, regularizer)
     rows = np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]
     parts = []
     for method in dict.fromkeys(shape.method for shape in candidates):
         known = sorted((shape for shape in candidates if shape.method == method), key=lambda shape: shape.features)
         for number, shape in enumerate(known):
             if not number or shape.features <= _MOST_FEATURES:
-                parts.append(_tried(study, shape, inputs[rows], targets[rows], regularizer, seed))
+                parts.append(_tried(study, shape, inputs[rows], target[rows], regularizer, seed))
                 best = parts[-1].iloc[int(np.argmin(parts[-1]["error"]))]
             chosen[shape.name] = (float(best["first"]), *[float(best["later"])] * (len(shape.widths) - 1))
     study.tables["tuning"] = pd.concat(parts, ignore_index=True)
     study.table("bandwidths", "Bandwidths chosen, in medians", _summary(study.tables["tuning"]))
+    words = [f"{name}: {', '.join(f'{each:g}' for each in times)}" for name, times in chosen.items()]
+    study.record(bandwidths="; ".join(words))
     return chosen
-
-
-def in_words(times: Mapping[str, Sequence[float]]) -> str:
-    """Return what `choose_times` chose as the settings have it."""
-    return "; ".join(f"{name}: {', '.join(f'{each:g}' for each in chosen)}" for name, chosen in times.items())
 
 
 def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularizer: float, seed: int) -> "pd.DataFrame":

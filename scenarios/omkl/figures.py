@@ -19,12 +19,8 @@ _FIRST_ROUND = 10
 def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence[OnGraph], title: str) -> "Figure":
     """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
 
-    Parameters
-    ----------
-    losses : DataFrame
-        By eta, method and round: running_loss and its running_loss_band, payload_bits.
-    above : DataFrame
-        By eta, method and round: ``above``, how much more than the ``reference`` is lost, and its ``band``; or empty.
+    ``losses`` has by eta, method and round: running_loss and its running_loss_band, payload_bits. ``above`` has by the
+    same: ``above``, how much more than the ``reference`` is lost, and its ``band``; or it is empty.
     """
     from matplotlib.figure import Figure
 

@@ -2,93 +2,57 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from netsim import Run
-from netsim.errors import BadInput
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table
-from netsim.scenarios.omkl.report import COLUMNS, report
-from netsim.scenarios.omkl.task import GRAPHS, KINDS, SYNTHETIC, Measure, Models, OnGraph, Streams, TwoClasses, methods
+from netsim.scenarios.omkl.figures import draw_losses
+from netsim.scenarios.omkl.task import (
+    GOSSIP,
+    SINGLE,
+    SYNTHETIC,
+    Measure,
+    MethodSetting,
+    ModelSetting,
+    OnGraph,
+    Streams,
+    TwoClasses,
+)
 from netsim.scenarios.tasks.classes import largest_share
-from netsim.scenarios.tasks.settings import Channel, chosen_names, names_in
+from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.studies.results import confidence, told_interval
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelSetting:
-    """The size of the network and of its models.
+COLUMNS = (
+    "round",
+    "transmissions",
+    "link_messages",
+    "payload_bits",
+    "wire_bits",
+    "loss",
+    "running_loss",
+    "weighted_loss",
+    "consensus_error",
+)
+"""What is kept of every round of every repetition."""
 
-    Parameters
-    ----------
-    agents : int
-        Number of agents.
-    features : int
-        Number D of random frequencies of a kernel; a kernel's model has 2D elements.
-    sigmas : str
-        Bandwidths of the Gaussian kernels, with commas between; Koloskova has the first.
-    regularizer : float
-        The regulariser lambda, the whole of it at each agent.
-    """
+_TAIL = 0.1
+"""Share of the rounds, at the end, of which ``tail_loss`` is the mean loss."""
 
-    agents: int = 20
-    features: int = 20
-    sigmas: str = "1,3,5"
-    regularizer: float = 1e-3
-
-    def models(self) -> Models:
-        """Return the models; raises BadInput for what is outside its range."""
-        check.integer("agents", self.agents, low=1)
-        check.integer("features", self.features, low=1)
-        check.finite("regularizer", self.regularizer, low=0.0)
-        return Models(self.agents, tuple(_numbers("sigmas", self.sigmas)), self.features, self.regularizer)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MethodSetting:
-    """The methods, their steps, and on which graphs they run.
-
-    Parameters
-    ----------
-    eta : str
-        Step of learning; several with commas between.
-    gamma : str
-        Step of the gossip, one for each eta.
-    bits : int
-        Bits of a level of the random quantizer (1-16), which sends a sign, too; gossip also runs without.
-    topologies : str
-        Graphs of the gossip, with commas between: path, ring, star, complete. Koloskova has the first.
-    algorithms : str
-        Which of gossip, Koloskova and OMKL to run, with commas between.
-    """
-
-    eta: str = "0.01,0.1"
-    gamma: str = "0.009,0.09"
-    bits: int = 3
-    topologies: str = "path,ring,complete"
-    algorithms: str = "gossip,Koloskova,OMKL"
-
-    def steps(self) -> list[tuple[float, float]]:
-        """Return each step of learning, and that of its gossip; raises BadInput if they are no pairs."""
-        etas, gammas = _numbers("eta", self.eta), _numbers("gamma", self.gamma)
-        if len(etas) != len(gammas) or len(set(etas)) != len(etas):
-            raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
-        return list(zip(etas, gammas, strict=True))
-
-    def methods(self) -> list[OnGraph]:
-        """Return the methods on their graphs; raises BadInput for unknown ones."""
-        check.integer("bits", self.bits, low=1, high=16)
-        kinds = chosen_names("algorithms", self.algorithms, KINDS)
-        return methods(kinds, chosen_names("topologies", self.topologies, GRAPHS), self.bits)
+_FINAL = ("running_loss", "tail_loss")
+_LINKS, _BITS = "links", "bits"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +71,7 @@ class Length:
     repeats: int = 3
 
     def resolved(self, table: Table, agents: int) -> Self:
-        """Return it with as many rounds as the table has samples for, if they were left open.
-
-        Raises
-        ------
-        BadInput
-            For more rounds than that, or too few samples for the agents.
-        """
+        """Return it with as many rounds as the table has samples for, if left open; raises BadInput for more."""
         most = rounds_of(table, agents)
         rounds = most if self.rounds is None else check.integer("rounds", self.rounds, low=1, high=most)
         return dataclasses.replace(self, rounds=rounds)
@@ -128,8 +86,8 @@ def omkl(
     *,
     data: str = SYNTHETIC,
     problem: TwoClasses = TwoClasses(),  # noqa: B008 (frozen)
-    model: ModelSetting = ModelSetting(),
-    method: MethodSetting = MethodSetting(),
+    model: ModelSetting = ModelSetting(),  # noqa: B008 (frozen)
+    method: MethodSetting = MethodSetting(),  # noqa: B008 (frozen)
     length: Length = Length(),
     channel: Channel = Channel(),
     seed: int = 0,
@@ -146,27 +104,18 @@ def omkl(
     data : str
         "synthetic" (two crescents in the plane); banana, credit_default, mnist, or the name of another table of classes
         in the folder NETSIM_DATA, or its path (.csv.gz, .csv, .npz, .parquet).
-    problem : TwoClasses
-        Which two classes are to be told apart.
-    model : ModelSetting
-        The size of the network and of its models.
-    method : MethodSetting
-        The methods, their steps, and on which graphs they run.
-    length : Length
-        How long is learned, and how often.
-    channel : Channel
-        The links.
     seed : int
         Seed of everything random.
     """
     import pandas as pd
 
     problem = problem.resolved(data)
-    models, steps, tried = model.models(), method.steps(), method.methods()
+    model.check()
+    steps, tried = method.steps(), method.methods()
     repeats = check.integer("repeats", length.repeats, low=1)
     check.fits("repeats", repeats, 100 * repeats, "the seeds of so many")
     table = problem.table(data, seed)
-    length = length.resolved(table, model.agents)  # before graphs of so many are built
+    length = length.resolved(table, model.agents)  # before graphs of that size are built
     for each in tried:
         channel.network(each.graph(model.agents), seed)
     for text in table.said:
@@ -177,25 +126,17 @@ def omkl(
     parts = []
     for repetition, number in enumerate(length.seeds(seed)):
         label = f"repetition {repetition + 1} of {length.repeats}" if repetition else None
-        streams = models.streams(table, check.integer("rounds", length.rounds, low=1), number)
-        found = _repetition(study, label, cases, models, streams, channel, number)
+        streams = model.streams(table, check.integer("rounds", length.rounds, low=1), number)
+        found = _repetition(study, label, cases, model, streams, channel, number)
         parts += [each.assign(repetition=repetition) for each in found]
-    report(study, data, tried, pd.concat(parts, ignore_index=True), models)
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    """Return the positive numbers that a parameter lists."""
-    try:
-        return [check.finite(name, float(each), above=0.0) for each in names_in(text)]
-    except ValueError:  # BadInput is one, too.
-        raise check.refuse(name, text, "positive numbers with commas between") from None
+    _report(study, data, tried, pd.concat(parts, ignore_index=True), model)
 
 
 def _repetition(
     study: Study,
     label: str | None,
     cases: Sequence[tuple[tuple[float, float], OnGraph]],
-    models: Models,
+    model: ModelSetting,
     streams: Streams,
     channel: Channel,
     seed: int,
@@ -213,8 +154,8 @@ def _repetition(
     # One thing shows progress at a time: each run of the first repetition by its rounds, the others by their runs.
     with nullcontext() if label is None else study.progress(label, len(cases)) as progress:
         for done, ((eta, gamma), method) in enumerate(cases, 1):
-            network = channel.network(method.graph(models.agents), seed)
-            agents = method.agents(models, streams, rounds, eta, gamma)
+            network = channel.network(method.graph(model.agents), seed)
+            agents = method.agents(model, streams, rounds, eta, gamma)
             if progress is None:
                 name = f"{method.name}, eta {eta:g}"
                 keep(eta, method, study.run(name, network, agents, [Measure()], rounds))
@@ -222,3 +163,181 @@ def _repetition(
                 keep(eta, method, network.run(agents, [Measure()]))
                 progress(done)
     return found
+
+
+def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFrame", model: ModelSetting) -> None:
+    """Leave tables, notes and the figure of `COLUMNS` by eta, method (its name) and repetition."""
+    agents, sigma = model.agents, model.bandwidths[0]
+    final = _final(runs)
+    losses = study.tables["losses"] = _losses(runs)
+    ends = _ends(tried, runs, final, agents)
+    count = runs["repetition"].nunique()
+    study.table("ends", f"At the end; means over {count} repetitions" if count > 1 else "At the end", ends)
+    study.note(
+        f"running_loss is the mean over agents and all rounds, tail_loss over the last {_TAIL:.0%} of the rounds, both "
+        "of the combined prediction's logistic loss and its regulariser."
+    )
+    differences = _differences(tried, final)
+    if len(differences):
+        title = f"Loss of a method less that of another, in pairs; ±: {told_interval([count])}"
+        study.table("differences", title, differences)
+        for text in _statements(tried, ends, differences, agents, sigma):
+            study.note(text)
+    title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
+    if count > 1:
+        title += f"\nbands: {told_interval([count])}"
+    study.figure(
+        "losses",
+        draw_losses(losses, _above(tried, runs), tried, title),
+        "The mean loss so far by rounds and by payload, and how far each method's is above the reference's: a row for "
+        "each step.",
+    )
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _losses(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the means over the repetitions in each round, and how far the running loss's interval reaches."""
+    groups = runs.groupby(["eta", "method", "round"], sort=False)
+    means = groups[list(COLUMNS[1:])].mean()
+    means["running_loss_band"] = groups["running_loss"].agg(_reach)
+    return means.reset_index()
+
+
+def _reach(values: "pd.Series[float]") -> float:
+    """Return half of the interval of a mean over the repetitions; NaN of a single one."""
+    low, high = confidence(values)
+    return (high - low) / 2.0
+
+
+def _final(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return running_loss and tail_loss, indexed by eta, method and repetition."""
+    last = runs["round"].max()
+    keys = ["eta", "method", "repetition"]
+    final: pd.DataFrame = runs[runs["round"] == last].set_index(keys)[["running_loss"]]
+    tail = runs[runs["round"] > last - max(1, round(_TAIL * last))].groupby(keys)["loss"].mean()
+    final["tail_loss"] = tail
+    return final.sort_index()
+
+
+def _ends(tried: Sequence[OnGraph], runs: "pd.DataFrame", final: "pd.DataFrame", agents: int) -> "pd.DataFrame":
+    """Return a row for each step and method: what it needed, and its losses."""
+    import pandas as pd
+
+    counts = ["transmissions", "link_messages", "payload_bits", "wire_bits"]
+    needed = runs[runs["round"] == runs["round"].max()].groupby(["eta", "method"])[counts].mean()
+    means = final.groupby(["eta", "method"]).mean()
+    rows = []
+    for eta, method in itertools.product(runs["eta"].unique(), tried):
+        row: dict[str, Any] = {"eta": eta, "method": method.name, "topology": method.topology}
+        row["links"] = method.graph(agents).number_of_edges()
+        row["element_bits"] = method.element_bits
+        for part in (needed, means):
+            row |= part.loc[(eta, method.name)].to_dict()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _comparisons(tried: Sequence[OnGraph]) -> list[tuple[str, OnGraph, OnGraph]]:
+    """Return what is compared: what the comparison is about, a method, and with which."""
+    gossip = [method for method in tried if method.kind == GOSSIP]
+    found = []
+    for ours, theirs in itertools.product(gossip, gossip):
+        if ours.topology != "complete" and theirs.topology == "complete" and ours.bits == theirs.bits:
+            found.append((_LINKS, ours, theirs))
+    for ours, theirs in itertools.product(gossip, gossip):
+        if ours.topology == theirs.topology and ours.bits is not None and theirs.bits is None:
+            found.append((_BITS, ours, theirs))
+    coded = [method for method in gossip if method.bits is not None][:1]
+    others = [method for method in tried if method.kind != GOSSIP]
+    return found + [(theirs.kind, ours, theirs) for ours, theirs in itertools.product(coded, others)]
+
+
+def _differences(tried: Sequence[OnGraph], final: "pd.DataFrame") -> "pd.DataFrame":
+    """Return, step by step, how much more a method loses than another, in both losses."""
+    import pandas as pd
+
+    rows = []
+    for eta, (about, ours, theirs) in itertools.product(final.index.unique("eta"), _comparisons(tried)):
+        row: dict[str, Any] = {"eta": eta, "about": about, "method": ours.name, "against": theirs.name}
+        for name in _FINAL:
+            base = final[name].loc[(eta, theirs.name)]
+            apart = final[name].loc[(eta, ours.name)] - base
+            row[name] = apart.mean()
+            row[f"± {name}"] = _reach(apart)
+            row[f"{name} %"] = 100.0 * apart.mean() / base.mean()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _above(tried: Sequence[OnGraph], runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return by eta, method and round how much more gossip has lost so far than without a quantizer on all links.
+
+    Without a complete graph the reference is gossip on the first one; without gossip the table is empty.
+    """
+    import pandas as pd
+
+    gossip = [method for method in tried if method.kind == GOSSIP]
+    plain = sorted((method for method in gossip if method.bits is None), key=lambda each: each.topology != "complete")
+    if not plain:
+        return pd.DataFrame()
+    keys = ["eta", "repetition", "round"]
+    base = runs[runs["method"] == plain[0].name].set_index(keys)["running_loss"]
+    parts = []
+    for method in gossip:
+        apart = runs[runs["method"] == method.name].set_index(keys)["running_loss"] - base
+        groups = apart.groupby(["eta", "round"], sort=False)
+        part = pd.DataFrame({"above": groups.mean(), "band": groups.agg(_reach)}).reset_index()
+        parts.append(part.assign(method=method.name, reference=plain[0].name))
+    return pd.concat(parts, ignore_index=True)
+
+
+# --- what they say ----------------------------------------------------------------------------------------------------
+
+
+def _statements(
+    tried: Sequence[OnGraph], ends: "pd.DataFrame", differences: "pd.DataFrame", agents: int, sigma: float
+) -> list[str]:
+    """Return what the differences say: one line for each step and thing compared."""
+    by_name = {method.name: method for method in tried}
+    payload = ends.groupby("method")["payload_bits"].mean()
+    said = []
+    for (eta, about), part in differences.groupby(["eta", "about"], sort=False):
+        ours, theirs = (by_name[part[column].iloc[0]] for column in ("method", "against"))
+        if about == _LINKS:
+            graphs = dict.fromkeys(by_name[name].topology for name in part["method"])
+            links = {each: OnGraph(GOSSIP, each, None).graph(agents).number_of_edges() for each in graphs}
+            named = " and ".join(f"{each} ({count} links)" for each, count in links.items())
+            most = [_up(part[f"{name} %"].abs().max(skipna=False)) for name in _FINAL]
+            text = (
+                f"gossip on {named} ends within {most[0]} % of the running loss of the complete graph "
+                f"({theirs.graph(agents).number_of_edges()} links) and within {most[1]} % of its tail loss"
+            )
+        elif about == _BITS:
+            most = [_up(part[name].abs().max(skipna=False)) for name in _FINAL]
+            share = (
+                f", with {payload[ours.name] / payload[theirs.name]:.1%} of the bits" if payload[theirs.name] else ""
+            )
+            text = (
+                f"a {ours.bits}-bit quantizer moves gossip's running loss by at most {most[0]} "
+                f"and its tail loss by at most {most[1]}{share}"
+            )
+        else:
+            with_it = f"{theirs.name} with the one kernel sigma = {sigma:g}" if about == SINGLE else theirs.name
+            ends_at = [f"{abs(part[f'{name} %'].iloc[0]):.2g} % {_word(part[name].iloc[0])}" for name in _FINAL]
+            text = f"{ours.name} has a running loss {ends_at[0]} and a tail loss {ends_at[1]} than {with_it}"
+        said.append(f"eta = {eta:g}: {text}.")
+    return said
+
+
+def _up(value: float) -> str:
+    """Return a number rounded up to two digits: a bound that holds."""
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit) * unit:.2g}"
+
+
+def _word(difference: float) -> str:
+    return "higher" if difference > 0 else "lower"

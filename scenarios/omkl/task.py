@@ -3,13 +3,12 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from netsim import topology
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
@@ -18,12 +17,15 @@ from netsim.agents.maps.features import RandomFourier
 from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.measures.metrics import consensus_error
 from netsim.coders import QSGD, Coder, Exact
+from netsim.errors import BadInput
 from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
 from netsim.scenarios.data.tables import Table, unit
 from netsim.scenarios.tasks.method import Method, averaging_weights
+from netsim.scenarios.tasks.settings import chosen_names, names_in
 from netsim.util import check
+from netsim.util.typing import Array
 
 GRAPHS = {"path": topology.path, "ring": topology.ring, "star": topology.star, "complete": topology.complete}
 GOSSIP, SINGLE, COMPLETE = "gossip", "Koloskova", "OMKL"
@@ -38,7 +40,7 @@ _ROWS = {SYNTHETIC: 4000, "mnist": 10_000}
 _POSITIVE = {"mnist": "8"}
 _SCALING = {SYNTHETIC: "none", "banana": "none"}
 
-Streams = Sequence[Sequence[tuple[NDArray[np.float64], float]]]
+Streams = Sequence[Sequence[tuple[Array, float]]]
 MultiKernelAgent = GossipOMKL | CompleteOMKL
 
 
@@ -69,15 +71,10 @@ class TwoClasses(ClassChoice):
         return {"rows": {**_ROWS, "other": "all"}, "positive": _POSITIVE, "scaling": {**_SCALING, "other": "unit"}}
 
     def resolved(self, data: str) -> Self:
-        """Return it with what the data set asks for where it was left open.
+        """Return it with what the data set asks for where it was left open; raises BadInput for what it cannot have.
 
         Banana and the synthetic set are centred and of unit variance as they are, in the units of the paper's
         bandwidths; all others are scaled to [0, 1]. Of MNIST's images 10,000 are used, and 8 is the class to tell.
-
-        Raises
-        ------
-        BadInput
-            For an unknown scaling, or a class to tell or a column of the synthetic set.
         """
         if data == SYNTHETIC:
             if self.positive is not None:
@@ -94,10 +91,7 @@ class TwoClasses(ClassChoice):
     def table(self, data: str, seed: int) -> Table:
         """Return the problem, its target ±1; nothing that `resolved` fills in may be left open.
 
-        Raises
-        ------
-        BadInput
-            If there is no such table, its target is not classes, or the class to tell is none of them.
+        Raises BadInput if there is no such table, its target is not classes, or the class to tell is none of them.
         """
         said: tuple[str, ...] = ()
         if data == SYNTHETIC:
@@ -113,17 +107,11 @@ class TwoClasses(ClassChoice):
         return Table(data, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "class", said)
 
 
-def two_bananas(rows: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def two_bananas(rows: int, seed: int) -> tuple[Array, Array]:
     """Draw two crescents that reach into each other, in the plane, a class each.
 
     With a ~ U[0, π] the classes −1 and +1, equally likely, are (cos a, sin a) and (1 − cos a, ½ − sin a), and noise of
     standard deviation 0.25 in both directions. Then each column is centred and divided by its standard deviation.
-
-    Returns
-    -------
-    inputs : ndarray of shape (rows, 2)
-    target : ndarray of shape (rows,)
-        −1 or +1.
     """
     check.fits("rows", rows, 8 * 3 * rows, "so many")
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
@@ -134,39 +122,52 @@ def two_bananas(rows: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.f
     return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), target
 
 
-@dataclass(frozen=True)
-class Models:
-    """The agents' models.
+@dataclass(frozen=True, kw_only=True)
+class ModelSetting:
+    """The size of the network and of its models.
 
-    Attributes
+    Parameters
     ----------
     agents : int
         Number of agents.
-    sigmas : tuple of float
-        Bandwidths of the Gaussian kernels.
     features : int
-        Number D of random frequencies of a kernel, each a sine and a cosine.
+        Number D of random frequencies of a kernel; a kernel's model has 2D elements.
+    sigmas : str
+        Bandwidths of the Gaussian kernels, with commas between; Koloskova has the first.
     regularizer : float
-        λ.
+        The regulariser lambda, the whole of it at each agent.
     """
 
-    agents: int
-    sigmas: tuple[float, ...]
-    features: int
-    regularizer: float
+    agents: int = 20
+    features: int = 20
+    sigmas: str = "1,3,5"
+    regularizer: float = 1e-3
+
+    @property
+    def bandwidths(self) -> list[float]:
+        """The bandwidths; raises BadInput for what is no positive number."""
+        return _numbers("sigmas", self.sigmas)
+
+    def check(self) -> None:
+        """Raise BadInput for what is outside its range."""
+        check.integer("agents", self.agents, low=1)
+        check.integer("features", self.features, low=1)
+        check.finite("regularizer", self.regularizer, low=0.0)
+        _ = self.bandwidths
 
     def streams(self, table: Table, rounds: int, seed: int) -> Streams:
-        """Return each agent's samples (z, y) of so many rounds: random features and order of the rows from ``seed``."""
-        numbers = np.random.SeedSequence(seed).generate_state(1 + len(self.sigmas)).tolist()
+        """Return each agent's samples (z, y) of some rounds: random features and order of the rows from ``seed``."""
+        sigmas = self.bandwidths
+        numbers = np.random.SeedSequence(seed).generate_state(1 + len(sigmas)).tolist()
         maps = [
             RandomFourier(table.inputs.shape[1], self.features, sigma=sigma, form="cos+sin", seed=number)
-            for sigma, number in zip(self.sigmas, numbers[1:], strict=True)
+            for sigma, number in zip(sigmas, numbers[1:], strict=True)
         ]
         every = shuffled(table, self.agents, SideBySide(maps), numbers[0])
         return [list(itertools.islice(each, rounds)) for each in every]
 
-    def cost(self, samples: Sequence[tuple[NDArray[np.float64], float]], kernels: int) -> MultiKernelCost:
-        """Return an agent's cost with the first so many kernels, at the start of its stream."""
+    def cost(self, samples: Sequence[tuple[Array, float]], kernels: int) -> MultiKernelCost:
+        """Return an agent's cost with the first of the kernels, at the start of its stream."""
         size = 2 * self.features
         own = ((z[: kernels * size], y) for z, y in samples)
         return MultiKernelCost(own, kernels, size, regularizer=self.regularizer)
@@ -177,17 +178,7 @@ class Models:
 
 @dataclass(frozen=True)
 class OnGraph:
-    """A method on a graph.
-
-    Attributes
-    ----------
-    kind : str
-        "gossip": gossip OMKL with all kernels; "Koloskova": with the first alone; "OMKL": on the complete graph.
-    topology : str
-        Name of the graph.
-    bits : int, optional
-        Bits of a level of the random quantizer; None: no quantizer.
-    """
+    """One of the `KINDS` on a graph, with the bits of a level of the random quantizer; None: no quantizer."""
 
     kind: str
     topology: str
@@ -204,51 +195,87 @@ class OnGraph:
         return 64 if self.bits is None else 1 + self.bits
 
     def graph(self, agents: int) -> "nx.Graph[int]":
-        """Return its graph of so many agents."""
+        """Return its graph."""
         return GRAPHS[self.topology](agents)
 
-    def method(self, agents: int, eta: float, gamma: float) -> Method:
-        """Return it as a method, with steps of learning and of gossip."""
+    def agents(
+        self, model: ModelSetting, streams: Streams, rounds: int, eta: float, gamma: float
+    ) -> dict[int, MultiKernelAgent]:
+        """Return new agents, at the start of their streams, with steps of learning and of gossip."""
         coder: Coder = Exact() if self.bits is None else QSGD(self.bits, by_row=True)
         if self.kind == COMPLETE:
-            return Method(self.name, CompleteOMKL, {"agents": agents, "eta": eta}, coder=coder)
-        return Method(self.name, GossipOMKL, {"eta": eta, "gamma": gamma}, coder=coder)
-
-    def agents(
-        self, models: Models, streams: Streams, rounds: int, eta: float, gamma: float
-    ) -> dict[int, MultiKernelAgent]:
-        """Return new agents, at the start of their streams."""
-        task = _Task(self, models, streams)
-        return self.method(len(streams), eta, gamma).agents(task, rounds)
+            method = Method(self.name, CompleteOMKL, {"agents": model.agents, "eta": eta}, coder=coder)
+        else:
+            method = Method(self.name, GossipOMKL, {"eta": eta, "gamma": gamma}, coder=coder)
+        kernels = 1 if self.kind == SINGLE else len(model.bandwidths)
+        weights = averaging_weights(self.graph(model.agents))
+        nodes = range(model.agents)
+        return method.agents(_Task(nodes, lambda i: model.cost(streams[i], kernels), weights.__getitem__), rounds)
 
 
+@dataclass(frozen=True)
 class _Task:
     """One reading of every agent's stream, with the kernels that a method has."""
 
-    def __init__(self, method: OnGraph, models: Models, streams: Streams) -> None:
-        self.nodes = range(len(streams))
-        self._streams, self._models = streams, models
-        self._kernels = 1 if method.kind == SINGLE else len(models.sigmas)
-        self._weights = averaging_weights(method.graph(len(streams)))
-
-    def cost(self, node: int) -> MultiKernelCost:
-        return self._models.cost(self._streams[node], self._kernels)
-
-    def weights(self, node: int) -> dict[int, float]:
-        return self._weights[node]
+    nodes: range
+    cost: Callable[[int], MultiKernelCost]
+    weights: Callable[[int], dict[int, float]]
 
 
-def methods(kinds: Sequence[str], topologies: Sequence[str], bits: int) -> list[OnGraph]:
-    """Return the methods: gossip on every graph with and without a quantizer, and the benchmarks, quantized.
+@dataclass(frozen=True, kw_only=True)
+class MethodSetting:
+    """The methods, their steps, and on which graphs they run.
 
-    That of one kernel runs on the first graph; OMKL on the complete one, whatever the others are.
+    Parameters
+    ----------
+    eta : str
+        Step of learning; several with commas between.
+    gamma : str
+        Step of the gossip, one for each eta.
+    bits : int
+        Bits of a level of the random quantizer (1-16), which sends a sign, too; gossip also runs without.
+    topologies : str
+        Graphs of the gossip, with commas between: path, ring, star, complete. Koloskova has the first.
+    algorithms : str
+        Which of gossip, Koloskova and OMKL to run, with commas between.
     """
-    found = [OnGraph(GOSSIP, graph, each) for graph in topologies for each in (None, bits) if GOSSIP in kinds]
-    if SINGLE in kinds:
-        found.append(OnGraph(SINGLE, topologies[0], bits))
-    if COMPLETE in kinds:
-        found.append(OnGraph(COMPLETE, "complete", bits))
-    return found
+
+    eta: str = "0.01,0.1"
+    gamma: str = "0.009,0.09"
+    bits: int = 3
+    topologies: str = "path,ring,complete"
+    algorithms: str = "gossip,Koloskova,OMKL"
+
+    def steps(self) -> list[tuple[float, float]]:
+        """Return each step of learning, and that of its gossip; raises BadInput if they are no pairs."""
+        etas, gammas = _numbers("eta", self.eta), _numbers("gamma", self.gamma)
+        if len(etas) != len(gammas) or len(set(etas)) != len(etas):
+            raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
+        return list(zip(etas, gammas, strict=True))
+
+    def methods(self) -> list[OnGraph]:
+        """Return gossip on every graph with and without a quantizer, and the benchmarks, quantized.
+
+        That of one kernel runs on the first graph; OMKL on the complete one, whatever the others are. Raises BadInput
+        for unknown ones.
+        """
+        bits = check.integer("bits", self.bits, low=1, high=16)
+        kinds = chosen_names("algorithms", self.algorithms, KINDS)
+        topologies = chosen_names("topologies", self.topologies, GRAPHS)
+        found = [OnGraph(GOSSIP, graph, each) for graph in topologies for each in (None, bits) if GOSSIP in kinds]
+        if SINGLE in kinds:
+            found.append(OnGraph(SINGLE, topologies[0], bits))
+        if COMPLETE in kinds:
+            found.append(OnGraph(COMPLETE, "complete", bits))
+        return found
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    """Return the positive numbers that a parameter lists."""
+    try:
+        return [check.finite(name, float(each), above=0.0) for each in names_in(text)]
+    except ValueError:  # BadInput is one, too.
+        raise check.refuse(name, text, "positive numbers with commas between") from None
 
 
 # --- measures ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""A claim of a paper, and how it is judged: numbers by where a further run of ours would fall, others by bounds."""
+"""A paper's claim and how it is judged: a number by where a further run of ours would fall, a statement by bounds."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,22 +16,25 @@ from netsim.util import check
 if TYPE_CHECKING:
     import pandas as pd
 
-Reader = Callable[[Runs], "pd.DataFrame"]
-"""From the runs of a work to what was measured: a row for each seed, a column for each cell of a claim."""
+Measure = Callable[[Runs], "pd.Series[float]"]
+"""Takes a number for each seed from the runs of a work."""
+
+Reader = Callable[[Runs], "pd.DataFrame | pd.Series[float]"]
+"""Takes what a claim is judged by from the runs of a work: a row for each seed, a column for each cell."""
 
 AGREES, DIFFERS, OPEN, NO_DATA, VOID = "agrees", "differs", "undecided", "no data", "void"
 
 IN_PART, CAUSE_SHOWN, EXCLUDED = "agrees in part", "differs, cause shown", "differs, causes excluded"
 
 OUTCOMES = (AGREES, IN_PART, CAUSE_SHOWN, EXCLUDED, OPEN, VOID, NO_DATA)
-"""What may become of a claim, each in one of these."""
+"""Every claim has one of these outcomes."""
 
 PREPARED = (
     "The tables are prepared so that the printed numbers of samples come out "
     "([how](scenarios.md#what-the-papers-tables-were-made-with)), and the step sizes are the study's own. The text "
     "states neither; that numbers agree does not show that the author did so."
 )
-"""What is said of chapters 3 and 4 of the dissertation."""
+"""The note on chapters 3 and 4 of the dissertation."""
 
 LEARNED = 0.9
 """A model has learned something if its error is at most this share of the best constant answer's."""
@@ -46,19 +49,7 @@ _WIDEST = 0.5
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that a paper prints, or the bounds within which a measure makes a statement true.
-
-    Parameters
-    ----------
-    label : str
-        Which one; the reader's column.
-    published : float, optional
-        What the paper prints.
-    digit : float
-        Half a unit of its last printed digit.
-    low, high : float
-        Of a statement: the bounds.
-    """
+    """A number that a paper prints, with half a unit of its last digit, or the bounds that make a statement true."""
 
     label: str
     published: float | None = None
@@ -66,86 +57,50 @@ class Cell:
     low: float = -math.inf
     high: float = math.inf
 
+    @staticmethod
+    def printed(labels: Iterable[str], values: Iterable[float], digit: float) -> "tuple[Cell, ...]":
+        """Return a cell for each printed number."""
+        return tuple(Cell(label, float(value), digit) for label, value in zip(labels, values, strict=True))
+
 
 @dataclass(frozen=True)
 class Try:
-    """Another setting in which a claim is read, to find out why it does not hold.
+    """Another setting, a work, in which a claim is read to find out why it does not hold.
 
-    Parameters
-    ----------
-    label : str
-        What is changed.
-    work : str
-        Name of the work.
-    read : callable, optional
-        How it is read there, if not as the claim is.
-    of : tuple of str
-        The algorithms that it is about there, if not those of the claim.
+    ``read`` and ``of`` are those of the claim unless they are given.
     """
 
     label: str
     work: str
-    read: "Reader | None" = None
+    read: Reader | None = None
     of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a paper reports, and how ours is read.
-
-    Parameters
-    ----------
-    where : str
-        The paper's table, figure or section.
-    what : str
-        What it reports.
-    work : str
-        Name of the work whose runs say what we get.
-    read : callable
-        How.
-    cells : tuple of Cell
-        Numbers, or one statement.
-    criterion : str
-        Of a statement: what is measured, and why the bounds are what they are.
-    tries : tuple of Try
-        Other settings.
-    open : str
-        What the paper leaves unsaid that may matter.
-    of : tuple of str
-        The algorithms that it is about; by default all of the work.
-    learning : bool
-        Whether it is void where none of these learns: not if it is about what learning does not change.
-    """
+    """What a paper reports, and how ours is read."""
 
     where: str
     what: str
     work: str
+    """The name of the work whose runs are judged."""
     read: Reader
     cells: tuple[Cell, ...]
+    """Several numbers, or one statement."""
     criterion: str = ""
+    """Of a statement: what is measured, and why the bounds are what they are."""
     tries: tuple[Try, ...] = ()
     open: str = ""
+    """What the paper leaves unsaid that may matter."""
     of: tuple[str, ...] = ()
+    """The algorithms that it is about; by default all of the work."""
     learning: bool = True
+    """Whether it is void where none of these learns: not if it is about what learning does not change."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paper:
-    """A paper, what it reports, and the works that are needed to judge it.
-
-    Parameters
-    ----------
-    name : str
-        How ``--only`` calls it.
-    title : str
-        Authors, title, year.
-    works : tuple of Work
-    claims : tuple of Claim
-    left_out : tuple of str
-        What of it is not judged, and why.
-    notes : tuple of str
-        How its numbers are read, and under which settings.
-    """
+    """A paper, its claims, the works that judge them, what is not judged, and under which settings it is read."""
 
     name: str
     title: str
@@ -157,16 +112,9 @@ class Paper:
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a cell.
+    """The verdict on a cell, our values by seed, and a 95 % interval.
 
-    Attributes
-    ----------
-    cell : Cell
-    values : tuple of float
-        Ours, by seed; NaN where a run has none.
-    low, high : float
-        Of a number: where a further run of ours would fall (95 %). Of a statement: the mean's interval (95 %).
-    verdict : str
+    The interval is where a further run of ours would fall; of a statement it is the interval of the mean.
     """
 
     cell: Cell
@@ -193,32 +141,21 @@ class Found:
 
     @property
     def off(self) -> float:
-        """Return by what share of the published number ours is off; NaN of a statement."""
+        """By what share of the published number ours is off; NaN of a statement."""
         theirs = self.cell.published
         return (self.mean - theirs) / abs(theirs) if theirs else math.nan
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a claim.
-
-    Attributes
-    ----------
-    claim : Claim
-    found : tuple of Found
-    missing : str
-        Why nothing was found, if nothing was.
-    tried : mapping
-        What became of it in other settings, by what was changed.
-    over_constant : float
-        The best error of ours as a multiple of the best constant answer's; NaN if it is not a claim about learning.
-    """
+    """The verdict on a claim, or why there is none, and what other settings gave."""
 
     claim: Claim
     found: tuple[Found, ...]
     missing: str = ""
     tried: Mapping[str, "Judged"] = field(default_factory=dict)
     over_constant: float = math.nan
+    """Our best error as a multiple of the best constant answer's; NaN if the claim is not about learning."""
 
     @property
     def void(self) -> bool:
@@ -243,7 +180,7 @@ class Judged:
 
     @property
     def causes(self) -> list[str]:
-        """The changes with which all of it agrees; of what agrees as it is, none."""
+        """The changes with which all of it agrees; a claim that agrees as it is has none."""
         return [label for label, each in self.tried.items() if each.verdict == AGREES]
 
     @property
@@ -264,59 +201,59 @@ class Judged:
 
 
 def judge(cell: Cell, values: Sequence[float]) -> Found:
-    """Judge a cell by ours, one of each seed.
+    """Judge a cell by our values, one for each seed.
 
     A published number is one run more, if it is of the same setting: it agrees if it lies where, by Student's t, 95 %
     of further runs of ours would, rounding of the print aside. A statement holds if the whole 95 % interval of our
     mean, by Student's t too, lies within its bounds, and not if it lies wholly without.
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    if len(numbers) < 2 or not np.isfinite(numbers).all():
-        return Found(cell, tuple(numbers.tolist()), math.nan, math.nan, DIFFERS if len(numbers) > 1 else OPEN)
-    if cell.published is None:
-        low, high = confidence(numbers, share=_SHARE)
-        inside, outside = cell.low <= low and high <= cell.high, high < cell.low or cell.high < low
-        return Found(cell, tuple(numbers.tolist()), low, high, AGREES if inside else DIFFERS if outside else OPEN)
-    half = _further(numbers)
-    mean = float(numbers.mean())
-    verdict = AGREES if abs(mean - cell.published) <= half + cell.digit else DIFFERS
-    if verdict == AGREES and half > _WIDEST * abs(cell.published) + cell.digit:
-        verdict = OPEN
-    return Found(cell, tuple(numbers.tolist()), mean - half, mean + half, verdict)
-
-
-def _further(numbers: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
-    """Return how far from the mean of some runs 95 % of further runs lie at most, by Student's t."""
     from scipy import stats
 
-    count = len(numbers)
-    spread = float(numbers.std(ddof=1)) * math.sqrt(1.0 + 1.0 / count)
-    return float(stats.t.ppf((1.0 + _SHARE) / 2.0, count - 1)) * spread
+    numbers = np.asarray(values, dtype=np.float64)
+    count, low, high, theirs = len(numbers), math.nan, math.nan, cell.published
+    if count < 2:
+        verdict = OPEN
+    elif not np.isfinite(numbers).all():
+        verdict = DIFFERS
+    elif theirs is None:
+        low, high = confidence(numbers, share=_SHARE)
+        inside, outside = cell.low <= low and high <= cell.high, high < cell.low or cell.high < low
+        verdict = AGREES if inside else DIFFERS if outside else OPEN
+    else:
+        spread = float(numbers.std(ddof=1)) * math.sqrt(1.0 + 1.0 / count)
+        half = float(stats.t.ppf((1.0 + _SHARE) / 2.0, count - 1)) * spread
+        mean = float(numbers.mean())
+        low, high = mean - half, mean + half
+        verdict = AGREES if abs(mean - theirs) <= half + cell.digit else DIFFERS
+        if verdict == AGREES and half > _WIDEST * abs(theirs) + cell.digit:
+            verdict = OPEN
+    return Found(cell, tuple(numbers.tolist()), low, high, verdict)
 
 
 def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
-    """Judge a claim by the runs of the works, by name.
-
-    Raises
-    ------
-    BadInput
-        If results lack a column or a table that the claim is read from.
-    """
+    """Judge a claim by the runs of the works, by name; raises BadInput if they lack a column or a table for it."""
     mine = runs[claim.work]
     if mine.missing:
         return Judged(claim, (), mine.missing)
     found = _judged(claim, mine)
     if found.verdict == AGREES:
         return found
-    others = {
-        each.label: (replace(claim, read=each.read or claim.read, of=each.of or claim.of), runs[each.work])
-        for each in claim.tries
-    }
-    return replace(found, tried={label: _judged(*one) for label, one in others.items() if not one[1].missing})
+    there = {each.label: (each, runs[each.work]) for each in claim.tries if not runs[each.work].missing}
+    return replace(
+        found,
+        tried={
+            label: _judged(replace(claim, read=each.read or claim.read, of=each.of or claim.of), other)
+            for label, (each, other) in there.items()
+        },
+    )
 
 
 def _judged(claim: Claim, runs: Runs) -> Judged:
+    import pandas as pd
+
     table = claim.read(runs)
+    if isinstance(table, pd.Series):
+        table = table.to_frame(claim.cells[0].label)
     for cell in claim.cells:
         if cell.label not in table:
             raise BadInput(f"{runs.folder}: must have results for {cell.label!r} of {claim.where}, {claim.what}")
@@ -354,7 +291,7 @@ def why(each: Judged) -> str:
 
 
 def attempt(each: Judged) -> str:
-    """Return in a few words what became of a claim in one setting."""
+    """Return a claim's verdict in one setting, in a few words."""
     if each.found[0].cell.published is None:
         return f"{each.found[0].mean:.3g}, {'does not learn' if each.void else each.verdict}"
     if each.void:
@@ -372,13 +309,7 @@ def typical(cells: Sequence[Found]) -> str:
 
 
 def printed(table: str, value: str, **where: object) -> "pd.DataFrame":
-    """Return the rows of a published table that meet conditions, by column, and have a value.
-
-    Raises
-    ------
-    BadInput
-        If there is no such table or column.
-    """
+    """Return a published table's rows that meet conditions, by column, and have a value; raises BadInput for others."""
     try:
         frame = published(table)
     except FileNotFoundError:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from netsim.scenarios.papers.claim import Cell, Claim, Paper, Try, printed
-from netsim.scenarios.papers.reading import Measured, at_end, by_round, cost, ratio, rows_of, single
+from netsim.scenarios.papers.claim import Cell, Claim, Measure, Paper, Try, printed
+from netsim.scenarios.papers.reading import at_end, by_round, cost, over_centralised, ratio, rows_of
 from netsim.scenarios.papers.work import Runs, Work
 from netsim.scenarios.tasks.savings import saved_on_the_way
 from netsim.scenarios.tasks.settings import TABLES, published_row
@@ -99,15 +100,12 @@ def _tries(data: str, *algorithms: str) -> tuple[Try, ...]:
 def _table_by_round(data: str, algorithm: str, column: str) -> Claim:
     rows = printed("coke_by_round", column, dataset=data, algorithm=algorithm)
     digit = 0.5 if column == "transmissions" else _DIGITS[data]
-    cells = tuple(
-        Cell(f"k = {number}", float(value), digit) for number, value in zip(rows["round"], rows[column], strict=True)
-    )
     return Claim(
         where=_BY_ROUND[data],
         what=f"{_NAMES[data]}, {algorithm}: {_MEASURES[column]}",
         work=_work(data),
         read=by_round(algorithm, column),
-        cells=cells,
+        cells=Cell.printed([f"k = {number}" for number in rows["round"]], rows[column], digit),
         tries=_tries(data, algorithm),
         open=_OPEN,
     )
@@ -120,14 +118,13 @@ def _table_of_costs(data: str, algorithm: str) -> Claim:
     end = float(ends.sort_values("round")["train_mse"].iloc[-1])
     # DKLA and CTA transmit by whole rounds of ten.
     digit = 0.5 if algorithm == "COKE" else 5.0
-    cells = tuple(Cell(label, float(value), digit) for label, value in zip(levels, rows["transmissions"], strict=True))
     return Claim(
         where=_COSTS[data],
         what=f"{_NAMES[data]}, {algorithm}: transmissions to reach a training MSE, relative to that of DKLA at the end",
         work=_work(data),
         # Levels lie within 1 % of an optimum that differs by 1 to 3 % between seeds.
         read=cost(algorithm, "train_mse", levels, scale=lambda runs: _end(runs) / end),
-        cells=cells,
+        cells=Cell.printed(levels, rows["transmissions"], digit),
         tries=_tries(data, algorithm),
         open=_OPEN,
     )
@@ -147,16 +144,15 @@ _LADDER = (2, 5, 10, 20, 50, 100)
 """Rounds of DKLA; what it has reached then is what COKE must reach, too."""
 
 
-def _saving(rounds: tuple[int, ...] = _LADDER) -> Measured:
-    """Return a measure: by seed, the mean share of DKLA's transmissions that COKE saves to get where DKLA was then."""
+def _saving(rounds: tuple[int, ...] = _LADDER) -> Measure:
+    """Measure the mean share of DKLA's transmissions that COKE saves to get where DKLA was in some rounds."""
 
     def measure(runs: Runs) -> "pd.Series[float]":
         import pandas as pd
 
-        dkla = rows_of(runs, "DKLA", "train_mse", "transmissions")
-        coke = rows_of(runs, "COKE", "train_mse", "transmissions")
+        both = pd.concat([rows_of(runs, name, "train_mse", "transmissions") for name in ("DKLA", "COKE")])
         found = {}
-        for seed, rows in pd.concat([dkla, coke]).groupby("seed"):
+        for seed, rows in both.groupby("seed"):
             shares = saved_on_the_way(rows, "train_mse", "DKLA", "COKE", rounds).values()
             found[seed] = sum(shares) / len(shares) if shares else math.nan
         return pd.Series(found)
@@ -166,7 +162,7 @@ def _saving(rounds: tuple[int, ...] = _LADDER) -> Measured:
 
 def _early_saving(work: str) -> tuple[Try, ...]:
     """Return the same, counted to what DKLA has reached earlier."""
-    early = single("saving", _saving((10, 20, 50)))
+    early = _saving((10, 20, 50))
     tries = (Try("counted to what DKLA has in rounds 10, 20 and 50", work, early),)
     if work != "coke-synthetic":
         return tries
@@ -182,50 +178,45 @@ def _slower(runs: Runs) -> "pd.Series[float]":
     return pd.concat(both, axis=1).max(axis=1)
 
 
-def _statements(data: str, name: str, where: tuple[str, str, str]) -> tuple[Claim, ...]:
+def _statements(data: str, name: str, to_optimum: str, faster: str, saves: str) -> tuple[Claim, ...]:
     """Return what figures 1 to 3, or the texts under the tables, say of a data set."""
-    work = _work(data)
-    to_optimum, faster, saves = where
+    of_set = partial(Claim, work=_work(data))
     long = (Try("5,000 rounds", "coke-synthetic-long"),) if data == "synthetic" else ()
     tries = long or _tries(data, "DKLA", "COKE")
     return (
-        Claim(
+        of_set(
             where=to_optimum,
             what=f"{name}: the agents' models by COKE reach the optimum of all data in one place",
-            work=work,
-            read=single("ratio", lambda runs: at_end(runs, "COKE", "train_mse") / runs.centralised("train_mse")),
+            read=over_centralised("COKE", "train_mse"),
             cells=(Cell("ratio", low=0.95, high=1.05),),
             criterion="Training MSE over the centralised optimum's, at the end, within 5 %: by eye the same.",
             tries=(*long, Try("40,000 rounds", "coke-synthetic-longest")) if long else (),
             open="after how many rounds",
         ),
-        Claim(
+        of_set(
             where=faster,
             what=f"{name}: COKE and DKLA converge faster than CTA",
-            work=work,
-            read=single("ratio", _slower),
+            read=_slower,
             cells=(Cell("ratio", high=1.0),),
             criterion="Training MSE in round 200 over CTA's, of COKE or DKLA, the larger: below 1.",
             tries=_tries(data, "CTA")[:1],
             open="CTA's weights",
         ),
-        Claim(
+        of_set(
             where=faster,
             what=f"{name}: COKE ends at the same MSE as DKLA",
-            work=work,
-            read=single("ratio", ratio("train_mse", "COKE", "DKLA")),
+            read=ratio("train_mse", "COKE", "DKLA"),
             cells=(Cell("ratio", low=0.98, high=1.02),),
             criterion="Training MSE over DKLA's at the end, within 2 %: the last digit of most of the tables.",
             tries=tries,
         ),
-        Claim(
+        of_set(
             where=saves,
             what=f"{name}: COKE saves about half of DKLA's transmissions at the same MSE",
-            work=work,
-            read=single("saving", _saving()),
+            read=_saving(),
             cells=(Cell("saving", low=0.4, high=0.6),),
             criterion="Mean share saved to reach what DKLA has in rounds 2, 5, 10, 20, 50, 100; between 40 and 60 %.",
-            tries=_early_saving(work) if data in ("synthetic", "twitter") else tries,
+            tries=_early_saving(_work(data)) if data in ("synthetic", "twitter") else tries,
             open="at which MSE the saving is counted",
         ),
     )
@@ -247,10 +238,10 @@ PAPER = Paper(
     claims=(
         *_TABLES,
         *(_table_of_costs(data, algorithm) for data in _NAMES for algorithm in _ALL),
-        *_statements("synthetic", "Synthetic set", _FIGURES),
-        *_statements("twitter", "Twitter", _FIGURES),
-        *_statements("tomshardware", "Tom's hardware", _TEXT),
-        *_statements("airquality", "Air quality", _TEXT),
+        *_statements("synthetic", "Synthetic set", *_FIGURES),
+        *_statements("twitter", "Twitter", *_FIGURES),
+        *_statements("tomshardware", "Tom's hardware", *_TEXT),
+        *_statements("airquality", "Air quality", *_TEXT),
     ),
     notes=(
         "Run with `--conventions tables`: what the text leaves open or states otherwise is set so that our numbers "

@@ -3,30 +3,33 @@
 from typing import TYPE_CHECKING
 
 from netsim.scenarios.papers.claim import Cell, Claim, Paper, Try, printed
-from netsim.scenarios.papers.reading import Measured, single
 from netsim.scenarios.papers.work import Runs, Work
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ONE = {"repeats": 1, "ceiling_rows": 0}
-_LETTERS = {"data": "letter", "rows": 1000, "tune": False, "criterion": "squared", **_ONE}
 _EXACT = "models are exact optima (the dissertation: gradient descent)"
+_SQUARED = {"rows": 1000, "tune": False, "criterion": "squared"}
+
+
+def _work(name: str, data: str, differs: str = "", /, **settings: object) -> Work:
+    """Return a work: one draw of each map, without a ceiling."""
+    return Work.of("deep", name, differs, data=data, **settings, repeats=1, ceiling_rows=0)
+
+
 WORKS = (
-    Work("deep-tomshardware", "deep", {"data": "tomshardware", **_ONE}, f"11,000 of 28,179 rows at random; {_EXACT}"),
-    Work("deep-sensor", "deep", {"data": "sensorless_subset", **_ONE}, f"2,200 of the 58,509 rows; {_EXACT}"),
-    Work("deep-sensor-half", "deep", {"data": "sensorless_subset", "rows": 1100, "tune": False, **_ONE}),
-    Work("deep-sensor-untuned", "deep", {"data": "sensorless_subset", "tune": False, **_ONE}),
-    Work(
-        "deep-adult", "deep", {"data": "adult", "tune": False, **_ONE}, f"bandwidths are the median distances; {_EXACT}"
-    ),
-    Work("deep-adult-few", "deep", {"data": "adult", "rows": 1000, "tune": False, **_ONE}),
-    Work("deep-adult-fewest", "deep", {"data": "adult", "rows": 200, "tune": False, **_ONE}),
-    Work("deep-adult-squared", "deep", {"data": "adult", "rows": 1000, "tune": False, "criterion": "squared", **_ONE}),
-    Work("deep-har", "deep", {"data": "har", **_ONE}),
-    Work("deep-wisdm", "deep", {"data": "wisdm_har", **_ONE}, "WISDM in place of UCI HAR: another data set"),
-    Work("deep-twitter", "deep", {"data": "twitter", "widths": "50", **_ONE}),
-    Work("deep-letter", "deep", _LETTERS, f"1,000 of 20,000 rows, squared loss; {_EXACT}"),
+    _work("tomshardware", "tomshardware", f"11,000 of 28,179 rows at random; {_EXACT}"),
+    _work("sensor", "sensorless_subset", f"2,200 of the 58,509 rows; {_EXACT}"),
+    _work("sensor-half", "sensorless_subset", rows=1100, tune=False),
+    _work("sensor-untuned", "sensorless_subset", tune=False),
+    _work("adult", "adult", f"bandwidths are the median distances; {_EXACT}", tune=False),
+    _work("adult-few", "adult", rows=1000, tune=False),
+    _work("adult-fewest", "adult", rows=200, tune=False),
+    _work("adult-squared", "adult", **_SQUARED),
+    _work("har", "har"),
+    _work("wisdm", "wisdm_har", "WISDM in place of UCI HAR: another data set"),
+    _work("twitter", "twitter", widths="50"),
+    _work("letter", "letter", f"1,000 of 20,000 rows, squared loss; {_EXACT}", **_SQUARED),
 )
 
 _TABLES = {
@@ -58,11 +61,7 @@ def _table(data: str, method: str) -> Claim:
     where, name, work = _TABLES[data]
     rows = printed("dkl", "value", dataset=data, method=method)
     metric = str(rows["metric"].iloc[0])
-    digit = 5e-7 if metric == "mse" else 5e-5
-    cells = tuple(
-        Cell(f"{method} {widths}", float(value), digit)
-        for widths, value in zip(rows["widths"], rows["value"], strict=True)
-    )
+    labels = [f"{method} {widths}" for widths in rows["widths"]]
     left = "learning rate, passes and when it stops, which rows, and how they are scaled"
     if data == "adult":
         left += "; always naming the larger class is right in 75.2 % of the rows, more than most of its kernel methods"
@@ -71,22 +70,17 @@ def _table(data: str, method: str) -> Claim:
         what=f"{name}, {method}: test {'MSE' if metric == 'mse' else metric}",
         work=work,
         read=lambda runs: _comparison(runs, _METRICS[metric]),
-        cells=cells,
+        cells=Cell.printed(labels, rows["value"], 5e-7 if metric == "mse" else 5e-5),
         tries=_TRIES.get(data, ()),
         open=left,
     )
 
 
-def _gain(metric: str, ours: str, theirs: str) -> Measured:
-    """Return a measure: how much better one is than another, by seed: share of the error that is left, less one."""
-
-    def measure(runs: Runs) -> "pd.Series[float]":
-        table = _comparison(runs, metric)
-        runs.columns(table, ours, theirs)
-        errors = table if metric == "test_mse" else 1.0 - table
-        return errors[ours] / errors[theirs]
-
-    return measure
+def _gain(runs: Runs, metric: str, ours: str, theirs: str) -> "pd.Series[float]":
+    """Return, by seed, a method's error over another's."""
+    table = runs.columns(_comparison(runs, metric), ours, theirs)
+    errors = table if metric == "test_mse" else 1.0 - table
+    return errors[ours] / errors[theirs]
 
 
 def _beats(data: str, ours: str, theirs: str, where: str = "", name: str = "", work: str = "") -> Claim:
@@ -97,7 +91,7 @@ def _beats(data: str, ours: str, theirs: str, where: str = "", name: str = "", w
         where=where,
         what=f"{name}: {ours} beats {theirs}",
         work=work,
-        read=single("ratio", _gain(metric, ours, theirs)),
+        read=lambda runs: _gain(runs, metric, ours, theirs),
         cells=(Cell("ratio", high=1.0),),
         criterion=f"Test {error} over the other's, below 1.",
         tries=_TRIES.get(data, ()),

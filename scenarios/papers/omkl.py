@@ -1,76 +1,59 @@
 """Ortega and Jafarkhani 2023: gossiped and quantized online multi-kernel learning, figures 1 and 2 and the text."""
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from netsim.scenarios.papers.claim import Cell, Claim, Paper, Try
-from netsim.scenarios.papers.reading import Measured, single
+from netsim.scenarios.papers.claim import Cell, Claim, Paper, Reader, Try
 from netsim.scenarios.papers.work import Runs, Work
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _FEWER = "one repetition for each seed (the paper: 100)"
-_ONE = {"repeats": 1}
 _SCALED = {"unit": "each input scaled to [0, 1]", "variance": "each input scaled to variance 1"}
+
+
+def _work(name: str, data: str, differs: str = "", /, **settings: object) -> Work:
+    return Work.of("omkl", name, differs, data=data, repeats=1, **settings)
+
+
 WORKS = (
-    Work("omkl-banana", "omkl", {"data": "banana", **_ONE}, _FEWER),
-    *(Work(f"omkl-banana-{scaling}", "omkl", {"data": "banana", **_ONE, "scaling": scaling}) for scaling in _SCALED),
-    Work(
-        "omkl-credit",
-        "omkl",
-        {"data": "credit_default", **_ONE},
-        f"{_FEWER}; 23 inputs (the paper: 'd = 2')",
-    ),
-    Work(
-        "omkl-mnist",
-        "omkl",
-        {"data": "mnist", **_ONE, "rows": 70_000, "topologies": "path,complete"},
-        _FEWER,
-    ),
+    _work("banana", "banana", _FEWER),
+    *(_work(f"banana-{scaling}", "banana", scaling=scaling) for scaling in _SCALED),
+    _work("credit", "credit_default", f"{_FEWER}; 23 inputs (the paper: 'd = 2')"),
+    _work("mnist", "mnist", _FEWER, rows=70_000, topologies="path,complete"),
 )
 
 _NAMES = {"banana": "Banana", "credit": "Credit card", "mnist": "MNIST"}
 _OPEN = "how the inputs are scaled, and which of the three data sets figure 1 shows"
 
 
-def _losses(runs: Runs, eta: float, column: str, *methods: str) -> "pd.DataFrame":
-    """Return a loss at the end with a step, by seed: a column for each of some methods."""
+def _ends(runs: Runs, column: str, eta: float | None, *methods: str) -> "list[pd.Series[float]]":
+    """Return what methods have at the end with a step, by default the smallest, by seed."""
     table = runs.table("ends")
     runs.columns(table, "eta", "method", column)
-    return runs.columns(
-        table[table["eta"] == eta].pivot(index="seed", columns="method", values=column),
-        *methods,
-    )
+    step = table["eta"].min() if eta is None else eta
+    by_method = table[table["eta"] == step].pivot(index="seed", columns="method", values=column)
+    runs.columns(by_method, *methods)
+    return [by_method[method] for method in methods]
 
 
-def _apart(eta: float, method: str, against: str, column: str = "running_loss") -> Measured:
-    """Return a measure: by seed, how much more a method's loss is than another's, relative to that."""
-
-    def measure(runs: Runs) -> "pd.Series[float]":
-        losses = _losses(runs, eta, column, method, against)
-        return losses[method] / losses[against] - 1.0
-
-    return measure
+def _apart(runs: Runs, eta: float, method: str, against: str, column: str = "running_loss") -> "pd.Series[float]":
+    """Return, by seed, how much more a method's loss is than another's, relative to that."""
+    mine, other = _ends(runs, column, eta, method, against)
+    return mine / other - 1.0
 
 
-def _difference(eta: float, method: str, against: str) -> Measured:
-    """Return a measure: by seed, by how much a method's running loss differs from another's."""
-
-    def measure(runs: Runs) -> "pd.Series[float]":
-        losses = _losses(runs, eta, "running_loss", method, against)
-        return (losses[method] - losses[against]).abs()
-
-    return measure
+def _difference(runs: Runs, eta: float, method: str, against: str) -> "pd.Series[float]":
+    """Return, by seed, by how much a method's running loss differs from another's."""
+    mine, other = _ends(runs, "running_loss", eta, method, against)
+    return (mine - other).abs()
 
 
 def _messages(runs: Runs) -> "pd.Series[float]":
     """Return, by seed, gossip's link messages on a path over those of OMKL on the complete graph."""
-    table = runs.table("ends")
-    runs.columns(table, "eta", "method", "link_messages")
-    counts = table[table["eta"] == table["eta"].min()].pivot(index="seed", columns="method", values="link_messages")
-    runs.columns(counts, "gossip path 3-bit", "OMKL complete 3-bit")
-    share: pd.Series[float] = counts["gossip path 3-bit"] / counts["OMKL complete 3-bit"]
-    return share
+    path, complete = _ends(runs, "link_messages", None, "gossip path 3-bit", "OMKL complete 3-bit")
+    return path / complete
 
 
 def _named(eta: float, *methods: str) -> tuple[str, ...]:
@@ -78,27 +61,29 @@ def _named(eta: float, *methods: str) -> tuple[str, ...]:
     return tuple(f"{method}, eta {eta:g}" for method in methods)
 
 
-def _compared(method: str, against: str, work: str) -> dict[str, Any]:
-    """Return how two methods are compared with the paper's step, and the other ways that are tried."""
+def _compared(method: str, against: str, work: str) -> partial[Claim]:
+    """Return what makes a claim on two methods with the paper's step, and the other ways that are tried."""
 
-    def there(label: str, eta: float, column: str = "running_loss", work: str = work) -> Try:
-        return Try(label, work, single("more", _apart(eta, method, against, column)), _named(eta, method, against))
+    def read(eta: float, column: str = "running_loss") -> Reader:
+        return lambda runs: _apart(runs, eta, method, against, column)
 
-    tries = [there("eta = 0.1", 0.1), there("the loss of the last tenth of the rounds", 0.01, "tail_loss")]
+    both = _named(0.01, method, against)
+    tries = [
+        Try("eta = 0.1", work, read(0.1), _named(0.1, method, against)),
+        Try("the loss of the last tenth of the rounds", work, read(0.01, "tail_loss"), both),
+    ]
     if work == "omkl-banana":
-        tries += [there(what, 0.01, work=f"{work}-{scaling}") for scaling, what in _SCALED.items()]
-    read = single("more", _apart(0.01, method, against))
-    return {"work": work, "read": read, "of": _named(0.01, method, against), "tries": tuple(tries)}
+        tries += [Try(what, f"{work}-{scaling}", read(0.01), both) for scaling, what in _SCALED.items()]
+    return partial(Claim, work=work, read=read(0.01), of=both, tries=tuple(tries))
 
 
 def _of(data: str) -> tuple[Claim, ...]:
     work, name = f"omkl-{data}", _NAMES[data]
     quantized = "gossip path 3-bit", "gossip path"
     return (
-        Claim(
+        _compared("gossip path 3-bit", "OMKL complete 3-bit", work)(
             where="figure 1",
             what=f"{name}: gossip on a path loses little to OMKL on the complete graph",
-            **_compared("gossip path 3-bit", "OMKL complete 3-bit", work),
             cells=(Cell("more", high=0.01),),
             criterion="Running loss above OMKL's, at most 1 %, with eta = 0.01 and 3 bits: 'a small difference'.",
             open=_OPEN,
@@ -107,23 +92,21 @@ def _of(data: str) -> tuple[Claim, ...]:
             where="figure 1",
             what=f"{name}: gossip on a path needs many fewer messages",
             work=work,
-            read=single("share", _messages),
+            read=_messages,
             cells=(Cell("share", high=0.2),),
             learning=False,
             criterion="Link messages over those of OMKL on all links; 19 links of 190 are 0.1.",
         ),
-        Claim(
+        _compared("gossip path 3-bit", "Koloskova path 3-bit", work)(
             where="figure 1",
             what=f"{name}: three kernels clearly beat one (Koloskova, sigma = 1)",
-            **_compared("gossip path 3-bit", "Koloskova path 3-bit", work),
             cells=(Cell("more", high=-0.01),),
             criterion="Running loss relative to the single kernel's, at least 1 % below it.",
             open=_OPEN,
         ),
-        Claim(
+        _compared("gossip path", "gossip complete", work)(
             where="section IV",
             what=f"{name}: with eta = 0.01 the topology does not matter",
-            **_compared("gossip path", "gossip complete", work),
             cells=(Cell("more", low=-1e-3, high=1e-3),),
             criterion="Running loss of the path relative to the complete graph's, within 0.1 %.",
         ),
@@ -131,12 +114,10 @@ def _of(data: str) -> tuple[Claim, ...]:
             where="section IV",
             what=f"{name}: a 3-bit quantizer changes the loss by the order of 1e-6",
             work=work,
-            read=single("difference", _difference(0.01, *quantized)),
+            read=lambda runs: _difference(runs, 0.01, *quantized),
             cells=(Cell("difference", high=1e-5),),
             of=_named(0.01, *quantized),
-            tries=(
-                Try("eta = 0.1", work, single("difference", _difference(0.1, *quantized)), _named(0.1, *quantized)),
-            ),
+            tries=(Try("eta = 0.1", work, lambda runs: _difference(runs, 0.1, *quantized), _named(0.1, *quantized)),),
             criterion="Difference of the running losses on the path, below 1e-5.",
         ),
     )
@@ -147,7 +128,7 @@ def _topology(better: str, worse: str) -> Claim:
         where="figure 2",
         what=f"Credit card, eta = 0.1, no quantizer: {better} graph learns better than the {worse}",
         work="omkl-credit",
-        read=single("more", _apart(0.1, f"gossip {worse}", f"gossip {better}")),
+        read=lambda runs: _apart(runs, 0.1, f"gossip {worse}", f"gossip {better}"),
         cells=(Cell("more", low=0.0),),
         of=_named(0.1, f"gossip {worse}", f"gossip {better}"),
         criterion=f"Running loss of the {worse} relative to that of the {better}, above 0.",

@@ -1,10 +1,11 @@
 """P. Xu's dissertation, chapter 3: online kernel learning. Figures 3.1 to 3.6 by what they show, and table 3.1."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from netsim.scenarios.papers.claim import PREPARED, Cell, Claim, Paper, Reader, Try, printed
-from netsim.scenarios.papers.reading import Measured, ratio, rows_of, single
+from netsim.scenarios.papers.reading import ratio, rows_of, spread
 from netsim.scenarios.papers.work import Runs, Work
 
 if TYPE_CHECKING:
@@ -28,26 +29,20 @@ _CHANGES: Mapping[str, Mapping[str, Any]] = {
     "unsaturated": {"range": 0.2, "saturate": False, **_ODKLA},
     "dense": {"algorithms": "RFF-DOKL,DOKL dense,ODKLA,QC-ODKLA"},
 }
+_work = partial(Work.of, "online")
 WORKS = (
-    Work("online-tomshardware", "online", _SETS["tomshardware"], _STEPS),
-    *(
-        Work(f"online-{data}-tuned", "online", {"data": data, "rounds": rounds, "tune": True})
-        for data, rounds in _TUNED.items()
-    ),
-    Work("online-tomshardware-text", "online", {"data": "tomshardware", "rounds": 2200, "conventions": "text"}),
-    Work("online-twitter", "online", _SETS["twitter"], f"{_STEPS}; 13,813 of its 98,700 samples"),
-    Work("online-energy", "online", _SETS["energy"], _STEPS),
-    Work("online-energy-text", "online", {**_SETS["energy"], "conventions": "text"}),
-    Work("online-airquality", "online", _SETS["airquality"], _STEPS),
-    Work("online-airquality-text", "online", {**_SETS["airquality"], "conventions": "text"}),
-    Work("online-airquality-bits-5", "online", {**_SETS["airquality"], "bits": 5}),
-    *(
-        Work(f"online-{data}-{change}", "online", {**settings, **more})
-        for change, more in _CHANGES.items()
-        for data, settings in _SETS.items()
-    ),
-    Work("online-conductivity", "online", {"data": "conductivity", "rounds": 2126}, _STEPS),
-    Work("online-blood", "online", {"data": "blood", "rounds": 6100}, _STEPS),
+    _work("tomshardware", _STEPS, **_SETS["tomshardware"]),
+    *(_work(f"{data}-tuned", data=data, rounds=rounds, tune=True) for data, rounds in _TUNED.items()),
+    _work("tomshardware-text", data="tomshardware", rounds=2200, conventions="text"),
+    _work("twitter", f"{_STEPS}; 13,813 of its 98,700 samples", **_SETS["twitter"]),
+    _work("energy", _STEPS, **_SETS["energy"]),
+    _work("energy-text", **_SETS["energy"], conventions="text"),
+    _work("airquality", _STEPS, **_SETS["airquality"]),
+    _work("airquality-text", **_SETS["airquality"], conventions="text"),
+    _work("airquality-bits-5", **_SETS["airquality"], bits=5),
+    *(_work(f"{data}-{change}", **_SETS[data], **more) for change, more in _CHANGES.items() for data in _SETS),
+    _work("conductivity", _STEPS, data="conductivity", rounds=2126),
+    _work("blood", _STEPS, data="blood", rounds=6100),
 )
 
 _FIGURES = {
@@ -61,84 +56,62 @@ _FIGURES = {
 _OPEN = "step sizes, the quantizer's range, the graph, and what 'comparable' is"
 
 
-def _learns(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, how far apart the running MSE of RFF-DOKL, DOKL and ODKLA are at the end: largest / smallest."""
-    import pandas as pd
-
-    names = ("RFF-DOKL", "DOKL", "ODKLA")
-    ends = pd.DataFrame(
-        {name: rows_of(runs, name, "running_mse").groupby("seed")["running_mse"].last() for name in names}
-    )
-    return ends.max(axis=1) / ends.min(axis=1)
-
-
-def _early(rounds: int | None = None) -> Measured:
-    """Return a measure: by seed, QC-ODKLA's transmissions over ODKLA's in the first rounds, by default a tenth."""
-
-    def measure(runs: Runs) -> "pd.Series[float]":
-        last = rows_of(runs, "ODKLA", "transmissions")["round"].max() // 10 if rounds is None else rounds
-        return ratio("transmissions", "QC-ODKLA", "ODKLA", at=last)(runs)
-
-    return measure
+def _early(runs: Runs, rounds: int | None = None) -> "pd.Series[float]":
+    """Return, by seed, QC-ODKLA's transmissions over ODKLA's in the first rounds, by default a tenth of them."""
+    last = rows_of(runs, "ODKLA", "transmissions")["round"].max() // 10 if rounds is None else rounds
+    return ratio("transmissions", "QC-ODKLA", "ODKLA", at=last)(runs)
 
 
 def _claims(data: str) -> tuple[Claim, ...]:
     where, name = _FIGURES[data]
     work = f"online-{data}"
     tuned: tuple[Try, ...] = ()
-    if data in _SETS:
-        tuned = (Try("bandwidth and step sizes tuned", f"online-{data}-tuned"),)
-        if data != "twitter":  # whose rows are prepared as they are
-            tuned = (Try("all rows, each column scaled by itself", f"online-{data}-text"), *tuned)
-    finer = (Try("5 bits an element", "online-airquality-bits-5"),) if data == "airquality" else ()
     uncensored: tuple[Try, ...] = ()
     if data in _SETS:
+        tuned = (Try("bandwidth and step sizes tuned", f"{work}-tuned"),)
+        if data != "twitter":  # whose rows are prepared as they are
+            tuned = (Try("all rows, each column scaled by itself", f"{work}-text"), *tuned)
         uncensored = (
             Try("no censor (threshold 0)", f"{work}-uncensored"),
             Try("equation 3.21 as printed, [-0.2, 0.2)", f"{work}-unsaturated"),
         )
+    finer = (Try("5 bits an element", f"{work}-bits-5"),) if data == "airquality" else ()
     # On Energy the threshold is 2 * 0.9^t, 0.01 after 50 rounds; a tenth are 372.
-    first = tuple(
-        Try(f"the first {rounds} rounds", work, single("ratio", _early(rounds)))
-        for rounds in (20, 50)
-        if data == "energy"
-    )
+    early = (20, 50) if data == "energy" else ()
+    first = tuple(Try(f"the first {rounds} rounds", work, partial(_early, rounds=rounds)) for rounds in early)
+    of_set = partial(Claim, work=work)
     return (
-        Claim(
+        of_set(
             where=f"{where} (a)",
             what=f"{name}: RFF-DOKL, DOKL and ODKLA learn equally well",
-            work=work,
-            read=single("ratio", _learns),
+            read=spread("running_mse", "RFF-DOKL", "DOKL", "ODKLA"),
             cells=(Cell("ratio", high=1.1),),
             criterion="Largest running MSE over the smallest, at the end, at most 1.1: 'very close' in the text.",
             tries=tuned,
             open=_OPEN,
         ),
-        Claim(
+        of_set(
             where=f"{where} (a)",
             what=f"{name}: QC-ODKLA is comparable to ODKLA",
-            work=work,
-            read=single("ratio", ratio("running_mse", "QC-ODKLA", "ODKLA")),
+            read=ratio("running_mse", "QC-ODKLA", "ODKLA"),
             cells=(Cell("ratio", high=1.1),),
             criterion="Running MSE over ODKLA's, at the end, at most 1.1.",
             tries=tuned + finer + uncensored,
             open=_OPEN,
         ),
-        Claim(
+        of_set(
             where=f"{where} (b)",
             what=f"{name}: QC-ODKLA triggers few transmissions early",
-            work=work,
-            read=single("ratio", _early()),
+            read=_early,
             cells=(Cell("ratio", high=0.5),),
             criterion="Transmissions over ODKLA's in the first tenth of the rounds, at most a half.",
             tries=tuned + finer + first,
             open=f"{_OPEN}; how early 'early' is (on Energy the threshold 2 * 0.9^t is 0.05 after 35 rounds)",
         ),
-        Claim(
+        of_set(
             where=f"{where} (c)",
             what=f"{name}: QC-ODKLA greatly reduces the bits",
-            work=work,
-            read=single("ratio", ratio("payload_bits", "QC-ODKLA", "ODKLA")),
+            read=ratio("payload_bits", "QC-ODKLA", "ODKLA"),
             cells=(Cell("ratio", high=0.15),),
             criterion="Payload bits over ODKLA's: 3 of 32 bits an element are 0.094; at most 0.15.",
             tries=tuned,
@@ -166,25 +139,23 @@ def _seconds(data: str) -> tuple[Claim, ...]:
         Try("DOKL by a dense solve", f"{work}-dense", read("seconds", "DOKL dense")),
         Try("the same, the agents' own steps alone", f"{work}-dense", read("step_seconds", "DOKL dense")),
     )
-    about: dict[str, Any] = {
-        "where": "table 3.1",
-        "work": work,
-        "read": read("seconds"),
-        "tries": dense if data in _SETS else (),
-        "learning": False,
-        "open": (
-            "how DOKL's minimisation is done (ours: a rank-one formula) and what is timed (ours: computing, encoding, "
-            "carrying, counting, on a machine that may do other things; not the same from run to run)"
-        ),
-    }
+    about = partial(
+        Claim,
+        where="table 3.1",
+        work=work,
+        read=read("seconds"),
+        tries=dense if data in _SETS else (),
+        learning=False,
+        open="how DOKL's minimisation is done (ours: a rank-one formula) and what is timed (ours: computing, encoding, "
+        "carrying, counting, on a machine that may do other things; not the same from run to run)",
+    )
     name = _FIGURES[data][1]
     return (
-        Claim(what=f"{name}: running times, relative to ODKLA's", cells=cells, **about),
-        Claim(
+        about(what=f"{name}: running times, relative to ODKLA's", cells=cells),
+        about(
             what=f"{name}: DOKL takes clearly longer than ODKLA",
             cells=(Cell("DOKL / ODKLA", low=1.5),),
             criterion=f"Seconds over ODKLA's, at least 1.5 (printed: {rows['DOKL'] / base:.1f}).",
-            **about,
         ),
     )
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from netsim.scenarios.papers.claim import Cell, Claim, Paper
-from netsim.scenarios.papers.reading import at_end, rows_of, single
+from netsim.scenarios.papers.reading import at_end, over_centralised, rows_of, spread
 from netsim.scenarios.papers.work import Runs, Work
 
 if TYPE_CHECKING:
@@ -14,12 +14,7 @@ _FIELD = "a field of our own: the paper has no experiment"
 WORKS = (
     Work("projections-sensors", "projections", {}, _FIELD),
     Work("projections-longer", "projections", {"sweeps": 160, "orders": "token,coloured"}, _FIELD),
-    Work(
-        "projections-centralised",
-        "projections",
-        {"ensemble": "centralised", "agents": 10},
-        _FIELD,
-    ),
+    Work("projections-centralised", "projections", {"ensemble": "centralised", "agents": 10}, _FIELD),
 )
 
 
@@ -35,27 +30,15 @@ def _growth(runs: Runs) -> "pd.Series[float]":
 
 
 def _nears(order: str) -> Claim:
-    def measure(runs: Runs) -> "pd.Series[float]":
-        return at_end(runs, order, "limit_distance") / at_end(
-            runs.beside("projections-sensors"), order, "limit_distance"
-        )
-
+    column = "limit_distance"
     return Claim(
         where="theorem 3",
         what=f"The agents go on towards the solution of the relaxed problem, order {order}",
         work="projections-longer",
-        read=single("ratio", measure),
+        read=lambda runs: at_end(runs, order, column) / at_end(runs.beside("projections-sensors"), order, column),
         cells=(Cell("ratio", high=0.9),),
         criterion="Distance to the limit after 160 turns each over that after 40, at most 0.9: still falling.",
     )
-
-
-def _spread(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, the largest test MSE of an order over the smallest."""
-    import pandas as pd
-
-    ends = pd.DataFrame({order: at_end(runs, order, "test_mse") for order in _ORDERS})
-    return ends.max(axis=1) / ends.min(axis=1)
 
 
 PAPER = Paper(
@@ -67,7 +50,7 @@ PAPER = Paper(
             where="theorem 2",
             what="No step leads away from the limit",
             work="projections-sensors",
-            read=single("step", _growth),
+            read=_growth,
             cells=(Cell("step", high=1e-6),),
             criterion="Largest step away over the first distance, in any of four orders; 1e-6 for rounding.",
         ),
@@ -76,7 +59,7 @@ PAPER = Paper(
             where="theorem 5",
             what="In a connected ensemble every agent comes to the centralised solution, lambda = sum of lambda_i",
             work="projections-centralised",
-            read=single("ratio", lambda runs: at_end(runs, "token", "test_mse") / runs.centralised("test_mse")),
+            read=over_centralised("token", "test_mse"),
             cells=(Cell("ratio", low=0.99, high=1.01),),
             criterion="MSE of the agents over the centralised solution's, at the end, within 1 %. All agents read all.",
         ),
@@ -84,7 +67,7 @@ PAPER = Paper(
             where="section IV",
             what="The order of turns is not essential",
             work="projections-sensors",
-            read=single("ratio", _spread),
+            read=spread("test_mse", *_ORDERS),
             cells=(Cell("ratio", high=1.1),),
             criterion="Largest test MSE of four orders over the smallest, after 40 turns each, at most 1.1.",
         ),

@@ -1,50 +1,23 @@
 """How claims are read from runs: columns by round, at the end, relative to another algorithm's; costs to reach."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.scenarios.papers.claim import Reader
+from netsim.scenarios.papers.claim import Measure, Reader
 from netsim.scenarios.papers.work import Runs
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Measured = Callable[[Runs], "pd.Series[float]"]
-"""From the runs of a work to a number for each seed."""
-
 
 def rows_of(runs: Runs, algorithm: str, *columns: str) -> "pd.DataFrame":
-    """Return seed, round and columns of an algorithm's rounds.
-
-    Raises
-    ------
-    BadInput
-        If there is no such algorithm or column.
-    """
+    """Return seed, round and columns of an algorithm's rounds; raises BadInput if there is no such one."""
     rounds = runs.columns(runs.rounds, "seed", "algorithm", "round", *columns)
     check.one_of("algorithm", algorithm, [str(each) for each in rounds["algorithm"].unique()])
     return rounds[rounds["algorithm"] == algorithm]
-
-
-def by_round(algorithm: str, column: str, *, over: str | None = None) -> Reader:
-    """Read a column in each round: columns are called "k = 50".
-
-    Parameters
-    ----------
-    over : str, optional
-        Divide by what this algorithm has at its end.
-    """
-
-    def read(runs: Runs) -> "pd.DataFrame":
-        table = rows_of(runs, algorithm, column).pivot(index="seed", columns="round", values=column)
-        if over is not None:
-            table = table.div(at_end(runs, over, column), axis=0)
-        return table.rename(columns=lambda number: f"k = {number}")
-
-    return read
 
 
 def at_end(runs: Runs, algorithm: str, column: str) -> "pd.Series[float]":
@@ -52,13 +25,26 @@ def at_end(runs: Runs, algorithm: str, column: str) -> "pd.Series[float]":
     return rows_of(runs, algorithm, column).groupby("seed")[column].last()
 
 
-def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Measured | None = None) -> Reader:
+def recent(runs: Runs, algorithm: str, column: str, share: float = 0.2) -> "pd.Series[float]":
+    """Return the mean of a column over the last rounds, by seed."""
+    rows = rows_of(runs, algorithm, column).dropna(subset=[column])
+    return rows.groupby("seed")[column].apply(lambda part: float(np.mean(part.iloc[-max(1, int(share * len(part))) :])))
+
+
+def by_round(algorithm: str, column: str) -> Reader:
+    """Read a column in each round: columns are called "k = 50"."""
+
+    def read(runs: Runs) -> "pd.DataFrame":
+        table = rows_of(runs, algorithm, column).pivot(index="seed", columns="round", values=column)
+        return table.rename(columns=lambda number: f"k = {number}")
+
+    return read
+
+
+def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Measure | None = None) -> Reader:
     """Read the transmissions until a column first is at or below levels, given by label; NaN if it never is.
 
-    Parameters
-    ----------
-    scale : callable, optional
-        By seed, what the levels are multiplied with.
+    The levels are multiplied with ``scale``, by seed.
     """
 
     def read(runs: Runs) -> "pd.DataFrame":
@@ -76,17 +62,8 @@ def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Mea
     return read
 
 
-def single(label: str, measure: Measured) -> Reader:
-    """Read one number for each seed."""
-
-    def read(runs: Runs) -> "pd.DataFrame":
-        return measure(runs).to_frame(label)
-
-    return read
-
-
-def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Measured:
-    """Return a measure: an algorithm's column at its end, or in a round, over another's."""
+def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Measure:
+    """Measure an algorithm's column at its end, or in a round, over another's."""
 
     def value(runs: Runs, algorithm: str) -> "pd.Series[float]":
         if at is None:
@@ -97,7 +74,18 @@ def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Meas
     return lambda runs: value(runs, above) / value(runs, below)
 
 
-def recent(runs: Runs, algorithm: str, column: str, share: float = 0.2) -> "pd.Series[float]":
-    """Return the mean of a column over the last rounds, by seed."""
-    rows = rows_of(runs, algorithm, column).dropna(subset=[column])
-    return rows.groupby("seed")[column].apply(lambda part: float(np.mean(part.iloc[-max(1, int(share * len(part))) :])))
+def spread(column: str, *algorithms: str) -> Measure:
+    """Measure the largest of some algorithms' columns at the end over the smallest."""
+
+    def measure(runs: Runs) -> "pd.Series[float]":
+        import pandas as pd
+
+        ends = pd.DataFrame({name: at_end(runs, name, column) for name in algorithms})
+        return ends.max(axis=1) / ends.min(axis=1)
+
+    return measure
+
+
+def over_centralised(algorithm: str, column: str) -> Measure:
+    """Measure an algorithm's column at its end over that of the reference with all data in one place."""
+    return lambda runs: at_end(runs, algorithm, column) / runs.centralised(column)

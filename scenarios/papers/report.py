@@ -223,7 +223,7 @@ def _printed(number: float) -> str:
 
 
 def _short(number: float, digits: int = 3) -> str:
-    """Return a number with so many digits, without an exponent where it has more before its point, up to 10¹⁵."""
+    """Return a number to some digits, without an exponent where it has more before its point, up to 10¹⁵."""
     if abs(number) >= 1e15 and math.isfinite(number):
         # What diverged would fill the table.
         return f"{number:.{digits}g}"

@@ -29,24 +29,17 @@ _ARRAYS = {"brodatz": ("brodatz_center256", ".npz")}
 
 @dataclass(frozen=True)
 class Work:
-    """A study at some settings.
-
-    Parameters
-    ----------
-    name : str
-        What its folder is called.
-    scenario : str
-        The study's name.
-    settings : mapping
-        Its parameters.
-    differs : str
-        What differs from the paper, in data or setting; empty if nothing is known to.
-    """
+    """A study at some settings, with the name of its folder and what is known to differ from the paper."""
 
     name: str
     scenario: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     differs: str = ""
+
+    @classmethod
+    def of(cls, scenario: str, name: str, differs: str = "", /, **settings: object) -> "Work":
+        """Return a work whose name begins with that of its study."""
+        return cls(f"{scenario}-{name}", scenario, settings, differs)
 
     @property
     def command(self) -> str:
@@ -64,23 +57,7 @@ class Work:
 
 
 class Runs:
-    """The runs of a work that are done.
-
-    Parameters
-    ----------
-    work : Work
-    folder : Path
-        Of its sweep.
-    missing : str
-        Why there is none, if there is none.
-    failed : mapping, optional
-        Why, by point, for runs that failed.
-
-    Attributes
-    ----------
-    work, folder, missing, failed
-        As given.
-    """
+    """The runs of a work that are done, from the folder of its sweep; why there is none, or why some failed."""
 
     def __init__(self, work: Work, folder: Path, missing: str = "", failed: Mapping[str, str] | None = None) -> None:
         self.work, self.folder, self.missing, self.failed = work, folder, missing, dict(failed or {})
@@ -91,13 +68,7 @@ class Runs:
         return load(self.folder, rounds=True)
 
     def table(self, name: str) -> "pd.DataFrame":
-        """Return a study's own table of every run, with its seed.
-
-        Raises
-        ------
-        BadInput
-            If a run has no such table.
-        """
+        """Return a study's own table of every run, with its seed; raises BadInput if a run has no such table."""
         import pandas as pd
 
         parts = []
@@ -130,14 +101,9 @@ class Runs:
     def over_constant(self, algorithms: Collection[str] = ()) -> float:
         """Return the error, at the end, of the best of some algorithms over that of the best constant answer.
 
-        The mean over the seeds; NaN if the study does not say what a constant answer gets. Of an accuracy the error is
-        the share of wrong answers. Where a study has only the mean of all rounds so far ("running"), the error at the
-        end is that of the last fifth of the rounds.
-
-        Parameters
-        ----------
-        algorithms : collection of str
-            Their names; by default all.
+        It is the mean over the seeds, of all algorithms by default; NaN if the study does not say what a constant
+        answer gets. Of an accuracy the error is the share of wrong answers. Where a study has only the mean of all
+        rounds so far ("running"), the error at the end is that of the last fifth of the rounds.
         """
         known = [str(name) for name in self.rounds["algorithm"].unique()]
         chosen = [check.one_of("algorithm", name, known) for name in algorithms] or known
@@ -189,12 +155,8 @@ def do(
     """Do what is missing of some works; return their runs by name.
 
     Runs that failed before are tried again; with ``redo`` those, too, whose code or data have changed since. A work
-    whose data are not there, and one none of whose runs ends well, has no runs, and says why.
-
-    Raises
-    ------
-    BadInput
-        If a folder holds something else, or runs of other code or data.
+    whose data are not there, and one none of whose runs ends well, has no runs, and says why. Raises BadInput if a
+    folder holds something else, or runs of other code or data.
     """
     found = {}
     for number, work in enumerate(works, 1):

@@ -26,12 +26,7 @@ _PANELS = (
 def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
     """Draw objective, disagreement, model order and accuracy against samples, a curve for each run.
 
-    Parameters
-    ----------
-    rounds : DataFrame
-        A study's rounds.
-    levels : mapping
-        By run: what the best possible accuracy is called, and how large it is.
+    ``levels`` has, by run, what the best possible accuracy is called, and how large it is.
     """
     from matplotlib.figure import Figure
 
@@ -63,14 +58,7 @@ def _called(run: str) -> str:
 def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: Sequence[str], title: str) -> "Figure":
     """Draw where a model of the plane decides for which class, its dictionary, and the samples.
 
-    Parameters
-    ----------
-    inputs : ndarray of shape (n, 2)
-        The samples.
-    labels : ndarray of shape (n,)
-        Their classes.
-    names : sequence of str
-        What the classes are called.
+    The samples are inputs of shape (n, 2) and numbers of classes of shape (n,), whose names are given.
     """
     from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.figure import Figure

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,111 +27,72 @@ _TRAIN_SHARE = 0.7
 
 @dataclass(frozen=True)
 class Split:
-    """Samples to train on and to test on: inputs of shape (n, d), numbers of classes of shape (n,).
-
-    Attributes
-    ----------
-    classes : tuple of str
-        Names of the classes.
-    reference : callable
-        From a kernel's bandwidth to the accuracy, on the test samples, of what is compared with.
-    reference_name : str
-        What that is.
-    """
+    """Samples to train on and to test on: inputs of shape (n, d), numbers of classes of shape (n,)."""
 
     inputs: Array
     labels: Labels
     test_inputs: Array
     test_labels: Labels
     classes: tuple[str, ...]
+    """Names of the classes."""
     reference: Callable[[float], float]
+    """Takes a kernel's bandwidth to the accuracy, on the test samples, of what is compared with."""
     reference_name: str
 
-    def signs(self) -> Array:
-        """Return a column of ±1 for each class, shape (n, C)."""
-        return np.where(self.labels[:, None] == np.arange(len(self.classes)), 1.0, -1.0)
 
+@dataclass(frozen=True)
+class Source:
+    """Where samples come from: ``draw(count, seed)`` draws that many to train on, and others to test on."""
 
-class Source(Protocol):
-    """Where samples come from."""
-
-    most_samples: int | None
-    """There are no more to train on; None: as many as are asked for."""
-    usual_samples: int
+    draw: Callable[[int, int], Split]
     usual_sigma: float
-    said: tuple[str, ...]
+    usual_samples: int = _SAMPLES
+    most_samples: int | None = None
+    """There are no more to train on; None: as many as are asked for."""
+    said: tuple[str, ...] = ()
     """Lines for the study's notes."""
-
-    def draw(self, count: int, seed: int) -> Split:
-        """Draw so many samples to train on, and others to test on."""
-        ...
 
 
 def source_of(data: str, choice: ClassChoice) -> Source:
-    """Return where the samples of a data set come from.
+    """Return where the samples of a data set come from: "mixtures", "brodatz", or the name or path of a table.
 
-    Parameters
-    ----------
-    data : str
-        "mixtures", "brodatz", or the name or path of a table of classes.
-    choice : ClassChoice
-        The columns of a table; nothing, for others.
-
-    Raises
-    ------
-    BadInput
-        If there is no such data set, or the choice cannot be.
+    Raises BadInput if there is no such data set, or the choice of its columns cannot be.
     """
     check_data(data, (MIXTURES, BRODATZ))
     if data not in (MIXTURES, BRODATZ):
-        return _Rows(load_labelled(data, choice))
+        return _table(load_labelled(data, choice))
     choice.check_left_out(data)
-    return _Mixtures() if data == MIXTURES else _Textures()
+    return Source(_mixtures, 0.5) if data == MIXTURES else Source(_textures, 0.6)
 
 
-class _Mixtures:
-    most_samples: int | None = None
-    usual_samples = _SAMPLES
-    usual_sigma = 0.5
-    said: tuple[str, ...] = ()
-
-    def draw(self, count: int, seed: int) -> Split:
-        rng = np.random.default_rng(check.integer("seed", seed, low=0))
-        mixtures = draw_mixtures(rng)
-        train, test = mixtures.draw(count, rng), mixtures.draw(_TESTED, rng)
-        best = float(np.mean(mixtures.bayes(test[0]) == test[1]))
-        names = tuple(str(number) for number in range(mixtures.classes))
-        return Split(*train, *test, names, lambda sigma: best, "Bayes")
+def _mixtures(count: int, seed: int) -> Split:
+    rng = np.random.default_rng(check.integer("seed", seed, low=0))
+    mixtures = draw_mixtures(rng)
+    train, test = mixtures.draw(count, rng), mixtures.draw(_TESTED, rng)
+    best = float(np.mean(mixtures.bayes(test[0]) == test[1]))
+    names = tuple(str(number) for number in range(mixtures.classes))
+    return Split(*train, *test, names, lambda sigma: best, "Bayes")
 
 
-class _Textures:
-    most_samples: int | None = None
-    usual_samples = _SAMPLES
-    usual_sigma = 0.6
-    said: tuple[str, ...] = ()
-
-    def draw(self, count: int, seed: int) -> Split:
-        patches = cut_patches(load_textures(), count, _TESTED, seed=seed)
-        train, test = (patches.train_inputs, patches.train_labels), (patches.test_inputs, patches.test_labels)
-        return _beside_svm(train, test, tuple(TEXTURES))
+def _textures(count: int, seed: int) -> Split:
+    patches = cut_patches(load_textures(), count, _TESTED, seed=seed)
+    train, test = (patches.train_inputs, patches.train_labels), (patches.test_inputs, patches.test_labels)
+    return _beside_svm(train, test, tuple(TEXTURES))
 
 
-class _Rows:
-    """The rows of a table, its inputs scaled to [0, 1]; another part of them is trained on in each draw."""
+def _table(labelled: Labelled) -> Source:
+    """Return the rows of a table, its inputs scaled to [0, 1]; each draw trains on another part of them."""
+    inputs, labels = unit(labelled.inputs), labelled.labels
 
-    def __init__(self, labelled: Labelled) -> None:
-        self._inputs, self._labels = unit(labelled.inputs), labelled.labels
-        self._classes, self.said = labelled.classes, labelled.said
-        self.most_samples: int | None = max(len(self._labels) - 1, 1)
-        self.usual_samples = max(min(round(_TRAIN_SHARE * len(self._labels)), _SAMPLES), 1)
-        # Wider kernels tell classes apart less well, narrower ones take many more points.
-        self.usual_sigma = 0.5 * median_distance(self._inputs, seed=0)
-
-    def draw(self, count: int, seed: int) -> Split:
-        order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(self._labels))
+    def draw(count: int, seed: int) -> Split:
+        order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(labels))
         rows, tested = order[:count], order[count : count + _TESTED]
-        train, test = ((self._inputs[each], self._labels[each]) for each in (rows, tested))
-        return _beside_svm(train, test, self._classes)
+        return _beside_svm((inputs[rows], labels[rows]), (inputs[tested], labels[tested]), labelled.classes)
+
+    # Wider kernels tell classes apart less well, narrower ones take many more points.
+    sigma = 0.5 * median_distance(inputs, seed=0)
+    usual = max(min(round(_TRAIN_SHARE * len(labels)), _SAMPLES), 1)
+    return Source(draw, sigma, usual, max(len(labels) - 1, 1), labelled.said)
 
 
 def _beside_svm(train: tuple[Array, Labels], test: tuple[Array, Labels], classes: tuple[str, ...]) -> Split:
@@ -144,14 +104,7 @@ def centralised_accuracy(
 ) -> float:
     """Return the test accuracy of scikit-learn's support vector machine on the same inputs, all in one place.
 
-    Parameters
-    ----------
-    train, test : pairs of arrays of shape (n, d) and (n,)
-        Inputs and numbers of classes.
-    sigma : float
-        Bandwidth of its Gaussian kernel.
-    strength : float
-        Its parameter C.
+    The samples are inputs of shape (n, d) and numbers of classes of shape (n,); ``strength`` is its C.
     """
     from sklearn.svm import SVC
 

@@ -14,7 +14,7 @@ from netsim.scenarios.data.textures import TEXTURES
 from netsim.scenarios.polk.figures import progress, surface
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Split, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, Trial, draw_problem
-from netsim.scenarios.tasks.classes import largest_share
+from netsim.scenarios.tasks.classes import largest_share, signs
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
@@ -73,16 +73,6 @@ def polk(
         "mixtures": five classes of three Gaussians each in the plane. "brodatz": 13 textures as texton histograms,
         from brodatz_center256.npz in the folder NETSIM_DATA; patches to test on are from other parts of the pictures.
         Or a table of classes: its name in that folder, or its path (.csv.gz, .csv, .npz, .parquet).
-    table : ClassChoice
-        Which columns of a table are used.
-    problem : ProblemSetting
-        Who learns from how much, with which kernel.
-    learning : Learning
-        How the agents learn.
-    trials : Trials
-        What is run, and how often it is measured.
-    channel : Channel
-        The links.
     seed : int
         Seed of everything random.
     """
@@ -93,7 +83,8 @@ def polk(
     if problem.median or problem.tune:
         split = draw_problem(source, problem, seed).split
         given = check.finite("sigma", problem.sigma, above=0.0)
-        sigma = choose_sigma(study, given, problem, split.inputs, split.signs(), seed=seed)
+        target = signs(split.labels.astype(np.float64), len(split.classes))
+        sigma = choose_sigma(study, given, problem, split.inputs, target, seed=seed)
         problem = dataclasses.replace(problem, sigma=sigma)
     for text in source.said:
         study.note(text)

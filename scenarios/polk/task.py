@@ -17,6 +17,7 @@ from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, Greed
 from netsim.errors import BadInput
 from netsim.run import Run
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Source, Split
+from netsim.scenarios.tasks.classes import CRITERIA
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
 from netsim.studies import Study
 from netsim.util import check, draws
@@ -40,7 +41,6 @@ _STEPS = {
     ("other", "hinge"): {"eta": 6.0, "parsimony": 0.01},
     ("other", "squared"): {"eta": 0.4, "parsimony": 0.1},
 }
-CRITERIA = ("logistic", "hinge", "squared")
 
 
 def _known(data: str) -> str:
@@ -74,13 +74,7 @@ class ProblemSetting(Bandwidth):
         return {"agents": _AGENTS, "samples": _SAMPLES, "sigma": _SIGMA}
 
     def resolved(self, data: str, source: Source) -> Self:
-        """Return it with what was found to work for the data where it was left open.
-
-        Raises
-        ------
-        BadInput
-            If sigma is given and is to be chosen, too, or a number is outside its range.
-        """
+        """Return it with what was found to work for the data where it was left open; raises BadInput for bad ones."""
         check.probability("density", self.density)
         if self.sigma is not None and (self.median or self.tune):
             raise BadInput(f"sigma = {self.sigma:g}: must be left out where median or tune = True")
@@ -139,13 +133,7 @@ class Learning:
         return {**steps, "penalty": _PENALTY, "doubling": _DOUBLING}
 
     def resolved(self, data: str) -> "Rule":
-        """Return the rule, with what was found to work for data and criterion where it was left open.
-
-        Raises
-        ------
-        BadInput
-            For an unknown criterion, or a number outside its range.
-        """
+        """Return it with what was found to work where it was left open; raises BadInput for bad ones."""
         check.one_of("criterion", self.criterion, CRITERIA)
         check.integer("epochs", self.epochs, low=1)
         check.integer("batch", self.batch, low=1)
@@ -162,18 +150,13 @@ class Learning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Learning):
     """A `Learning` with nothing left open."""
 
-    criterion: str
-    epochs: int
-    batch: int
     eta: float
     parsimony: float
-    regularizer: float
     penalty: float
     doubling: int
-    limit: float
 
     def schedule(self) -> Penalty:
         """Return the penalty of the main run."""
@@ -184,33 +167,18 @@ class Rule:
 
 @dataclass(frozen=True)
 class Problem:
-    """A classification problem, and the graph of those who solve it.
-
-    Attributes
-    ----------
-    split : Split
-        The samples.
-    sigma : float
-        Bandwidth of the kernel.
-    best : float
-        Accuracy of the reference on the test samples.
-    """
+    """A classification problem with a bandwidth of the kernel, and the graph of the agents that solve it."""
 
     split: Split
     sigma: float
     best: float
+    """Accuracy of the reference on the test samples."""
     graph: "nx.Graph[int]"
     seed: int
 
 
 def draw_problem(source: Source, setting: ProblemSetting, seed: int) -> Problem:
-    """Draw the samples and the graph.
-
-    Parameters
-    ----------
-    setting : ProblemSetting
-        With nothing left open.
-    """
+    """Draw the samples and the graph, by a setting with nothing left open."""
     sigma = check.finite("sigma", setting.sigma, above=0.0)
     graph = topology.erdos_renyi(check.integer("agents", setting.agents, low=1), p=setting.density, seed=seed)
     split = source.draw(check.integer("samples", setting.samples, low=1), seed)
@@ -220,7 +188,7 @@ def draw_problem(source: Source, setting: ProblemSetting, seed: int) -> Problem:
 def batches(
     problem: Problem, agent: int, epochs: int, count: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-    """Yield the training set in an order of the agent's own, another in each epoch, in so many parts of one size."""
+    """Yield the training set in an order of the agent's own, another in each epoch, in ``count`` parts of one size."""
     rng = draws.generator(problem.seed, agent, "samples")
     split = problem.split
     for _ in range(epochs):
@@ -229,21 +197,7 @@ def batches(
 
 
 class Trial:
-    """Runs the method on a problem, once for each penalty that is asked for.
-
-    Parameters
-    ----------
-    study : Study
-        Where it runs.
-    problem : Problem
-        What is learned.
-    rule : Rule
-        How.
-    channel : Channel
-        The links.
-    checks : int
-        How often accuracy is measured.
-    """
+    """Runs the method on a problem, once for each penalty that is asked for; accuracy is measured ``checks`` times."""
 
     def __init__(self, study: Study, problem: Problem, rule: Rule, channel: Channel, checks: int) -> None:
         self.study, self.problem, self.rule = study, problem, rule
@@ -274,7 +228,7 @@ class Trial:
         return self.study.run(name, network, learners, [measure], self.rounds)
 
     def row(self, run: Run) -> dict[str, Any]:
-        """Return what a run came to."""
+        """Return a run's row of the table of draws."""
         last = run.rounds.iloc[-1]
         settled = run.rounds[run.rounds["round"] > _SETTLED * self.rounds]
         return {

@@ -5,10 +5,10 @@ examples; a public database and private examples; sensors that read what is near
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
@@ -53,105 +53,76 @@ def grid() -> Points:
     return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 
 
-class Ground(Protocol):
-    """What examples are of."""
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What examples are of: a known field, or a table."""
 
-    width: int
+    width: int = 2
     """Number d of inputs."""
     points: Points
     """Where functions are judged, shape (n, d)."""
     truth: Vector
     """What they should be there, shape (n,)."""
-    is_field: bool
+    is_field: bool = True
     """Whether those points are the `grid`, where the truth is known without noise."""
-    usual_examples: int
-    most_examples: int | None
-    usual_sigma: float
-    usual_noise: float
-    said: tuple[str, ...]
+    usual_examples: int = _EXAMPLES
+    most_examples: int | None = None
+    usual_sigma: float = _SIGMA
+    usual_noise: float = _NOISE
+    said: tuple[str, ...] = ()
     """Lines for the study's notes."""
-
-    def stands(self, count: int, rng: np.random.Generator) -> Points:
-        """Return places for so many sensors, shape (count, d)."""
-        ...
-
-    def examples(self, count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
-        """Return so many examples, drawn at random: inputs of shape (count, d), targets of shape (count,)."""
-        ...
+    stands: Callable[[int, np.random.Generator], Points]
+    """Returns places for that many sensors, shape (count, d)."""
+    examples: Callable[[int, np.random.Generator], tuple[Points, Vector]]
+    """Returns that many examples, drawn at random: inputs of shape (count, d), targets of shape (count,)."""
 
 
 def ground_of(data: str, columns: Columns, seed: int) -> Ground:
-    """Return what the examples are of.
+    """Return what the examples are of: "field", or a table by its name or path, of which ``seed`` draws the test rows.
 
-    Parameters
-    ----------
-    data : str
-        "field", or the name or path of a table of numbers.
-    columns : Columns
-        Which columns of a table are used.
-    seed : int
-        Seed of which rows of a table are for the test.
-
-    Raises
-    ------
-    BadInput
-        If there is no such table, or columns are chosen for the field.
+    Raises BadInput if there is no such table, or columns are chosen for the field.
     """
     check_data(data, (FIELD,))
     check.integer("seed", seed, low=0)
-    if data == FIELD:
-        columns.check_left_out(data)
-        return _Field()
-    return _Rows(scale_unit(load_table(data, columns)), seed)
+    if data != FIELD:
+        return _table(scale_unit(load_table(data, columns)), seed)
+    columns.check_left_out(data)
 
-
-class _Field:
-    width = 2
-    is_field = True
-    usual_examples = _EXAMPLES
-    most_examples: int | None = None
-    usual_sigma = _SIGMA
-    usual_noise = _NOISE
-    said: tuple[str, ...] = ()
-
-    def __init__(self) -> None:
-        self.points = grid()
-        self.truth = field(self.points)
-
-    def stands(self, count: int, rng: np.random.Generator) -> Points:
-        return rng.random((count, 2))
-
-    def examples(self, count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
+    def examples(count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
         inputs = rng.random((count, 2))
         return inputs, field(inputs)
 
+    return Ground(
+        points=grid(), truth=field(grid()), stands=lambda count, rng: rng.random((count, 2)), examples=examples
+    )
 
-class _Rows:
-    """A table, inputs and target in [0, 1]; three of ten rows, 1000 at most, are for the test and never read."""
 
-    is_field = False
-    usual_noise = 0.0
+def _table(table: Table, seed: int) -> Ground:
+    """Return a table's ground, inputs and target in [0, 1]; three of ten rows, 1000 at most, are for the test only."""
+    order = np.random.default_rng(seed).permutation(len(table.target))
+    tested = min(max(round(0.3 * len(order)), 1), _TESTED)
+    if len(order) - tested < 2:
+        raise BadInput(f"data = {table.name!r}: must have 3 rows at least; there are {len(order)}")
+    inputs, target, width = table.inputs[order[tested:]], table.target[order[tested:]], table.inputs.shape[1]
 
-    def __init__(self, table: Table, seed: int) -> None:
-        order = np.random.default_rng(seed).permutation(len(table.target))
-        tested = min(max(round(0.3 * len(order)), 1), _TESTED)
-        if len(order) - tested < 2:
-            raise BadInput(f"data = {table.name!r}: must have 3 rows at least; there are {len(order)}")
-        self.points, self.truth = table.inputs[order[:tested]], table.target[order[:tested]]
-        self._inputs, self._target = table.inputs[order[tested:]], table.target[order[tested:]]
-        self.width = table.inputs.shape[1]
-        self.most_examples: int | None = len(self._target)
-        self.usual_examples = min(_EXAMPLES, len(self._target))
-        self.usual_sigma = _SIGMA if self.width == 2 else median_distance(self._inputs, seed=0)
-        self.said = table.said
+    def examples(count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
+        drawn = rng.permutation(len(target))[:count]
+        return inputs[drawn], target[drawn]
 
-    def stands(self, count: int, rng: np.random.Generator) -> Points:
+    return Ground(
+        width=width,
+        points=table.inputs[order[:tested]],
+        truth=table.target[order[:tested]],
+        is_field=False,
+        usual_examples=min(_EXAMPLES, len(target)),
+        most_examples=len(target),
+        usual_sigma=_SIGMA if width == 2 else median_distance(inputs, seed=0),
+        usual_noise=0.0,
+        said=table.said,
         # Where there are no examples, a sensor would read none.
-        return self._inputs[rng.integers(len(self._inputs), size=count)]
-
-    def examples(self, count: int, rng: np.random.Generator) -> tuple[Points, Vector]:
-        drawn = rng.permutation(len(self._target))[:count]
-        return self._inputs[drawn], self._target[drawn]
+        stands=lambda count, rng: inputs[rng.integers(len(inputs), size=count)],
+        examples=examples,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,14 +170,7 @@ class Plane(Bandwidth):
         }
 
     def resolved(self, ground: Ground) -> Self:
-        """Return it with what suits the data where it was left open.
-
-        Raises
-        ------
-        BadInput
-            If an argument is outside its range, sigma is given and is to be chosen, too, or the data have no noise to
-            add or no places for sensors.
-        """
+        """Return it with what suits the data where it was left open; raises BadInput for what does not suit them."""
         check.one_of("ensemble", self.ensemble, ENSEMBLES)
         check.integer("agents", self.agents, low=1)
         count = ground.usual_examples if self.examples is None else self.examples
@@ -230,13 +194,7 @@ class Plane(Bandwidth):
         return dataclasses.replace(self, examples=examples, sigma=sigma, noise=noise)
 
     def draw(self, ground: Ground, seed: int) -> "Drawn":
-        """Return an ensemble; nothing may be left open.
-
-        Raises
-        ------
-        BadInput
-            If the sensors' radius is too small for a connected ensemble.
-        """
+        """Return an ensemble; nothing may be left open. Raises BadInput if the radius is too small to connect it."""
         rng = np.random.default_rng(check.integer("seed", seed, low=0))
         if self.ensemble == "sensors":
             return self._sensors(ground, rng)

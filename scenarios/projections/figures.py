@@ -24,13 +24,7 @@ class Picture:
 def draw_field(
     pictures: Sequence[Picture], places: NDArray[np.float64] | None, links: "nx.Graph[int]", title: str
 ) -> "Figure":
-    """Draw pictures side by side on one colour scale, that of the first; sensors and their links on the last.
-
-    Parameters
-    ----------
-    places : ndarray of shape (agents, 2), optional
-        Where the agents are.
-    """
+    """Draw pictures side by side on the first one's colour scale, sensors (shape (agents, 2)) and links on the last."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.1 * len(pictures), 4.9), layout="constrained")
@@ -38,14 +32,8 @@ def draw_field(
     side = round(np.sqrt(len(pictures[0].values)))
     largest = float(np.abs(pictures[0].values).max())
     for panel, picture in zip(panels, pictures, strict=True):
-        image = panel.imshow(
-            picture.values.reshape(side, side),
-            origin="lower",
-            extent=(0, 1, 0, 1),
-            cmap="RdBu_r",
-            vmin=-largest,
-            vmax=largest,
-        )
+        values, style = picture.values.reshape(side, side), {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
+        image = panel.imshow(values, origin="lower", extent=(0, 1, 0, 1), **style)
         if picture.points is not None:
             panel.scatter(picture.points[:, 0], picture.points[:, 1], 9, color="0.15", marker="x", linewidths=0.8)
         panel.set_title(picture.title, fontsize=10)

@@ -23,6 +23,7 @@ from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
+from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,14 +85,6 @@ def projections(
         "field": a known function of places, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or
         its path (.csv.gz, .csv, .npz, .parquet). Sensors need a table of two inputs, the places of its examples; inputs
         and target are scaled to [0, 1], and errors are those on rows that nobody reads.
-    columns : Columns
-        Which columns of a table are used.
-    plane : Plane
-        How many read how much, and what is learned from it.
-    turns : Turns
-        Whose turn it is, and how long it takes.
-    channel : Channel
-        The links.
     seed : int
         Seed of everything random.
     """
@@ -127,17 +120,9 @@ def projections(
 
 
 class View:
-    """What the agents' functions are at some points, and whose counts at each.
+    """The agents' functions at points, shape (n, d), and which agent's counts at each."""
 
-    Parameters
-    ----------
-    drawn : Drawn
-        The ensemble.
-    points : ndarray of shape (n, d)
-        The points.
-    """
-
-    def __init__(self, drawn: Drawn, points: NDArray[np.float64]) -> None:
+    def __init__(self, drawn: Drawn, points: Array) -> None:
         ensemble = drawn.ensemble
         self.points = points
         self._seen = [ensemble.gram(points, ensemble.inputs[own]) for own in ensemble.access]
@@ -146,11 +131,11 @@ class View:
             self.nearest = np.argmin(np.linalg.norm(points[:, None] - drawn.places, axis=2), axis=1)
         self.centralised = ensemble.gram(points, ensemble.inputs) @ together(ensemble)
 
-    def predictions(self, coefficients: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def predictions(self, coefficients: list[Array]) -> Array:
         """Return each agent's function at the points, shape (agents, n)."""
         return np.stack([seen @ c for seen, c in zip(self._seen, coefficients, strict=True)])
 
-    def patchwork(self, coefficients: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def patchwork(self, coefficients: list[Array]) -> Array:
         """Return the field as the agents know it, shape (n,): each point from the nearest sensor, or the mean."""
         predicted = self.predictions(coefficients)
         if self.nearest is None:
@@ -161,17 +146,10 @@ class View:
 class Task:
     """What is learned, and how well.
 
-    Attributes
-    ----------
-    ensemble : Ensemble
-    goal : State
-        The limit.
-    unrest : float
-        How far a turn moves the limit at most, which but for rounding stays where it is.
-    start, together, limit, alone, alone_at_best : float
-        Distance from the start to the limit; mean squared errors against the truth of the centralised solution,
-        of the limit, and of agents that learn from their own examples only, with λ/N and with the λ that is best
-        for them.
+    ``start`` is the distance from the start to the limit ``goal``, ``unrest`` how far a turn moves the limit at most,
+    which but for rounding stays where it is. ``together``, ``limit``, ``alone`` and ``alone_at_best`` are mean squared
+    errors against the truth: of the centralised solution, of the limit, and of agents that learn from their own
+    examples only, with λ/N and with the λ that is best for them.
     """
 
     def __init__(self, drawn: Drawn) -> None:
@@ -201,7 +179,7 @@ class Task:
         change = estimate.coefficients - self.goal.coefficients[agent]
         return math.sqrt(float(moved @ moved) + weight * max(float(change @ gram @ change), 0.0))
 
-    def errors(self, coefficients: list[NDArray[np.float64]]) -> dict[str, float]:
+    def errors(self, coefficients: list[Array]) -> dict[str, float]:
         """Return mean squared errors against the truth.
 
         ``plane_mse``: every agent at all points. ``test_mse``: every point by the sensor nearest to it; the
@@ -226,32 +204,15 @@ class Task:
 
 
 class Timing:
-    """How long things take on the network.
+    """How long things take on the network; raises BadInput if a budget is less than what a message needs.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-    channel : Channel
-    turns : Turns
-
-    Attributes
-    ----------
-    turns : Turns
-        With nothing left open.
-    timeout : float
-        Seconds until a message that is not acknowledged is repeated.
-    pause : float
-        Mean seconds between an agent's claims: as given, or as long as the turns of an agent and all its sharers take,
-        one after another.
-
-    Raises
-    ------
-    BadInput
-        If a budget is less than what a message needs.
+    ``timeout`` is the seconds until a message that is not acknowledged is repeated; ``pause`` the mean seconds between
+    an agent's claims: as given, or as long as the turns of an agent and all its sharers take, one after another.
+    ``turns`` has nothing left open.
     """
 
     def __init__(self, ensemble: Ensemble, channel: Channel, turns: Turns) -> None:
-        self._ensemble, self._channel, self._sweeps, self._duration = ensemble, channel, turns.sweeps, turns.duration
+        self._ensemble, self._channel = ensemble, channel
         radio = channel.medium == "radio"
         largest = largest_message(ensemble, radio=radio)
         if channel.budget is not None and channel.budget < largest:
@@ -269,19 +230,19 @@ class Timing:
 
     def rounds(self, order: str) -> int:
         """Return about how many rounds a run takes, rather too many than too few."""
-        duration, degree = self._duration, max(len(near) for _, near in self._ensemble.sharers.adjacency())
-        # On a radio each sharer is spoken to by itself, on wires all at once: then the unluckiest counts.
-        spoken = degree if self._channel.medium == "radio" else min(degree, 4)
-        told = 0.0 if self._channel.is_ideal else self._exchange + self._waiting()
+        turns, degree = self.turns, max(len(near) for _, near in self._ensemble.sharers.adjacency())
+        # On a radio a message goes to each sharer in turn, on wires to all at once: then the unluckiest counts.
+        receivers = degree if self._channel.medium == "radio" else min(degree, 4)
+        sent = 0.0 if self._channel.is_ideal else self._exchange + self._waiting()
         if order == "coloured":
             colours = 1 + int(max(nx.greedy_color(self._ensemble.sharers).values()))
-            seconds = self._sweeps * colours * (duration + spoken * told)
+            seconds = turns.sweeps * colours * (turns.duration + receivers * sent)
         elif order == "contention":
-            # Claims and releases are spoken, too, and some fail.
-            neighborhood = (1 + self._degree) * (duration + 3 * spoken * told)
-            seconds = 3 * self._sweeps * (self.pause + neighborhood)
+            # Claims and releases are sent, too, and some fail.
+            neighborhood = (1 + self._degree) * (turns.duration + 3 * receivers * sent)
+            seconds = 3 * turns.sweeps * (self.pause + neighborhood)
         else:
-            seconds = self._sweeps * len(self._ensemble) * (duration + (1 + spoken) * told)
+            seconds = turns.sweeps * len(self._ensemble) * (turns.duration + (1 + receivers) * sent)
         return math.ceil(seconds / self._channel.round_period) + 3
 
     def _waiting(self) -> float:
@@ -344,7 +305,7 @@ def _draw(study: Study, task: Task) -> None:
         )
 
 
-def _pictures(task: Task, learned: list[NDArray[np.float64]]) -> list[Picture]:
+def _pictures(task: Task, learned: list[Array]) -> list[Picture]:
     """Return the field as it is, if that is known, as a centre learns it, and as the agents do."""
     ensemble, examples = task.ensemble, task.ensemble.inputs
     alone_each = [alone(ensemble, i) for i in range(len(ensemble))]
@@ -355,21 +316,19 @@ def _pictures(task: Task, learned: list[NDArray[np.float64]]) -> list[Picture]:
             Picture("own examples only", view.patchwork(alone_each)),
             Picture("trained together", view.patchwork(learned)),
         ]
+    patchwork = task.view.patchwork
     return [
         Picture("true field, examples", task.truth, examples),
         Picture(f"centralised (MSE {task.together:.3g})", task.view.centralised),
-        _picture("own examples only", task, alone_each),
-        _picture("trained together", task, learned),
+        *(
+            Picture(f"{name} (MSE {np.mean((shown - task.truth) ** 2):.3g})", shown)
+            for name, shown in (("own examples only", patchwork(alone_each)), ("trained together", patchwork(learned)))
+        ),
     ]
 
 
-def _picture(name: str, task: Task, coefficients: list[NDArray[np.float64]]) -> Picture:
-    shown = task.view.patchwork(coefficients)
-    return Picture(f"{name} (MSE {np.mean((shown - task.truth) ** 2):.3g})", shown)
-
-
 def _costs(study: Study, task: Task) -> "pd.DataFrame":
-    """Return, for each share of the distance at the start and each order, what it cost to come so near."""
+    """Return, for each share of the distance at the start and each order, the cost to come that near."""
     import pandas as pd
 
     rows = []

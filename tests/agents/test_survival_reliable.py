@@ -8,7 +8,7 @@ import pytest
 
 from netsim import Link, Network, loss
 from netsim.agents import CHOCO, COKE, CTA, DKLA, RunningSums, centralised
-from netsim.agents.consensus.repairs import Repairs
+from netsim.agents.consensus.sharing import Repairs
 from netsim.coders import Uniform
 from netsim.core import Copies
 from netsim.links import Reliability

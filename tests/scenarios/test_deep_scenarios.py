@@ -23,7 +23,7 @@ from netsim.scenarios.data.samples import Samples
 from netsim.scenarios.data.tables import AgentData, deal
 from netsim.scenarios.deep.baselines import deep_network, penalty_of
 from netsim.scenarios.deep.maps import Shape, shapes
-from netsim.scenarios.deep.network_report import Links
+from netsim.scenarios.deep.network import Links
 from netsim.scenarios.deep.study import MapSetting, PaperSamples
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer

@@ -32,7 +32,7 @@ from netsim.scenarios.papers.claim import (
     printed,
     why,
 )
-from netsim.scenarios.papers.reading import by_round, cost, ratio, single
+from netsim.scenarios.papers.reading import by_round, cost, ratio
 from netsim.scenarios.papers.study import PAPERS
 from netsim.scenarios.papers.work import Runs, Work, do
 from netsim.studies import catalogue
@@ -380,7 +380,7 @@ def small_paper(tmp_path: Path) -> tuple[Paper, dict[str, Runs], list[Judged]]:
             where="figure 1",
             what="COKE sends less",
             work="base",
-            read=single("ratio", ratio("transmissions", "COKE", "DKLA")),
+            read=ratio("transmissions", "COKE", "DKLA"),
             cells=(Cell("ratio", high=1.0),),
             criterion="Below 1.",
         ),
