@@ -32,8 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files: where whole files go to workers, none is to be begun when all else has ended."""
+    """Mark what takes a browser or real data as slow, and begin with the longest files.
+
+    Whole files go to workers: none should begin when all the others have ended.
+    """
+    for item in items:
+        reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
+        if "browser" in getattr(item, "fixturenames", ()) or any("NETSIM_DATA" in each for each in reasons):
+            item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 

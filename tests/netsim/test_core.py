@@ -113,6 +113,7 @@ def test_the_compiled_core_does_what_its_twin_does() -> None:
     assert len({found[0] for found in theirs}) == len(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(core.NAME != "compiled", reason="the twin runs all tests already")
 def test_the_twin_passes_the_same_tests() -> None:
     done = with_core("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *ALL_OF_IT)

@@ -33,6 +33,7 @@ def deploying(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
         yield running, temporary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_path: Path) -> None:
     with deploying(tmp_path) as (running, temporary):
@@ -46,6 +47,7 @@ def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_
         assert str(temporary) not in _commands()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 def test_a_deployment_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> None:
     with deploying(tmp_path) as (running, temporary):
@@ -104,6 +106,7 @@ def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) ->
     assert done.stderr.endswith(says)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 def test_who_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "averages.py").write_text(STUDY)

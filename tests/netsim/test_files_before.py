@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netsim.studies import folder as folders
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_files_claim import disk, fill
 
 __all__ = ["disk"]
@@ -70,6 +70,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(what: str, ro
     assert not list(room.glob("began-*")), "it ran in vain"
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Path) -> None:
     """A run that is killed while it writes its folder."""
     code = (

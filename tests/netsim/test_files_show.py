@@ -18,7 +18,7 @@ from netsim.studies import cli
 from netsim.studies.folder import load
 from netsim.studies.study import Study
 from netsim.studies.terminal import Reporter, text
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_files_save import returns, studied
 
 

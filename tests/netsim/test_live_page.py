@@ -19,7 +19,7 @@ from netsim import _view as view
 from netsim.live import session
 from netsim.replay.frames import frames_of
 from tests import chromium
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.recorded import Average, states_at
 
 AFTER = "new Promise((done) => setTimeout(done, {}))"

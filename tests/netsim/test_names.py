@@ -11,7 +11,7 @@ from netsim.studies import compare
 from netsim.studies.catalogue import find
 from netsim.studies.formats import read_table, write_table
 from netsim.studies.verify import verify
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_files_show import seal
 
 NAMES = ["NA", "None", "null", "nan", "NaN", "N/A", "1", "1.0", "inf", "True"]

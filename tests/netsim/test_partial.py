@@ -19,7 +19,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, Stalled, latency, results, topology
 from netsim.studies import folder as folders
 from netsim.studies.catalogue import find
-from tests.netsim.test_cli import call
+from tests.command import call
 
 SLOW = """
 import asyncio, time

@@ -80,6 +80,7 @@ def test_parts_are_the_simulation(broker: str, link: Link, tmp_path: Path) -> No
     assert (lost > 0) == (link is IMPAIRED)
 
 
+@pytest.mark.slow
 @needs_broker
 def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as (address, process):
@@ -99,6 +100,7 @@ def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
     assert 3 <= max(rows) < 20
 
 
+@pytest.mark.slow
 @needs_broker
 @pytest.mark.parametrize("sends", [1, 3])
 def test_a_broker_that_dies_as_something_is_sent_is_a_failure_and_no_error(tmp_path: Path, sends: int) -> None:

@@ -12,7 +12,7 @@ from netsim.studies.catalogue import Parameter, find
 from netsim.studies.cli import _listed
 from netsim.studies.sweep import sweep
 from netsim.studies.sweep.grid import flags_of, grid, values_of
-from tests.netsim.test_cli import call
+from tests.command import call
 
 STUDY = """
 import os, signal, time

@@ -21,7 +21,7 @@ from netsim.scenarios.papers.work import Work, do
 from netsim.studies.catalogue import find
 from netsim.studies.sweep import sweep
 from netsim.studies.terminal import Reporter
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_files_show import seal
 from tests.netsim.test_sweep import files
 
