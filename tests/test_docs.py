@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 # Their examples are studies of many seeds.
-SLOW = ("loss.md", "sweeps.md")
+SLOW = ("choosing.md", "loss.md", "sweeps.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

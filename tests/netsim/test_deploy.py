@@ -71,6 +71,7 @@ def netsim(*words: object, cwd: Path, **more: Any) -> "subprocess.CompletedProce
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **more)
 
 
+@pytest.mark.slow
 def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
     flags = ("averages.py", "--rounds", 12, "--loss", 0.1, "--twice")
     done = subprocess.CompletedProcess[str]([], 1)

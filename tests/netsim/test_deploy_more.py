@@ -85,6 +85,7 @@ def odd(study, *, ends: bool = False, seed: int = 0):
 '''
 
 
+@pytest.mark.slow
 def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(ODD)
     command = [sys.executable, "-m", "netsim", "deploy", "odd.py", "--processes", "2", "--round-time", "0.3"]
@@ -98,6 +99,7 @@ def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
     assert done.stderr.endswith("odd.py' raised SystemExit (odd.py, line 22): 0\n")
 
 
+@pytest.mark.slow
 def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "netsim", "deploy", "averaging", "--processes", "2"]
     done = subprocess.run([*command, "--round-time", "1e-6"], cwd=tmp_path, capture_output=True, text=True, timeout=120)

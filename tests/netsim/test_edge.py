@@ -26,6 +26,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         from netsim import Agnet  # noqa: F401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
     ["Network", "errors.BadInput", "latency.uniform", "Heard", "find('coke').title", "agents.COKE", "testing.play"],

@@ -40,6 +40,7 @@ def room(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_have_folders_of_their_own_by_default(room: Path) -> None:
     code = "from netsim.studies.cli import main; main()"
     words = [sys.executable, "-c", code, "run", "mine.py", "--others", "2"]

@@ -221,6 +221,7 @@ def _claims(folder: str, count: int) -> None:
             place.publish()
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_claims, args=(str(tmp_path), 20)) for _ in range(4)]

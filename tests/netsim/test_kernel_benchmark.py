@@ -346,6 +346,7 @@ with open_ends() as ends:
 """
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_object_or_why_not() -> None:
     process = begin(COMMAND, "--frames", "20", "--repeats", "2", "--parts", "tbf", "random", "--json")
     out, err = process.communicate()

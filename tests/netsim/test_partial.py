@@ -71,6 +71,7 @@ def conserves(ledger: pd.DataFrame) -> bool:
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(
     ("number", "ignored", "status", "why"),

@@ -28,6 +28,7 @@ from tests.parts import (
     played,
     program,
     shares,
+    slow,
 )
 
 pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
@@ -64,7 +65,7 @@ async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[b
 
 
 @needs_broker
-@pytest.mark.parametrize("link", [Link(), IMPAIRED], ids=["ideal", "impaired"])
+@pytest.mark.parametrize("link", [Link(), slow(IMPAIRED)], ids=["ideal", "impaired"])
 def test_parts_are_the_simulation(broker: str, link: Link, tmp_path: Path) -> None:
     for pace in (PACE, PACE / 2, PACE / 4):
         folder = tmp_path / str(pace)
@@ -169,6 +170,7 @@ def test_a_broker_asks_for_a_password(tmp_path: Path) -> None:
                 asyncio.run(meet(**login))
 
 
+@pytest.mark.slow
 @needs_broker
 @pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(program("openssl") is None, reason="no openssl, which makes a certificate")
@@ -222,6 +224,7 @@ def test_datagrams_come_whole_and_in_order_to_whom_they_are_for(broker: str) -> 
     assert asyncio.run(main()) == (sent, [])
 
 
+@pytest.mark.slow
 @needs_broker
 def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netsim.sockets.mqtt._WAITING", 1 << 20)

@@ -335,6 +335,7 @@ def test_a_changed_trace_is_told(traced: Path) -> None:
         netsim.verify(traced)
 
 
+@pytest.mark.slow
 def test_a_trace_is_the_same_on_either_core(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOWER)
     for core, name in (("", "compiled"), ("python", "python")):
