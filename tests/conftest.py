@@ -9,22 +9,23 @@ from threadpoolctl import threadpool_limits
 from tests import chromium
 
 LONGEST = (
-    "test_lessons",
+    "test_deploy_algorithms",
     "test_sweep_dask",
+    "test_lessons",
+    "test_docs",
     "test_sweep_whole",
     "test_deploy",
     "test_sockets",
-    "test_docs",
+    "test_sockets_more",
+    "test_sockets_hostile",
     "test_packet_loss",
+    "test_models",
+    "test_survival",
+    "test_projections",
+    "test_deep_scenarios",
     "test_core",
-    "test_intel_lab",
-    "test_online_scenarios",
-    "test_papers",
-    "test_export",
-    "test_compare",
-    "test_classes",
 )
-"""Files that take half a minute or more, the longest first."""
+"""The files that take longest, slow or quick, the longest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
