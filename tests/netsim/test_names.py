@@ -12,7 +12,7 @@ from netsim.studies.catalogue import find
 from netsim.studies.formats import read_table, write_table
 from netsim.studies.verify import verify
 from tests.command import call
-from tests.netsim.test_files_show import seal
+from tests.netsim.test_files import seal
 
 NAMES = ["NA", "None", "null", "nan", "NaN", "N/A", "1", "1.0", "inf", "True"]
 

@@ -22,7 +22,7 @@ from netsim.studies.catalogue import find
 from netsim.studies.sweep import sweep
 from netsim.studies.terminal import Reporter
 from tests.command import call
-from tests.netsim.test_files_show import seal
+from tests.netsim.test_files import seal
 from tests.netsim.test_sweep import files
 from tests.parts import slow
 

@@ -16,7 +16,7 @@ from netsim import BadInput
 from netsim.studies._about import about, environment
 from netsim.studies.catalogue import find
 from tests.command import call, call_apart
-from tests.netsim.test_files_show import seal
+from tests.netsim.test_files import seal
 
 STUDY = """
 import math
