@@ -58,8 +58,8 @@ BESIDES = {
     "netsim/_": ["agent", "links", "failures", "end", "endless", "actions", "background", "task_order"],
     "netsim/agent": ["agent", "failures", "rounds"],
     "netsim/network": ["failures", "links", "actions"],
-    "netsim/run": ["agent", "files_save", "failures"],
-    "netsim/studies": ["cli", "files_save", "files_show", "files_claim", "files_scenario", "edge"],
+    "netsim/run": ["agent", "files", "failures"],
+    "netsim/studies": ["cli", "files", "files_claim", "edge"],
 }
 
 
@@ -119,7 +119,7 @@ def survives(file: str, number: int) -> str | None:
         )
         project = shutil.copytree(ROOT, Path(folder) / "project", ignore=skip)
         (project / file).write_text(ast.unparse(ast.fix_missing_locations(tree)))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests_of(file)]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "", "-p", "no:cacheprovider", *tests_of(file)]
         settings = os.environ | {"NETSIM_CORE": "python", "PYTHONPATH": str(project), "OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(command, cwd=project, env=settings, capture_output=True, timeout=SECONDS, check=False)

@@ -18,7 +18,7 @@ from netsim.coders import Uniform
 from netsim.scenarios.data.tables import load_table, scale_unit
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.method import Method
-from netsim.scenarios.tasks.online_task import OnlineSteps, Streams, methods
+from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from tests.oracle import batch, online
 
 AGENTS, FREQUENCIES, LAMBDA, BITS = 5, 50, 1e-4, 3
@@ -44,8 +44,8 @@ class Task:
     def emulated(self, method: Method) -> None:
         """Run a method on the network."""
         samples = [zip(self.features[:, i], self.targets[:, i].tolist(), strict=True) for i in self.graph]
-        weights = [dict(enumerate(row.tolist())) for row in self.weights]
-        streams = Streams(samples, self.features.shape[2], LAMBDA / AGENTS, weights)
+        size = self.features.shape[2]
+        streams = OnlineTask(samples, size, LAMBDA, self.graph, rounds=self.rounds, ideal=True)
         Network(self.graph, seed=0).run(STEPS.of(method).agents(streams, self.rounds))
 
 

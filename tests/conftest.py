@@ -9,22 +9,23 @@ from threadpoolctl import threadpool_limits
 from tests import chromium
 
 LONGEST = (
-    "test_lessons",
+    "test_deploy_algorithms",
     "test_sweep_dask",
+    "test_lessons",
+    "test_docs",
     "test_sweep_whole",
     "test_deploy",
     "test_sockets",
-    "test_docs",
+    "test_sockets_more",
+    "test_sockets_hostile",
     "test_packet_loss",
+    "test_models",
+    "test_survival",
+    "test_projections",
+    "test_deep_scenarios",
     "test_core",
-    "test_intel_lab",
-    "test_online_scenarios",
-    "test_papers",
-    "test_export",
-    "test_compare",
-    "test_classes",
 )
-"""Files that take half a minute or more, the longest first."""
+"""The files that take longest, slow or quick, the longest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,8 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files: where whole files go to workers, none is to be begun when all else has ended."""
+    """Mark what takes a browser or real data as slow, and begin with the longest files.
+
+    Whole files go to workers: none should begin when all the others have ended.
+    """
+    for item in items:
+        reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
+        if "browser" in getattr(item, "fixturenames", ()) or any("NETSIM_DATA" in each for each in reasons):
+            item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 

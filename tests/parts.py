@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import netsim
 from netsim import Agent, Link, Network, Run, latency, loss, topology
@@ -26,6 +27,12 @@ PERIOD, PACE = 0.1, 0.5
 IMPAIRED = Link(
     latency=latency.uniform(5e-3, 40e-3), loss=loss.gilbert_elliott(0.1, 3), rate=1e6, queue=8, mtu=64, corrupt=0.1
 )
+
+
+def slow(*values: Any) -> Any:
+    """Return a case of a parametrized test that only ``pytest -m slow`` runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
 
 Made = tuple[Network, dict[Any, Agent]]
 

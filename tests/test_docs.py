@@ -20,10 +20,16 @@ import netsim
 ROOT = Path(__file__).parent.parent
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
+# Their examples are studies of many seeds.
+SLOW = ("choosing.md", "loss.md", "sweeps.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in PAGES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {"__name__": page.stem}
     printed = ""
@@ -144,11 +150,13 @@ echo nor this
 {test}
 ```
 """
-# Instead of an environment: whatever is installed there is noted.
+# In place of an environment: a call of its pip or its python is noted.
 PYTHON = """#!/bin/sh
 mkdir -p .venv/bin
-printf '#!/bin/sh\\necho "pip $* in $PWD" >> "$LOG"\\n' > .venv/bin/pip
-chmod +x .venv/bin/pip
+for name in pip python; do
+    printf '#!/bin/sh\\necho "'$name' $* in $PWD" >> "$LOG"\\n' > .venv/bin/$name
+    chmod +x .venv/bin/$name
+done
 """
 
 
@@ -191,7 +199,7 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
     status, noted, said = trial(note.format("run"), note.format("test"))
     assert (status, said) == (0, "")
-    run, test, install, check = noted
+    run, test, install, check, slow = noted
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
     # Nothing was there but what is kept.
@@ -199,6 +207,8 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     assert not any(each and str(tmp_path / "room") in each[2] for each in fresh)
     assert install == f"pip install -q -e .[dev] in {tmp_path / 'room'}"
     assert check.startswith("check format lint")
+    assert slow.startswith("python -m pytest ")
+    assert slow.endswith(f" -m slow in {tmp_path / 'room'}")
     assert not any(each and Path(each[2]).exists() for each in fresh)
 
 

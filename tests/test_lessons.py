@@ -34,6 +34,7 @@ def test_there_are_lessons() -> None:
     assert LESSONS
 
 
+@pytest.mark.slow
 @by_lesson
 def test_a_lesson_prints_what_is_committed(path: Path, tool: dict[str, Any]) -> None:
     committed = tool["texts"](tool["normalised"](nbformat.read(path, as_version=4)))

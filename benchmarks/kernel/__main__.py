@@ -17,8 +17,7 @@ import numpy as np
 
 from benchmarks.kernel import mapping
 from benchmarks.kernel.namespaces import Ends, Unavailable, become_root, open_ends
-from benchmarks.kernel.traffic import Plan, bursts, evenly, poisson
-from benchmarks.kernel.trial import losses, times
+from benchmarks.kernel.trial import Plan, Row, bursts, evenly, losses, poisson, times
 from benchmarks.kernel.wire import Disagreement
 from benchmarks.report import columns, parser
 from netsim.errors import BadInput
@@ -38,10 +37,10 @@ TRAFFIC: dict[str, Callable[..., Plan]] = {
 }
 DROPS = {"random 1%": mapping.random_drop(10), "random 10%": mapping.random_drop(100)}
 PARTS = (*SETTINGS, "random")
-# Of the drops, so many times as many frames, this far apart (s): a rate needs many, and no time.
+# For the drops, how many times as many frames, this far apart (s): a rate needs many, and no time.
 _MANY, _EVERY, _SMALL = 20, 4e-5, 100
 
-Rows = dict[str, dict[str, float]]
+Rows = dict[str, Row]
 
 
 def main() -> None:
@@ -59,7 +58,7 @@ def main() -> None:
         become_root()
         show(*measured(chosen), chosen)
     except Unavailable as why:
-        skipped({"all": str(why)}, chosen)
+        show({}, {}, {"all": str(why)}, chosen)
     except (Disagreement, OSError) as error:
         sys.exit(f"kernel: {error}")
     except KeyboardInterrupt:
@@ -89,8 +88,8 @@ def queue(ends: Ends, part: str, chosen: argparse.Namespace) -> Rows:
     setting, rows = SETTINGS[part], {}
     for name, traffic in TRAFFIC.items():
         plan = traffic(chosen.frames, setting.pace, size=setting.size, rng=np.random.default_rng(chosen.seed))
-        for who, row in times(ends, setting, plan, chosen.repeats, chosen.seed).items():
-            rows[f"{part}, {name}: {who}"] = row
+        for whose, row in times(ends, setting, plan, chosen.repeats, chosen.seed).items():
+            rows[f"{part}, {name}: {whose}"] = row
     return rows
 
 
@@ -98,37 +97,27 @@ def drops(ends: Ends, chosen: argparse.Namespace) -> Rows:
     """Return the rows of the random drops."""
     plan = evenly(_MANY * chosen.frames, _EVERY, _SMALL)
     found = {name: losses(ends, setting, plan, chosen.repeats, chosen.seed) for name, setting in DROPS.items()}
-    return {f"{name}: {who}": row for name, rows in found.items() for who, row in rows.items()}
+    return {f"{name}: {whose}": row for name, rows in found.items() for whose, row in rows.items()}
 
 
-def show(timed: Rows, lost: Rows, left_out: dict[str, str], chosen: argparse.Namespace) -> None:
-    """Print what was found."""
-    if not timed and not lost:
-        skipped(left_out, chosen)
-        return
+def show(timed: Rows, lost: Rows, left_out: Mapping[str, str], chosen: argparse.Namespace) -> None:
+    """Print what was found, or in one line why there is nothing."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if chosen.json:
-        print(json.dumps({"kernel": where, **finite(timed), **finite(lost), "skipped": left_out}))
-        return
-    print(f"{where}: netsim against the kernel, and the kernel against itself; medians of {chosen.repeats} runs")
-    for rows in (timed, lost):
-        if rows:
+        # NaN is no JSON.
+        finite = {
+            name: {key: value if np.isfinite(value) else None for key, value in row.items()}
+            for name, row in (timed | lost).items()
+        }
+        print(json.dumps(({"kernel": where} if finite else {}) | finite | {"skipped": left_out}))
+    elif not timed and not lost:
+        print(f"kernel: skipped: {'; '.join(dict.fromkeys(left_out.values()))}")
+    else:
+        print(f"{where}: netsim against the kernel, and the kernel against itself; medians of {chosen.repeats} runs")
+        for rows in filter(None, (timed, lost)):
             print(f"\n{columns(rows)}")
-    for part, why in left_out.items():
-        print(f"{part}: skipped: {why}")
-
-
-def skipped(why: Mapping[str, str], chosen: argparse.Namespace) -> None:
-    """Say in one line why there is nothing to show."""
-    reasons = "; ".join(dict.fromkeys(why.values()))
-    print(json.dumps({"skipped": dict(why)}) if chosen.json else f"kernel: skipped: {reasons}")
-
-
-def finite(rows: Rows) -> dict[str, dict[str, float | None]]:
-    """Return rows that are JSON: null for what is no number."""
-    return {
-        name: {key: value if np.isfinite(value) else None for key, value in row.items()} for name, row in rows.items()
-    }
+        for part, why in left_out.items():
+            print(f"{part}: skipped: {why}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Two network namespaces without names, joined by a pair of virtual Ethernet devices.
 
 Nothing outside refers to such a namespace: it is gone, with its devices, queues and rules, as soon as the process that
-opened it ends, however it ends. So nothing is to be cleaned up after an interrupt, and nothing can be left behind.
+opened it ends, however it ends. Nothing has to be cleaned up after an interrupt, and nothing can be left behind.
 """
 
 import contextlib
@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RECEIVER", "SENDER", "Ends", "Unavailable", "become_root", "open_ends", "tool"]
-
 SENDER, RECEIVER = "sender", "receiver"
 """The names of the two devices."""
 
@@ -30,7 +28,7 @@ _HERE = "/proc/thread-self/ns/net"
 
 
 class Unavailable(Exception):  # noqa: N818  names that say what happened
-    """What is needed is not to be had here; its text says what, in one line."""
+    """Something that is needed is missing here; the text names it, in one line."""
 
 
 def tool(name: str) -> str:
@@ -45,7 +43,7 @@ def tool(name: str) -> str:
 
 
 def become_root() -> None:
-    """Begin this program again as root of a user namespace of its own, if it is not root and the kernel lets it.
+    """Begin this program again as root of a user namespace of its own, if it is not root and the kernel allows it.
 
     Where the kernel does not, nothing happens: `open_ends` then says what is missing.
     """
@@ -60,55 +58,55 @@ def become_root() -> None:
 
 def _call(name: str, *arguments: int) -> None:
     """Call a function of the C library for which Python 3.11 has none of its own."""
-    library = ctypes.CDLL(None, use_errno=True)
-    if getattr(library, name)(*arguments):
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
+@contextlib.contextmanager
+def _and_back() -> Iterator[None]:
+    """Be in the namespace of before, afterwards."""
+    home = os.open(_HERE, os.O_RDONLY)
+    try:
+        yield
+    finally:
+        _call("setns", home, _NEW_NETWORK)
+        os.close(home)
+
+
 @dataclass(frozen=True)
 class Ends:
-    """The two namespaces, each by an open file.
-
-    Attributes
-    ----------
-    files : dict of str to int
-        The file of each end's namespace, ``"sender"`` and ``"receiver"``.
-    """
+    """The two namespaces, ``"sender"`` and ``"receiver"``, each by the number of an open file."""
 
     files: dict[str, int]
 
     @contextlib.contextmanager
     def inside(self, end: str) -> Iterator[None]:
         """Be in one end's namespace: sockets opened and commands begun there stay in it."""
-        home = os.open(_HERE, os.O_RDONLY)
-        try:
+        with _and_back():
             _call("setns", self.files[end], _NEW_NETWORK)
             yield
-        finally:
-            _call("setns", home, _NEW_NETWORK)
-            os.close(home)
 
     def run(self, end: str, command: str) -> str:
         """Run a command at one end and return what it prints; raises Unavailable, with its error, if it fails."""
-        name, *arguments = command.split()
-        with self.inside(end):
-            # A session of its own: an interrupt from the keyboard ends this program, not one of its commands half-way.
-            try:
+        name, *words = command.split()
+        try:
+            with self.inside(end):
                 done = subprocess.run(
-                    [tool(name), *arguments],
+                    [tool(name), *words],
                     capture_output=True,
                     text=True,
                     check=False,
                     timeout=_PATIENCE,
                     pass_fds=list(self.files.values()),
+                    # An interrupt from the keyboard ends this program, not one of its commands half-way.
                     start_new_session=True,
                 )
-            except subprocess.TimeoutExpired:
-                raise Unavailable(f"{command!r}: not done after {_PATIENCE} s") from None
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"{command!r}: not done after {_PATIENCE} s") from None
         if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise Unavailable(f"{command!r}: {said[0]}")
+            errors = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise Unavailable(f"{command!r}: {errors[0]}")
         return done.stdout
 
     def sockets(self) -> tuple[socket.socket, socket.socket]:
@@ -138,28 +136,20 @@ def open_ends() -> Iterator[Ends]:
 
 
 def _new_namespace() -> int:
-    """Return an open file of a namespace that is made for it, and be where one was before."""
-    home = os.open(_HERE, os.O_RDONLY)
+    """Return an open file of a namespace that is made for it."""
     try:
-        _call("unshare", _NEW_NETWORK)
-        made = os.open(_HERE, os.O_RDONLY)
-        try:
-            _call("setns", home, _NEW_NETWORK)
-        except OSError:
-            os.close(made)
-            raise
+        with _and_back():
+            _call("unshare", _NEW_NETWORK)
+            return os.open(_HERE, os.O_RDONLY)
     except OSError as error:
         if error.errno == errno.EPERM:
             why = "only root, or who may make user namespaces, may make a network namespace"
             raise Unavailable(why) from None
         raise Unavailable(f"no network namespace could be made: {error.strerror}") from None
-    finally:
-        os.close(home)
-    return made
 
 
 def _join(ends: Ends) -> None:
-    """Make the two devices, with fixed neighbours: nothing but what is sent on purpose is to cross them."""
+    """Make the two devices, with fixed neighbours: only the frames of a plan are to cross them."""
     for end in ends.files:
         with ends.inside(end), contextlib.suppress(OSError):
             # IPv6 would greet its neighbours. Where it cannot be switched off, the counts will not agree.

@@ -1,4 +1,4 @@
-"""Sending frames over the pair at planned times, and reading the kernel's own stamps of when each left and came.
+"""Frames sent over the pair at planned times, and the kernel's own stamps of when each left and came.
 
 The kernel stamps a frame twice: as it is handed to the sender's queue, and as it enters the receiver's end. The second
 is when it left the queue, for the pair itself takes a few microseconds and no more.
@@ -17,8 +17,6 @@ import numpy as np
 from benchmarks.kernel.namespaces import Ends
 from netsim.util.typing import Vector
 
-__all__ = ["Crossing", "Disagreement", "exchange", "received", "sent"]
-
 # Of asm-generic/socket.h: the forms with 64 bits for the seconds, on every machine.
 _STAMP_RECEIVED, _STAMPING = 64, 65
 # Of linux/net_tstamp.h: the time when handed to the queue, in this program's clock, numbered, without the frame.
@@ -28,27 +26,27 @@ _NUMBER = struct.Struct("!I")
 # sock_extended_err of linux/errqueue.h: error, origin, type, code, padding, kind of stamp, number.
 _EXTENDED = struct.Struct("=IBBBBII")
 _IS_STAMP = 4
-# As many stamps as the socket surely keeps until they are read.
+# A socket surely keeps this many stamps until they are read.
 _OFTEN = 16
 _QUIET = 0.25
 
+Stamp = tuple[int, int]
+"""A frame's number and the kernel's time in nanoseconds."""
+
+Control = list[tuple[int, int, bytes]]
+"""What comes beside a datagram: level, kind and content of each message."""
+
 
 class Disagreement(Exception):  # noqa: N818  names that say what happened
-    """The kernel's books and those of this program differ: nothing that was measured is to be believed."""
+    """The kernel's counts and those of this program differ: nothing that was measured is valid."""
 
 
 @dataclass(frozen=True)
 class Crossing:
     """What became of the frames of one run, in the kernel or in netsim.
 
-    Attributes
-    ----------
-    offered : Vector
-        When each frame was handed to the link, in seconds from the plan's beginning; shape (frames,).
-    departed : Vector
-        When it left the link's queue, in the same seconds; NaN if it never did; shape (frames,).
-    order : tuple of int
-        The numbers of the frames in the order in which they came.
+    ``offered`` is when each frame was handed to the link, in seconds from the plan's beginning, ``departed`` when it
+    left the link's queue (NaN: never), shapes (frames,); ``order`` has the numbers of the frames as they came.
     """
 
     offered: Vector
@@ -59,19 +57,8 @@ class Crossing:
 def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
     """Send frames at the planned times and return what the kernel did to them.
 
-    Parameters
-    ----------
-    ends : Ends
-        The two ends, with what is to be measured between them.
-    times : Vector
-        Seconds from the beginning, ascending; shape (frames,). The real times, which are measured, come a little later.
-    sizes : Vector
-        Bytes of each datagram, at least 4; shape (frames,).
-
-    Raises
-    ------
-    Disagreement
-        If the kernel's stamps are not those of the frames sent.
+    ``times`` are ascending seconds from the beginning, a little later in fact, which is measured; ``sizes`` are the
+    bytes of each datagram, at least 4; shapes (frames,). Raises Disagreement if the stamps are not those of the frames.
     """
     with contextlib.ExitStack() as stack:
         sender, receiver = (stack.enter_context(each) for each in ends.sockets())
@@ -100,47 +87,30 @@ def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
     return _crossing(times, offered, arrived)
 
 
-Stamp = tuple[int, int]
-"""A frame's number and the kernel's time in nanoseconds."""
-
-Control = list[tuple[int, int, bytes]]
-"""What comes beside a datagram: level, kind and content of each message."""
-
-
 def _read(of: socket.socket, flags: int, stamp: Callable[[bytes, Control], Stamp], to: dict[int, int]) -> None:
-    """Read all that there is: of each frame its number and the kernel's time, in nanoseconds."""
-    while True:
-        try:
+    """Read of each frame that is there its number and the kernel's time, in nanoseconds."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
             data, control, _, _ = of.recvmsg(_NUMBER.size, 512, flags | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        number, nanoseconds = stamp(data, control)
-        to[number] = nanoseconds
+            number, to[number] = stamp(data, control)
 
 
 def received(data: bytes, control: Control) -> Stamp:
     """Read what comes with a datagram: the number is in it, the time is when it came in."""
-    stamps = [content for level, kind, content in control if (level, kind) == (socket.SOL_SOCKET, _STAMP_RECEIVED)]
-    return int(_NUMBER.unpack(data)[0]), _nanoseconds(stamps[0])
+    return int(_NUMBER.unpack(data)[0]), _nanoseconds(control, _STAMP_RECEIVED)
 
 
 def sent(data: bytes, control: Control) -> Stamp:
-    """Read what the kernel reports to a sender: the number is the kernel's, the time is when it took the frame.
-
-    Raises
-    ------
-    Disagreement
-        If it reports something else.
-    """
-    stamps = [content for level, kind, content in control if (level, kind) == (socket.SOL_SOCKET, _STAMPING)]
+    """Read the kernel's report to a sender, its number and its time; raises Disagreement if it reports an error."""
     (report,) = [content for level, _, content in control if level == socket.IPPROTO_IP]
     _, origin, *_, number = _EXTENDED.unpack_from(report)
     if origin != _IS_STAMP:
         raise Disagreement(f"the kernel reports an error of origin {origin} where a time was expected")
-    return int(number), _nanoseconds(stamps[0])
+    return int(number), _nanoseconds(control, _STAMPING)
 
 
-def _nanoseconds(content: bytes) -> int:
+def _nanoseconds(control: Control, wanted: int) -> int:
+    content = next(each for level, kind, each in control if (level, kind) == (socket.SOL_SOCKET, wanted))
     seconds, rest = _SECONDS.unpack_from(content)
     return int(seconds) * 10**9 + int(rest)
 

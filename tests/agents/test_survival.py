@@ -53,6 +53,7 @@ from tests.agents.test_lossy import (
     row,
 )
 from tests.oracle import lossy, survival
+from tests.parts import slow
 
 Make = Callable[[int, Duals], Dual]
 IDEAL = Link()
@@ -177,6 +178,7 @@ def test_one_link_dead_one_way_takes_accumulated_duals_and_running_sums_to_the_z
     np.testing.assert_allclose(with_dead(way, [DEAD], rounds), thetas[-1], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_edge_duals_bear_a_link_that_is_dead_one_way_but_not_both_ways() -> None:
     """Both ways it acts as a regulariser ρ‖θ‖² at each of its ends, one way as none."""
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
@@ -248,7 +250,7 @@ def crashed(make: Callable[[int], Any], at: float, link: Link, seed: int = 1) ->
     return watch, network.run(agents, [watch])
 
 
-@pytest.mark.parametrize("at", [300.0, 300.5], ids=["between rounds", "within one"])
+@pytest.mark.parametrize("at", [slow(300.0), 300.5], ids=["between rounds", "within one"])
 @pytest.mark.parametrize("way", [RunningSums(), EdgeDuals()], ids=["sums", "edges"])
 @pytest.mark.parametrize("lost", [0.0, 0.3])
 def test_after_a_loss_of_state_the_agents_find_the_optimum_again(way: Duals, at: float, lost: float) -> None:
@@ -288,7 +290,7 @@ def test_one_that_begins_anew_speaks_after_it_has_listened() -> None:
     assert len(run.rounds) == 50
 
 
-@pytest.mark.parametrize("keeps_state", [False, True])
+@pytest.mark.parametrize("keeps_state", [False, slow(True)])
 @pytest.mark.parametrize("way", [RunningSums(), CodedSums(), EdgeDuals()], ids=["sums", "coded sums", "edges"])
 def test_after_a_crash_the_agents_find_the_optimum_again(way: Duals, keeps_state: bool) -> None:
     class Watched(DKLA):

@@ -15,18 +15,9 @@ from netsim import BadInput
 from netsim.accounting import Trace
 from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
+from tests.command import call, call_apart
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
-
-
-def call(*words: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-    code = "from netsim.studies.cli import main; main()"
-    import os
-
-    inherited = {key: value for key, value in os.environ.items() if key != "NETSIM_DATA"}
-    return subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=cwd, env=inherited | env, capture_output=True, text=True
-    )
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +262,7 @@ def test_an_installation_under_a_former_name_beside_this_one_changes_nothing(tmp
     (old / "entry_points.txt").write_text("[netsim.studies]\nnetsim = netsim.scenarios:SHELF\n")
     words = ["run", "averaging", "--agents", "5", "--out"]
     assert call(*words, "plain", cwd=tmp_path).returncode == 0
-    assert call(*words, "beside", cwd=tmp_path, PYTHONPATH=str(tmp_path)).returncode == 0
+    assert call_apart(*words, "beside", cwd=tmp_path, PYTHONPATH=str(tmp_path)).returncode == 0
     plain, beside = ((tmp_path / name / "rounds.csv").read_bytes() for name in ("plain", "beside"))
     assert plain == beside
 
@@ -333,7 +324,7 @@ def test_finished_runs_are_kept_when_what_follows_fails(fail: str, line: str, tm
 
 def test_a_scenario_that_raises_before_anything_was_run_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
-    done = call("run", "mine.py", "--fail", "first", cwd=tmp_path, TMPDIR=str(tmp_path))
+    done = call_apart("run", "mine.py", "--fail", "first", cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr == ("netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 15): division by zero\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
@@ -349,6 +340,7 @@ def test_a_file_with_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "| true", "| head -1"])
 def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, tmp_path: Path) -> None:
@@ -363,13 +355,14 @@ def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, t
 
 def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
-    done = call("run", "mine.py", "--out", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    done = call_apart("run", "mine.py", "--out", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "gr\\xf6\\xdfe \\udce4" in done.stdout
-    shown = call("show", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    shown = call_apart("show", "out", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert shown.returncode == 0, shown.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.35, 0.5, 1.0])
 def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import netsim
 from netsim import BadInput, NetsimError
 from netsim.studies import compare
 from netsim.studies.catalogue import find_study
-from tests.netsim.test_cli import call
+from tests.command import call
 
 SMALL = {"agents": 5, "radius": 0.9}
 

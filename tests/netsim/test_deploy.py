@@ -71,6 +71,7 @@ def netsim(*words: object, cwd: Path, **more: Any) -> "subprocess.CompletedProce
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **more)
 
 
+@pytest.mark.slow
 def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
     flags = ("averages.py", "--rounds", 12, "--loss", 0.1, "--twice")
     done = subprocess.CompletedProcess[str]([], 1)
@@ -103,6 +104,7 @@ def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path
     assert "must be of a simulation" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_same_over_mqtt(study: Path, tmp_path: Path) -> None:
     pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
     if program("mosquitto") is None:
@@ -158,6 +160,7 @@ def wait_for(folder: Path, parts: int) -> None:
     raise AssertionError("nothing begins")
 
 
+@pytest.mark.slow
 def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "deployment"
     planned(folder, study, rounds=40)
@@ -200,6 +203,7 @@ def test_a_key_that_others_may_read_is_refused(study: Path, tmp_path: Path) -> N
     assert done.stderr.endswith("it is 644\n")
 
 
+@pytest.mark.slow
 def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "deployment"
     plan = planned(folder, study, rounds=20)
@@ -215,6 +219,7 @@ def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path
     assert len(load(tmp_path / "run")["rounds"]) == 20
 
 
+@pytest.mark.slow
 def test_a_process_whose_peers_never_come_says_who(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "deployment"
     plan = planned(folder, study, rounds=5)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.parts import mosquitto, program, relaxed
 
+pytestmark = pytest.mark.slow
 HOW = ("--processes", "4", "--agents", "8", "--rounds", "8")
 HARD = ("--loss", "0.1", "--latency", "0.05", "--rate", "1e6")
 STUDIES = {

@@ -33,6 +33,7 @@ def deploying(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
         yield running, temporary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_path: Path) -> None:
     with deploying(tmp_path) as (running, temporary):
@@ -46,6 +47,7 @@ def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_
         assert str(temporary) not in _commands()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 def test_a_deployment_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> None:
     with deploying(tmp_path) as (running, temporary):
@@ -83,6 +85,7 @@ def odd(study, *, ends: bool = False, seed: int = 0):
 '''
 
 
+@pytest.mark.slow
 def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(ODD)
     command = [sys.executable, "-m", "netsim", "deploy", "odd.py", "--processes", "2", "--round-time", "0.3"]
@@ -96,6 +99,7 @@ def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
     assert done.stderr.endswith("odd.py' raised SystemExit (odd.py, line 22): 0\n")
 
 
+@pytest.mark.slow
 def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "netsim", "deploy", "averaging", "--processes", "2"]
     done = subprocess.run([*command, "--round-time", "1e-6"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -104,6 +108,7 @@ def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) ->
     assert done.stderr.endswith(says)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 def test_who_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "averages.py").write_text(STUDY)

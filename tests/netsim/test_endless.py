@@ -12,6 +12,7 @@ import netsim
 from netsim import Agent, AgentError, Network, Stalled, topology
 from netsim.testing import Actor, Rounder
 from tests.netsim.test_failures import beside, line_of, message_of
+from tests.parts import slow
 
 
 @pytest.fixture(autouse=True)
@@ -220,7 +221,7 @@ class BackgroundSwallows(Swallows):
 STUBBORN = [Swallows, SwallowsAll, SwallowsAllAtOnce, WaitsForEver, TriesAgain, AsksAgain, BackgroundSwallows]
 
 
-@pytest.mark.parametrize("settings", [{}, {"clock": "wall", "speed": 100.0}], ids=["virtual", "wall"])
+@pytest.mark.parametrize("settings", [{}, slow({"clock": "wall", "speed": 100.0})], ids=["virtual", "wall"])
 @pytest.mark.parametrize("kind", STUBBORN)
 def test_an_agent_that_does_not_end(kind: Any, settings: Any) -> None:
     network = Network(topology.path(3))

@@ -155,6 +155,7 @@ def test_the_comment_says_what_became_of_a_frame(run: Run, path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @needs_tshark
 def test_wireshark_reads_it_without_a_complaint(run: Run, path: Path) -> None:
     ledger, packets = run.ledger.table(by=[]).iloc[0], pcapng.read(path).packets

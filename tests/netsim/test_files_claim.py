@@ -221,6 +221,7 @@ def _claims(folder: str, count: int) -> None:
             place.publish()
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_claims, args=(str(tmp_path), 20)) for _ in range(4)]
@@ -268,6 +269,7 @@ def hold(out: Path) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_killed_run_is_swept_by_the_next_and_a_living_one_is_not(inside: bool, tmp_path: Path) -> None:
     living = hold(tmp_path / "living")
@@ -311,6 +313,7 @@ def test_a_lock_that_is_none_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / f".d{LOCK}").exists()
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_moves_its_files_is_swept(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -380,6 +383,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.parametrize("inside", [False, True])
 def test_whatever_the_moment_of_a_kill_a_folder_is_whole_or_no_run_folder(inside: bool, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def networks(draw: st.DrawFn) -> Network:
     return network
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(networks(), st.integers(1, 4), st.booleans(), st.none() | st.floats(0.01, 5))
 def test_every_frame_and_every_bit_is_accounted_for(
     network: Network, rounds: int, keep_late: bool, until: float | None

@@ -19,7 +19,7 @@ from netsim.engine import view
 from netsim.live import live_view, session
 from netsim.replay.frames import frames_of
 from tests import chromium
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.recorded import Average, states_at
 
 AFTER = "new Promise((done) => setTimeout(done, {}))"
@@ -156,6 +156,7 @@ QUICK = ["run", "averaging", "--loss", "0.1", "--latency", "0.2"]
 MAIN = "from netsim.studies.cli import main; main()"
 
 
+@pytest.mark.slow
 def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
     plain = call("run", "coke", "--agents", "4", "--rounds", "30", "--loss", "0.1", "--out", "plain", cwd=tmp_path)
     assert plain.returncode == 0, plain.stderr
@@ -222,6 +223,7 @@ def test_flags_that_make_no_sense_are_refused(words: list[str], says: str, tmp_p
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 def test_an_interrupt_ends_it_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MAIN, "run", "coke", "--watch", "--rounds", "100000", "--out", "cut"]

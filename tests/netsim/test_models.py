@@ -18,6 +18,7 @@ from netsim.links.loss import Loss
 from netsim.testing import Listener, Talker, play
 from netsim.transport.path import Path
 from netsim.util.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
+from tests.parts import slow
 
 MANY = 12_000
 
@@ -131,7 +132,7 @@ def lost_at(model: Loss, times: "np.ndarray", seed: int = 1) -> np.ndarray:
     return np.array([n not in arrived for n in range(len(times))])
 
 
-BURSTS = [(0.1, 5.0), (0.5, 2.0), (0.5, 1.0), (0.02, 10.0), (0.8, 4.0), (0.3, 1.5)]
+BURSTS = [(0.1, 5.0), slow(0.5, 2.0), (0.5, 1.0), slow(0.02, 10.0), (0.8, 4.0), slow(0.3, 1.5)]
 
 
 @pytest.mark.parametrize("slot", [None, 0.1])
@@ -163,7 +164,7 @@ def test_gilbert_elliott_starts_in_its_stationary_state() -> None:
 
 
 @pytest.mark.parametrize("slot", [None, 1.0])
-@pytest.mark.parametrize("length", [2.0, 5.0, 40.0])
+@pytest.mark.parametrize("length", [slow(2.0), 5.0, slow(40.0)])
 def test_what_bursts_lose_they_lose_at_each_higher_mean_loss(length: float, slot: float | None) -> None:
     means = [mean for mean in (0.001, 0.01, 0.1, 0.3, 0.5, 0.8) if length >= 1 / (1 - mean)]
     times = np.arange(3000.0)
@@ -195,7 +196,7 @@ def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float,
 
 
 @pytest.mark.parametrize(("mean", "burst"), [(0.3, 4.0), (0.5, 1.2), (0.1, 50.0)])
-@pytest.mark.parametrize("gap", [1, 2, 7, 100])
+@pytest.mark.parametrize("gap", [1, slow(2), 7, slow(100)])
 def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: float, burst: float, gap: int) -> None:
     """P(bad after g slots | bad) = mean + (1 − mean) λ^g, with λ = 1 − p − r."""
     model = loss.gilbert_elliott(mean, burst, slot=1.0)

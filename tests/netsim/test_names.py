@@ -11,8 +11,8 @@ from netsim.studies import compare
 from netsim.studies.catalogue import find_study
 from netsim.studies.formats import read_table, write_table
 from netsim.studies.verification import verify
-from tests.netsim.test_cli import call
-from tests.netsim.test_files_show import seal
+from tests.command import call
+from tests.netsim.test_files import seal
 
 NAMES = ["NA", "None", "null", "nan", "NaN", "N/A", "1", "1.0", "inf", "True"]
 

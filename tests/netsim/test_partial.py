@@ -19,7 +19,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, Stalled, latency, results, topology
 from netsim.studies import folder as folders
 from netsim.studies.catalogue import find_study
-from tests.netsim.test_cli import call
+from tests.command import call
 
 SLOW = """
 import asyncio, time
@@ -71,6 +71,7 @@ def conserves(ledger: pd.DataFrame) -> bool:
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(
     ("number", "ignored", "status", "why"),

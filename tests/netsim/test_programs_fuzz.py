@@ -3,9 +3,10 @@
 import pytest
 
 from tests.fuzzers.programs import ModelLoop, difference, log_on, program
+from tests.parts import slow
 
 
-@pytest.mark.parametrize("first", range(0, 400, 40))
+@pytest.mark.parametrize("first", [0, 40, 80, *map(slow, range(120, 400, 40))])
 def test_random_programs_run_as_on_asyncios_loop(first: int) -> None:
     assert [found for seed in range(first, first + 40) if (found := difference(seed, 20 + 20 * (seed % 5)))] == []
 

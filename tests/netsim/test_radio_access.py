@@ -10,6 +10,7 @@ import pytest
 
 from netsim import Agent, Link, Network, Radio, Run, topology
 from netsim.testing import Actor, sized
+from tests.parts import slow
 
 RATE = 250e3
 FRAME = 50
@@ -205,7 +206,8 @@ def in_netsim(senders: int, frame: int, seconds: float, acks: bool) -> dict[str,
 
 
 @pytest.mark.parametrize(
-    ("senders", "frame", "acks"), [(2, 60, False), (5, 60, False), (8, 120, False), (5, 60, True), (8, 200, True)]
+    ("senders", "frame", "acks"),
+    [slow(2, 60, False), (5, 60, False), slow(8, 120, False), slow(5, 60, True), (8, 200, True)],
 )
 def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) -> None:
     symbols = 400_000

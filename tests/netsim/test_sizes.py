@@ -15,7 +15,7 @@ import netsim
 from netsim import BadInput, Network, topology
 from netsim.agents.maps.features import RandomFourier
 from netsim.util import check
-from tests.netsim.test_cli import call
+from tests.command import call
 
 HUGE = 10**15
 NEEDS = r"[^\n]* would take [\d,.a-z* ]+ GiB, more than the [\d.,]+ GiB of memory here"

@@ -20,7 +20,7 @@ from netsim.clock.instants import PATIENCE, WallSelector
 from netsim.clock.pacing import PacedSelector
 from netsim.distributed import UDP, gather, job
 from netsim.links import Reliability
-from tests.parts import Average, Made, addresses, deployed, in_parts, spread
+from tests.parts import Average, Made, addresses, deployed, in_parts, slow, spread
 
 HARD = Link(
     latency=latency.uniform(5e-3, 40e-3),
@@ -79,7 +79,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ["ideal", "hard", *map(slow, ["radio", "acknowledged", "asked for"])])
 def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
     # An answer must really be there when by its link's model it arrives: that takes slower links.
     rounds, pace = (3, PACE / 8) if name in ("acknowledged", "asked for") else (12, PACE)
@@ -111,6 +111,7 @@ class Staggered(Agent):
             self.heard += len(await self.collect())
 
 
+@pytest.mark.slow
 def test_agents_that_end_early_still_hear_as_in_the_simulation(tmp_path: Path) -> None:
     def make() -> Made:
         graph = nx.complete_graph(6)
@@ -123,6 +124,7 @@ def test_agents_that_end_early_still_hear_as_in_the_simulation(tmp_path: Path) -
     assert [agent.heard for agent in found.values()] == [agent.heard for agent in agents.values()]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_rows_at_a_fixed_interval_are_put_together_too(tmp_path: Path) -> None:
     places = addresses(2)
     made, agents = network()
@@ -200,6 +202,7 @@ def test_rounds_too_short_for_the_machine_are_late_and_nothing_hangs(tmp_path: P
     assert run.ledger.table()["late"].sum() > 0
 
 
+@pytest.mark.slow
 def test_a_part_alone_counts_what_it_saw() -> None:
     outcome = in_parts(lambda: network(), None, probes=[lambda agents: len(agents)], pace=PACE)
     for run in outcome.values():
@@ -278,6 +281,7 @@ def test_who_has_another_key_is_a_stranger() -> None:
         assert "in 1 real seconds" in str(each)
 
 
+@pytest.mark.slow
 def test_who_runs_something_else_is_refused() -> None:
     other = lambda: network(Link(loss=0.1))  # noqa: E731
     outcome = two(make=(network, other), patience=5.0)

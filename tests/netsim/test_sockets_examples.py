@@ -69,6 +69,7 @@ def nats_server(tmp_path: Path) -> Any:
         yield f"nats://127.0.0.1:{port}", process
 
 
+@pytest.mark.slow
 def test_nats_parts_are_the_simulation(nats_server: Any, tmp_path: Path) -> None:
     play_both("nats", ["a", "b"], tmp_path / "parts", nats_server[0])
 
@@ -96,6 +97,7 @@ def test_nats_says_that_the_server_is_gone(nats_server: Any) -> None:
     assert absent.startswith(f"server = '{address}': cannot be reached (")
 
 
+@pytest.mark.slow
 def test_zeromq_parts_are_the_simulation(tmp_path: Path) -> None:
     pytest.importorskip("zmq", reason="no pyzmq: pip install pyzmq")
     play_both("zeromq", [f"127.0.0.1:{free_port()}" for _ in range(2)], tmp_path / "parts")

@@ -131,6 +131,7 @@ def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
     return sent
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
     simulation, agents = network()
     simulated = simulation.run(agents, [spread], trace=True)
@@ -332,6 +333,7 @@ def test_gathering_a_hostile_journal_ends_in_one_line(what: str) -> None:
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_hostile_journals_are_gathered_or_refused_and_nothing_else() -> None:
     """In a process of its own: what is to be found may end it."""
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzzers.journals", "0", "300"]
@@ -367,6 +369,7 @@ def without_end(part: Path, rng: random.Random) -> None:
     os.truncate(part, rng.randrange(part.stat().st_size))
 
 
+@pytest.mark.slow
 def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_path: Path) -> None:
     rng = random.Random(3)
     seen = set()
@@ -443,6 +446,7 @@ def test_a_journal_tells_states_rows_and_events(journals: Path) -> None:
     assert kinds[STATE] == 3 * 14
 
 
+@pytest.mark.slow
 def test_a_folder_of_two_deployments_is_refused(tmp_path: Path) -> None:
     peers = shares(addresses(2), list(network()[0].graph))
     for _ in range(2):
@@ -465,6 +469,7 @@ def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -
         gather(made, agents, folder)
 
 
+@pytest.mark.slow
 def test_parts_of_two_deployments_are_not_put_together(tmp_path: Path) -> None:
     """All processes are there, but each is that of another deployment."""
     peers, mixed = shares(addresses(2), list(network()[0].graph)), tmp_path / "mixed" / "run-0"

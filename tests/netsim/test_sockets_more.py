@@ -69,6 +69,7 @@ def test_watched_states_are_those_of_the_simulation(tmp_path: Path) -> None:
     assert run.trace.scene == simulated.trace.scene
 
 
+@pytest.mark.slow
 def test_what_arrives_damaged_after_the_end_is_corrupted(tmp_path: Path) -> None:
     def make() -> Made:
         link = Link(corrupt=0.3, crc=False, latency=latency.uniform(1e-3, 0.2))
@@ -111,6 +112,7 @@ class Beating(UDP):
         super().send(to, data)
 
 
+@pytest.mark.slow
 def test_beats_are_small_however_many_links_there_are() -> None:
     def make() -> tuple[Network, dict[Any, Agent]]:
         graph = topology.complete(60)
@@ -173,6 +175,7 @@ def test_what_is_sent_once_the_books_are_closed_counts_for_nothing(tmp_path: Pat
     held_against(make, tmp_path)
 
 
+@pytest.mark.slow
 def test_rows_go_on_while_an_agent_whose_clock_is_late_takes_part(tmp_path: Path) -> None:
     def make() -> Made:
         faults = [ClockSkew(3, offset=0.25), ClockSkew(1, offset=-0.02)]
@@ -184,6 +187,7 @@ def test_rows_go_on_while_an_agent_whose_clock_is_late_takes_part(tmp_path: Path
     held_against(make, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offsets", "rows"),
     [
@@ -275,6 +279,7 @@ class Waiter(Agent):
             await self.inbox.get()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "delay"), [(Patient, 0.1), (Waiter, 0.9)])
 def test_who_has_a_time_out_or_a_frame_under_way_does_not_stand_still(
     kind: type[Agent], delay: float, tmp_path: Path

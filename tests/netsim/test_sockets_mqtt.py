@@ -29,6 +29,7 @@ from tests.parts import (
     played,
     program,
     shares,
+    slow,
 )
 
 pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
@@ -65,7 +66,7 @@ async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[b
 
 
 @needs_broker
-@pytest.mark.parametrize("link", [Link(), IMPAIRED], ids=["ideal", "impaired"])
+@pytest.mark.parametrize("link", [Link(), slow(IMPAIRED)], ids=["ideal", "impaired"])
 def test_parts_are_the_simulation(broker: str, link: Link, tmp_path: Path) -> None:
     for pace in (PACE, PACE / 2, PACE / 4):
         folder = tmp_path / str(pace)
@@ -81,6 +82,7 @@ def test_parts_are_the_simulation(broker: str, link: Link, tmp_path: Path) -> No
     assert (lost > 0) == (link is IMPAIRED)
 
 
+@pytest.mark.slow
 @needs_broker
 def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as (address, process):
@@ -100,6 +102,7 @@ def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
     assert 3 <= max(rows) < 20
 
 
+@pytest.mark.slow
 @needs_broker
 @pytest.mark.parametrize("sends", [1, 3])
 def test_a_broker_that_dies_as_something_is_sent_is_a_failure_and_no_error(tmp_path: Path, sends: int) -> None:
@@ -168,6 +171,7 @@ def test_a_broker_asks_for_a_password(tmp_path: Path) -> None:
                 asyncio.run(meet(**login))
 
 
+@pytest.mark.slow
 @needs_broker
 @pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(program("openssl") is None, reason="no openssl, which makes a certificate")
@@ -221,6 +225,7 @@ def test_datagrams_come_whole_and_in_order_to_whom_they_are_for(broker: str) -> 
     assert asyncio.run(main()) == (sent, [])
 
 
+@pytest.mark.slow
 @needs_broker
 def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netsim.distributed.mqtt._WAITING", 1 << 20)

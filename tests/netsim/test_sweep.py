@@ -12,7 +12,7 @@ from netsim.studies.catalogue import Parameter, find_study
 from netsim.studies.cli import _listed
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.grid import flags_of, grid, values_of
-from tests.netsim.test_cli import call
+from tests.command import call
 
 STUDY = """
 import os, signal, time
@@ -194,6 +194,7 @@ def test_a_point_that_fails_keeps_its_error_and_does_not_stop_the_rest(study: st
     assert not log.exists()
 
 
+@pytest.mark.slow
 def test_a_point_over_its_time_or_memory_has_failed(study: str, tmp_path: Path) -> None:
     slow = sweep(study, out=tmp_path / "slow", slow=[0.0, 30.0], timeout=2.0)
     assert slow.failed == {"slow=30.0": "took longer than 2 s"}
@@ -202,6 +203,7 @@ def test_a_point_over_its_time_or_memory_has_failed(study: str, tmp_path: Path) 
     assert hog.failed == {"seed=1": "took more memory than 500 MB"}
 
 
+@pytest.mark.slow
 def test_a_point_that_kills_its_worker_is_named_and_the_rest_is_done(study: str, tmp_path: Path) -> None:
     result = sweep(study, out=tmp_path / "out", seed=range(5), kill=2, jobs=2)
     assert list(result.failed) == ["seed=2"]

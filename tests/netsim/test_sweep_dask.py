@@ -21,14 +21,17 @@ from netsim.studies.formats import Formats
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.point import Limits, Work
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_sweep import STUDY, files
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install '.[dask]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
 
-# What Dask itself says of workers that come and go, here on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:distributed", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.slow,
+    # Dask warns of workers that come and go, which these tests have them do.
+    pytest.mark.filterwarnings("ignore::UserWarning:distributed", "ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")

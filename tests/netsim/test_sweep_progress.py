@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netsim.studies.terminal import Reporter, Tally
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_sweep import STUDY
 
 

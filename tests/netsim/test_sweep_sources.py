@@ -21,9 +21,10 @@ from netsim.scenarios.papers.work import Work, do
 from netsim.studies.catalogue import find_study
 from netsim.studies.sweeps import sweep
 from netsim.studies.terminal import Reporter
-from tests.netsim.test_cli import call
-from tests.netsim.test_files_show import seal
+from tests.command import call
+from tests.netsim.test_files import seal
 from tests.netsim.test_sweep import files
+from tests.parts import slow
 
 STUDY = """
 import csv
@@ -178,7 +179,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, slow(2)])
 def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     change: Callable[..., Any], jobs: int, study: str, tmp_path: Path
 ) -> None:
@@ -241,6 +242,7 @@ def test_a_file_that_went_is_named(study: str, tmp_path: Path) -> None:
     assert f"{path} changed since 2 of its 2" in refusal(study, out=tmp_path / "out", seed=[0, 1], table=str(path))
 
 
+@pytest.mark.slow
 def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> None:
     """A copy of the package beside the first, a line of which changes."""
     shutil.copytree(Path(netsim.__file__).parent, tmp_path / "netsim", ignore=shutil.ignore_patterns("__pycache__"))

@@ -17,7 +17,7 @@ from netsim import BadInput
 from netsim.studies.claim import LOCK
 from netsim.studies.folder import Unsaved
 from netsim.studies.sweeps import sweep
-from tests.netsim.test_cli import call
+from tests.command import call
 from tests.netsim.test_sweep import STUDY, files
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +46,7 @@ def entries(folder: Path) -> list[str]:
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @posix
 def test_killed_at_twenty_random_moments_and_resumed_it_is_the_same_to_the_byte(study: str, tmp_path: Path) -> None:
     words: dict[str, Any] = {"loss": [0.0, 0.2], "seed": range(20), "slow": 0.05, "fail": 7}
@@ -123,6 +124,7 @@ print("died", died)
 """
 
 
+@pytest.mark.slow
 @posix
 def test_dead_before_or_after_each_call_that_changes_the_folder_and_resumed_it_is_the_same(
     study: str, tmp_path: Path
@@ -154,6 +156,7 @@ print(*[Path(each).relative_to(folder) for each in seen if Path(each).is_relativ
         assert path.parts[0].startswith("running-") or path.name.startswith("."), path
 
 
+@pytest.mark.slow
 @posix
 def test_workers_that_outlive_a_killed_parent_spoil_nothing(study: str, tmp_path: Path) -> None:
     words: dict[str, Any] = {"seed": range(6), "slow": 1.0}
@@ -170,6 +173,7 @@ def test_workers_that_outlive_a_killed_parent_spoil_nothing(study: str, tmp_path
     assert entries(tmp_path / "out") == ["points", "points.csv", "sweep.json"]
 
 
+@pytest.mark.slow
 @posix
 def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path: Path) -> None:
     flags = ["sweep", study, "--seed", "0:2", "--slow", "3600", "--jobs", "4", "--out", "out"]
@@ -186,6 +190,7 @@ def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @posix
 def test_interrupted_it_says_how_to_go_on(study: str, tmp_path: Path) -> None:
     flags = ["sweep", study, "--seed", "0:6", "--slow", "0.3", "--jobs", "2", "--out", "out"]
@@ -227,6 +232,7 @@ def test_a_full_disk_ends_the_sweep_and_not_the_points(
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_system_that_refuses_to_write_is_told_in_one_line(study: str, tmp_path: Path, jobs: str) -> None:
@@ -260,6 +266,7 @@ def test_a_folder_that_cannot_be_written_is_refused(study: str, tmp_path: Path) 
 # --- two at once ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @posix
 def test_of_two_sweeps_into_one_folder_the_second_is_refused(study: str, tmp_path: Path) -> None:
     flags = ["sweep", study, "--seed", "0:4", "--slow", "0.8", "--out", "out"]

@@ -170,6 +170,7 @@ def test_same_hash_wherever_things_lie_in_memory(kind: type[Agent]) -> None:
     assert len(hashes) == 1
 
 
+@pytest.mark.slow
 def test_same_hashes_in_every_process() -> None:
     """Strings hash otherwise in each, and what was allocated before lies elsewhere."""
     script = (

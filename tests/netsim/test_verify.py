@@ -15,8 +15,8 @@ import netsim
 from netsim import BadInput
 from netsim.studies._about import about, environment
 from netsim.studies.catalogue import find_study
-from tests.netsim.test_cli import call
-from tests.netsim.test_files_show import seal
+from tests.command import call, call_apart
+from tests.netsim.test_files import seal
 
 STUDY = """
 import math
@@ -335,10 +335,11 @@ def test_a_changed_trace_is_told(traced: Path) -> None:
         netsim.studies.verify(traced)
 
 
+@pytest.mark.slow
 def test_a_trace_is_the_same_on_either_core(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOWER)
     for core, name in (("", "compiled"), ("python", "python")):
-        done = call("run", "mine.py", "--trace", "--out", name, cwd=tmp_path, NETSIM_CORE=core)
+        done = call_apart("run", "mine.py", "--trace", "--out", name, cwd=tmp_path, NETSIM_CORE=core)
         assert done.returncode == 0, done.stderr
     for core, name in (("python", "compiled"), ("", "python")):
-        assert call("verify", name, cwd=tmp_path, NETSIM_CORE=core).stdout.startswith(f"{name}: identical\n")
+        assert call_apart("verify", name, cwd=tmp_path, NETSIM_CORE=core).stdout.startswith(f"{name}: identical\n")

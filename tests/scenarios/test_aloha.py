@@ -20,6 +20,7 @@ def carried(study: Study) -> dict[str, float]:
     return dict(zip(study.tables["carried"]["access"], study.tables["carried"]["carried"], strict=True))
 
 
+@pytest.mark.slow
 def test_what_is_carried_is_the_closed_form() -> None:
     load, duration = 0.5, 20.0
     found = carried(shared(agents=41, load=load, duration=duration))
@@ -55,6 +56,7 @@ def test_the_figure_has_throughput_against_load_beside_the_closed_forms() -> Non
     assert at_half[1] == pytest.approx(table["CSMA"], abs=1e-4), "the table's load is one of them"
 
 
+@pytest.mark.slow
 def test_carrier_sense_gains_and_hidden_rooms_take_it_back() -> None:
     runs = {rooms: carried(shared(load=0.5, rooms=rooms)) for rooms in (1, 2, 30)}
     assert runs[1]["CSMA"] > 1.2 * runs[1]["slotted ALOHA"] > 1.2 * runs[1]["ALOHA"]

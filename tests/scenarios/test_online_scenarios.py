@@ -52,6 +52,7 @@ def test_running_time_is_no_part_of_the_result(online: Study) -> None:
     pd.testing.assert_frame_equal(again.rounds, online.rounds)
 
 
+@pytest.mark.slow
 def test_tuning_is_kept_and_its_rows_are_left_out(tmp_path: Path) -> None:
     study = run("online", tune=True, rounds=30, features=8, algorithms="RFF-DOKL,ODKLA")
     folder = study.save(tmp_path / "out")

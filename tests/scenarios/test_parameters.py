@@ -387,6 +387,7 @@ def test_a_class_that_hands_on_its_own_is_taken(tmp_path: Path) -> None:
     assert study.rounds.groupby("algorithm").last().loc["mine", "payload_bits"] == 4 * 20 * (4 * 8 + 32)
 
 
+@pytest.mark.slow
 def test_only_what_the_study_gives_is_tuned(tmp_path: Path) -> None:
     file = written(tmp_path, ONLINE)
     censored = OWN.format(base="ODKLA", body="_: KW_ONLY\n    censor: Censor = field()\n    rho: float = 0.25")

@@ -1,0 +1,57 @@
+"""The command line, called in this process or in one of its own."""
+
+import io
+import os
+import subprocess
+import sys
+import warnings
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from netsim.studies.cli import main
+
+MAIN = "from netsim.studies.cli import main; main()"
+
+Done = subprocess.CompletedProcess[str]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return this process's variables without the folder of real data, and more."""
+    return {name: value for name, value in os.environ.items() if name != "NETSIM_DATA"} | more
+
+
+def shown(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    """Print a warning, which pytest would collect."""
+    sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
+
+
+def call(*words: str, cwd: Path, **env: str) -> Done:
+    """Call the command in this process: a new one takes a second to import what it needs."""
+    out, err = io.BytesIO(), io.BytesIO()
+    status: Any = 0
+    with ExitStack() as stack:
+        for each in (
+            chdir(cwd),
+            redirect_stdout(io.TextIOWrapper(out, encoding="utf-8", write_through=True)),
+            redirect_stderr(io.TextIOWrapper(err, encoding="utf-8", write_through=True)),
+            mock.patch.object(sys, "argv", ["netsim", *words]),
+            mock.patch.dict(os.environ, environment(**env), clear=True),
+            warnings.catch_warnings(),
+        ):
+            stack.enter_context(each)
+        # The command prints a warning, which is an error in a test.
+        warnings.simplefilter("default")
+        warnings.showwarning = shown
+        try:
+            main()
+        except SystemExit as stop:
+            status = stop.code or 0
+        return subprocess.CompletedProcess(words, status, out.getvalue().decode(), err.getvalue().decode())
+
+
+def call_apart(*words: str, cwd: Path, **env: str) -> Done:
+    """Call the command in a process of its own, for variables that only a new process reads."""
+    command = [sys.executable, "-c", MAIN, *words]
+    return subprocess.run(command, cwd=cwd, env=environment(**env), capture_output=True, text=True, check=False)
