@@ -207,7 +207,14 @@ class StateReader:
 
 def _may(module: str) -> bool:
     # Of netsim itself classes of what agents hold, but nothing that reads, writes or runs.
-    parts = ("netsim.agents", "netsim.coders", "netsim.core", "netsim.transport", "netsim.wire", "netsim.scenarios.tasks")
+    parts = (
+        "netsim.agents",
+        "netsim.coders",
+        "netsim.core",
+        "netsim.transport",
+        "netsim.wire",
+        "netsim.scenarios.tasks",
+    )
     return any(module == each or module.startswith(f"{each}.") for each in parts)
 
 

@@ -22,7 +22,7 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 
 if TYPE_CHECKING:
-    from netsim.live.session import Session
+    from netsim.live.server import ViewServer
 
 __all__ = [
     "INTERRUPTED",
@@ -60,12 +60,12 @@ class Watched:
             raise BadInput("no-browser: must go with --watch")
         return None
 
-    def session(self, reporter: Reporter) -> "Session":
+    def session(self, reporter: Reporter) -> "ViewServer":
         """Return what shows it: in a browser only if somebody sits at a terminal."""
-        from netsim.live.session import Session
+        from netsim.live.server import ViewServer
 
         somebody = sys.stdout is not None and sys.stdout.isatty()
-        return Session(pace=self.pace, tell=reporter.line, browser=self.browser and somebody)
+        return ViewServer(pace=self.pace, tell=reporter.line, browser=self.browser and somebody)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def execute(scenario: Scenario, asked: Asked, parameters: dict[str, Any]) -> Non
 
 
 def _execute(
-    scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "Session | None"
+    scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "ViewServer | None"
 ) -> None:
     place: Claim | None = None
     heeded = signal.getsignal(signal.SIGINT)

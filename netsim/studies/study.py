@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from netsim.live.session import Session
+    from netsim.live.server import ViewServer
 
 COLUMNS = (
     "algorithm",
@@ -74,8 +74,8 @@ class Study:
     origin : dict
         What else settings.json says of how it came about: ``command``, the command line; ``file_sha256`` of its file,
         ``source_sha256`` of netsim's source, ``files_sha256`` of the files that it read; ``methods``.
-    session : netsim.live.session.Session or None
-        Who shows its runs while they go on.
+    session : netsim.live.server.ViewServer or None
+        Shows its runs while they go on.
     begin : callable
         Called before the first run.
     partial : dict or None
@@ -107,7 +107,7 @@ class Study:
         self.begin: Callable[[], object] = lambda: None
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
-        self.session: Session | None = None
+        self.session: ViewServer | None = None
         self._failed: tuple[str, BaseException] | None = None
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
@@ -158,7 +158,7 @@ class Study:
         from netsim.replay.render import About
 
         about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
-        network.show_to(self.session.show(about, length))
+        network.show_to(self.session.viewer(about, length))
         try:
             yield
         finally:

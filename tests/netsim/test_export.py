@@ -21,8 +21,7 @@ import pytest
 
 from netsim import BadInput, Link, NetsimError, Network, Run, export, topology
 from netsim.accounting.trace_file import TraceFile
-from netsim.replay.frames import frames_of
-from netsim.replay.stream import stream_of
+from netsim.replay.frames import Reader, frames_of
 from netsim.studies import exporting
 from netsim.studies.cli import main
 from netsim.testing import Actor, Listener, Rounder, Talker, play, sized
@@ -199,9 +198,9 @@ def each(flag: str, values: tuple[str, ...]) -> list[str]:
 def test_packets_of_a_long_run_are_in_order_however_it_is_cut(run: Run) -> None:
     whole = ordered(run)
     for size in (1, 7, 100, 10**6):
-        stream = stream_of(run.trace, size=size)
-        parts = list(stream.parts())
-        assert stream.shown == len(whole["start"]) == sum(stream.counts.values())
+        reader = Reader(run.trace)
+        parts = list(reader.parts(size))
+        assert reader.shown == len(whole["start"]) == sum(reader.counts.values())
         assert (len(parts) > 1) == (size < 1000)
         for name in COLUMNS:
             assert np.array_equal(np.concatenate([part[name] for part in parts]), whole[name]), name
