@@ -15,6 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
 from netsim.studies.sources import source_of
@@ -22,26 +23,29 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import digest_of, recording
 
-GROUP = "netsim.studies"
-"""The entry points of this group name the shelves: packages put their studies there (netsim's own, too)."""
+__getattr__ = former_names(__name__)
 
-# What every run of a scenario is given besides its parameters.
+GROUP = "netsim.studies"
+"""The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
+
+# Arguments of every run besides the scenario's parameters.
 _TAKEN = ("out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
 
 
 @dataclass(frozen=True)
-class Listed:
-    """Where a study is, as ``module:function``, and the first line of its docstring."""
+class Entry:
+    """Where a study is, as ``module:function``, the first line of its docstring, and the group that lists it."""
 
     place: str
     title: str
+    group: str = "others"
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Registry:
     """The studies of a package, by name; ``columns`` are the measures that its rounds.csv begin with."""
 
-    studies: Mapping[str, Listed]
+    studies: Mapping[str, Entry]
     columns: tuple[str, ...] = ()
 
 
@@ -92,7 +96,7 @@ class Scenario:
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
-        columns = tuple(column for shelf in _shelves() for column in shelf.columns)
+        columns = tuple(column for registry in _registries() for column in registry.columns)
         study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
         study.origin |= self.made_of()
         return study
@@ -130,21 +134,30 @@ class Scenario:
 
 
 @cache
-def _shelves() -> tuple[Shelf, ...]:
+def _registries() -> tuple[Registry, ...]:
     found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
-    # An environment may have netsim under a former name, too: the same shelf twice.
+    # An environment may have netsim under a former name, too: the same registry twice.
     return tuple(each.load() for each in {each.value: each for each in found}.values())
 
 
-def listed() -> dict[str, Listed]:
+def listed() -> dict[str, Entry]:
     """Return the studies of all installed packages by name; of two with one name netsim's own, or the first package's.
 
-    An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Shelf`.
+    An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Registry`.
     """
-    found: dict[str, Listed] = {}
-    for shelf in reversed(_shelves()):
-        found |= shelf.studies
+    found: dict[str, Entry] = {}
+    for registry in reversed(_registries()):
+        found |= registry.studies
     return dict(sorted(found.items()))
+
+
+def grouped() -> dict[str, dict[str, Entry]]:
+    """Return the studies of all installed packages by group and name; "others" is the last group."""
+    studies = listed()
+    groups = dict.fromkeys(entry.group for registry in _registries() for entry in registry.studies.values())
+    ordered = [*(group for group in groups if group != Entry.group), Entry.group]
+    found = {group: {name: each for name, each in studies.items() if each.group == group} for group in ordered}
+    return {group: entries for group, entries in found.items() if entries}
 
 
 def find_study(name: str) -> Scenario:
