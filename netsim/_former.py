@@ -83,6 +83,7 @@ MODULES = {
     "studies.cli_traces": "studies.cli",
     "studies.exporting": "studies.traces",
     "studies.replaying": "studies.traces",
+    "studies.sources": "studies.origin",
     "studies.sweep": "studies.sweeps",
     "studies.verify": "studies.verification",
     "transport.arrivals": "core.arrivals",

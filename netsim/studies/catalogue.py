@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
-from netsim.studies.sources import source_of
+from netsim.studies.origin import source_of
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import digest_of, recording

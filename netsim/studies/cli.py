@@ -14,13 +14,13 @@ import click
 
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
-from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
 from netsim.studies.cli_scenarios import FORMATS, group_of, options_of
 from netsim.studies.deploy.cli import deploy_them, gather_it, node_it
 from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_of_interrupt
 from netsim.studies.folder import Unsaved, load, told_partial
 from netsim.studies.formats import Formats
+from netsim.studies.origin import about
 from netsim.studies.terminal import Reporter, forget, text
 from netsim.util import check
 
@@ -146,7 +146,7 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 
     found = catalogue.find_study(scenario)
     reporter = Reporter()
-    given = _listed(found, flags)
+    given: dict[str, Any] = _listed(found, flags)
     try:
         result = sweep(scenario, out=out, reporter=reporter, **more, **given)
     except KeyboardInterrupt:
