@@ -264,7 +264,7 @@ class Study:
         algorithms = {}
         for name, run in self.runs.items():
             rows = rounds[rounds["algorithm"] == name]
-            last: dict[str, Any] = {} if rows.empty else rows.iloc[-1].drop("algorithm").to_dict()
+            last: dict[Any, Any] = {} if rows.empty else rows.iloc[-1].drop("algorithm").to_dict()
             algorithms[name] = {key: _last(value) for key, value in last.items()} | {"trace_hash": run.trace_hash}
         constant = {str(name): _last(value) for name, value in self.constant.items()}
         return ({"partial": self.partial} if self.partial else {}) | {
