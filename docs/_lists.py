@@ -13,7 +13,7 @@ from pathlib import Path
 
 import netsim
 from netsim import agents
-from netsim.studies.catalogue import Parameter, Scenario, find_study, listed
+from netsim.studies.catalogue import Parameter, Scenario, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -31,8 +31,11 @@ def rewritten(text: str) -> str:
 
 
 def studies() -> str:
-    """A row for each study."""
-    return _table(("study", "what it shows"), ((f"`{name}`", each.title) for name, each in listed().items()))
+    """A row for each study, under that of its group."""
+    rows = []
+    for group, entries in grouped().items():
+        rows += [(f"**{group}**", ""), *((f"`{name}`", entry.title) for name, entry in entries.items())]
+    return _table(("study", "what it shows"), rows)
 
 
 def commands() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = ["with_former_names"]
+__all__ = ["former_names", "with_former_names"]
 
 ATTRIBUTES = {
     "Budget": "links.Budget",
@@ -50,11 +50,19 @@ MODULES = {
     "files": "util.files",
     "latency": "links.latency",
     "link": "links.link",
+    "live.pending": "live.view",
+    "live.reel": "live.view",
+    "live.rows": "live.view",
+    "live.session": "live.server",
+    "live.show": "live.view",
     "loss": "links.loss",
     "packing": "wire.packing",
     "presets": "radio.presets",
     "rate": "links.rate",
     "reliability": "links.reliability",
+    "replay.layout": "replay.render",
+    "replay.stream": "replay.frames",
+    "replay.thinning": "replay.frames",
     "results": "studies.results",
     "sockets": "distributed",
     "sockets.envelope": "distributed.envelope",
@@ -72,6 +80,10 @@ MODULES = {
     "sockets.states": "distributed.states",
     "sockets.transport": "distributed.transport",
     "sockets.udp": "distributed.udp",
+    "studies.cli_traces": "studies.cli",
+    "studies.exporting": "studies.traces",
+    "studies.replaying": "studies.traces",
+    "studies.sources": "studies.origin",
     "studies.sweep": "studies.sweeps",
     "studies.verify": "studies.verification",
     "transport.arrivals": "core.arrivals",
@@ -94,6 +106,13 @@ MODULES = {
 }
 """Modules below the package ``netsim``."""
 
+NAMES = {
+    "netsim.live.server.Session": "ViewServer",
+    "netsim.studies.catalogue.Listed": "Entry",
+    "netsim.studies.catalogue.Shelf": "Registry",
+}
+"""Names in modules; such a module has a ``__getattr__`` that `former_names` returns."""
+
 
 def with_former_names(current: Callable[[str], Any]) -> Callable[[str], Any]:
     """Return the package's ``__getattr__``, which knows the former names of attributes and modules, too."""
@@ -114,6 +133,19 @@ def with_former_names(current: Callable[[str], Any]) -> Callable[[str], Any]:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         # First: the path of a room under its former name finds its files, too, and would load them twice.
         sys.meta_path.insert(0, _Finder())
+    return attribute
+
+
+def former_names(module: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module of which `NAMES` has former names."""
+
+    def attribute(name: str) -> Any:
+        former = f"{module}.{name}"
+        if former not in NAMES:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        _warn(former, f"{module}.{NAMES[former]}")
+        return getattr(sys.modules[module], NAMES[former])
+
     return attribute
 
 

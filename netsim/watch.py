@@ -1,4 +1,4 @@
-"""What a run keeps of each agent's state, as `netsim.Network.watch` is told: each change, at the instant it comes."""
+"""The states of agents that a run keeps, as `netsim.Network.watch` asks: each change, at its instant."""
 
 import math
 import operator
@@ -64,9 +64,9 @@ class Watch:
         self._last: dict[Hashable, tuple[float, ...]] = {}
 
     def look(self, name: Hashable, agent: Agent, time: float, sent: int, early: bool = False) -> None:
-        """Keep an agent's state at a time (s), before which it sent so many messages, if it is another than before.
+        """Keep an agent's state at a time (s), before which it had sent ``sent`` messages, if the state has changed.
 
-        ``early``: it may still lack an attribute, which then counts as none.
+        ``early``: the agent may still lack an attribute, which then counts as None.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Watch:
                 raise check.refuse(
                     f"watch, {column} of agent {name!r}", value, f"a number (None for none), at {time:g} s"
                 )
-            # One object stands for all NaN, as of no other two can be said that they are the same.
+            # One object stands for all NaN, so that two states with NaN can be equal.
             found.append(float(number) if number == number else math.nan)
         state = tuple(found)
         if self._last.get(name) != state:
@@ -108,7 +108,7 @@ class Watch:
         return list(self._columns)
 
     def __len__(self) -> int:
-        """Return how many changes there are."""
+        """Return the number of changes."""
         return len(self._times)
 
     def changes(self, first: int = 0) -> list[NDArray[Any]]:
@@ -118,7 +118,7 @@ class Watch:
         return self._arrays([part.tobytes() for part in parts])
 
     def learn(self, changes: Sequence[bytes], until: float) -> None:
-        """Take in the bytes of changes that a process saw by a time (s); raises NetsimError if they cannot be read."""
+        """Add the changes that another process kept by a time (s); raises NetsimError if they cannot be read."""
         try:
             found = self._arrays(changes)
         except (TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ class Watch:
         import pandas as pd
 
         times, agents, sent, values = self.changes()
-        # What several processes saw comes one process after the other.
+        # Changes from several processes come one process after the other.
         order = np.argsort(times, kind="stable")
         columns: dict[str, Any] = {
             "time_s": times[order],
@@ -143,7 +143,7 @@ class Watch:
         return pd.DataFrame(columns | {name: values[order, i] for i, name in enumerate(self._columns)})
 
     def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
-        """Return the arrays of which these are the bytes; raises ValueError if they are no changes of these agents."""
+        """Return changes from their bytes; raises ValueError if they are no changes of these agents."""
         kinds = np.float64, np.int32, np.int64, np.float64
         times, agents, sent, values = (np.frombuffer(raw, kind) for raw, kind in zip(changes, kinds, strict=True))
         if len({len(times), len(agents), len(sent)}) > 1 or not np.isin(agents, range(len(self._numbers))).all():
@@ -151,7 +151,7 @@ class Watch:
         return [times, agents, sent, values.reshape(len(times), len(self._columns))]
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was seen is kept; what looked may be anything.
+        # The functions may be anything, also what cannot be pickled.
         return vars(self) | {"_functions": {}}
 
 

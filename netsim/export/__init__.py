@@ -1,4 +1,4 @@
-"""A run for other programs: its frames for Wireshark, its topology for networkx and whoever reads GraphML or JSON."""
+"""A run for other programs: its frames for Wireshark, its topology for networkx and readers of GraphML or JSON."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from netsim.util import check
 __all__ = ["FORMATS", "check_format", "export", "graph_of", "write_graphml", "write_json", "write_pcapng"]
 
 FORMATS = ("pcapng", "graphml", "json")
-"""What can be written."""
+"""The formats that can be written."""
 
 
 def check_format(format: str, most: int | None) -> None:
-    """Raise BadInput unless this is one of `FORMATS`, and ``most`` of no more than pcapng is asked for."""
+    """Raise BadInput unless this is one of `FORMATS`; also for ``most`` with another than pcapng."""
     check.one_of("format", format, FORMATS)
     if most is not None:
         check.integer("most", most, low=1)
@@ -35,7 +35,7 @@ def export(log: Log, path: str | Path, format: str, *, about: About | None = Non
     format : {"pcapng", "graphml", "json"}
         As `write_pcapng`, `write_graphml` and `write_json` write it.
     about : About, optional
-        What the file says of the run besides.
+        The title, command and notes that the file holds.
     most : int, optional
         Of pcapng: frames that it holds at most; default: all.
 

@@ -1,7 +1,7 @@
 """The blocks of a pcapng file, which begin and end with their length.
 
-The format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format". There are libraries that write
-it; what is needed here is less than what calling one takes.
+The format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format". A library that writes it would
+take more lines to call than these.
 """
 
 import struct
@@ -68,18 +68,9 @@ def host_names(addresses: Sequence[int], names: Sequence[str]) -> Iterator[bytes
 def packets(
     nanoseconds: NDArray[np.uint64], lengths: NDArray[np.int64], heads: NDArray[np.void], comments: Iterable[bytes]
 ) -> bytes:
-    """Return a block for each packet.
+    """Return a block for each packet: its time, its length (at most 2³² − 1 bytes), the 28 bytes captured, a comment.
 
-    Parameters
-    ----------
-    nanoseconds : uint64 array, shape (n,)
-        Their times.
-    lengths : int array, shape (n,)
-        Their lengths in bytes, at most 2³² − 1, whatever was captured of them.
-    heads : array of 28 bytes each, shape (n,)
-        What was captured.
-    comments : iterable of bytes
-        Of each a text in UTF-8, of at most 65,000 bytes.
+    A comment is UTF-8 of at most 65,000 bytes.
     """
     texts = list(comments)
     fixed = np.empty(len(texts), PACKET)

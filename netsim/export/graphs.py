@@ -1,4 +1,4 @@
-"""A run's topology as a graph of networkx, with what became of the frames on each link; as GraphML or JSON."""
+"""A run's topology as a graph of networkx, with the counts of the frames on each link; as GraphML or JSON."""
 
 import io
 import json
@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from netsim._version import __version__
 from netsim.core.records import key_shift
 from netsim.errors import BadInput
-from netsim.replay.frames import Log, recorded
+from netsim.replay.frames import Log, Reader
 from netsim.replay.render import About
-from netsim.replay.stream import stream_of
 from netsim.util.files import write_pieces
 
 __all__ = ["graph_of", "write_graphml", "write_json"]
 
 Graph: TypeAlias = "nx.DiGraph[Any]"
 
-# What XML 1.0 has no character for.
+# Characters that XML 1.0 does not have.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -38,7 +37,7 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
     log : Log
         The trace.
     about : About, optional
-        What the graph says of the run besides.
+        Its title and command become attributes of the graph.
 
     Returns
     -------
@@ -53,17 +52,17 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
     BadInput
         If the trace is not one of this version, or two of its agents have one name (1 and "1" have, in a file).
     """
-    scene, names = recorded(log).scene, list(log.agents)
-    said = about or About()
-    told = {"title": said.title, "command": said.command, "netsim": __version__, "medium": scene.medium}
+    reader, names, about = Reader(log), list(log.agents), about or About()
+    scene = reader.scene
     graph: Graph = nx.DiGraph()
-    graph.graph |= {key: text for key, text in told.items() if text}
+    texts = {"title": about.title, "command": about.command, "netsim": __version__, "medium": scene.medium}
+    graph.graph |= {key: text for key, text in texts.items() if text}
     graph.graph |= {"round_period": scene.round_period, "ended_at": scene.ended_at}
     _check_differ(names, "as names of nodes")
     graph.add_nodes_from(names)
     for name, place in zip(names, scene.positions or (), strict=False):
         graph.nodes[name].update(x=place[0], y=place[1], pos=place)
-    counts = _counts(log)
+    counts = _counts(log, reader)
     rows = zip(*(column.tolist() for column in counts.values()), strict=True)
     for sender, receiver, row in zip(*(end.tolist() for end in log.links), rows, strict=True):
         graph.add_edge(names[sender], names[receiver], **dict(zip(counts, row, strict=True)))
@@ -73,8 +72,8 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
 def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as GraphML and return the file's path.
 
-    It is that of `graph_of`; positions are ``x`` and ``y`` alone, names are text, and what XML has no character for is
-    an escape.
+    It is that of `graph_of`; positions are ``x`` and ``y`` alone, names are text, and characters that XML does not have
+    are escapes.
 
     Raises
     ------
@@ -109,15 +108,15 @@ def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Pat
     return write_pieces(path, [made.encode(), b"\n"])
 
 
-def _counts(log: Log) -> dict[str, NDArray[np.int64]]:
-    """Return what became of the frames on each link, shape (links,) each."""
-    stream, agents = stream_of(log), len(log.agents)
+def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
+    """Return the counts of the frames on each link, shape (links,) each."""
+    agents = len(log.agents)
     senders, receivers = log.links
     order = np.lexsort([receivers, senders])
     pairs = (senders * agents + receivers)[order]
-    ends = np.zeros((len(order), len(stream.causes)), dtype=np.int64)
+    ends = np.zeros((len(order), len(reader.causes)), dtype=np.int64)
     bits, copies = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
-    for part in stream.parts():
+    for part in reader.parts():
         link = order[np.searchsorted(pairs, part["sender"].astype(np.int64) * agents + part["receiver"])]
         np.add.at(ends, (link, part["cause"]), 1)
         np.add.at(bits, link, part["bits"])
@@ -128,9 +127,8 @@ def _counts(log: Log) -> dict[str, NDArray[np.int64]]:
         np.add.at(copies, second["key"] >> shift, 1)
         np.subtract.at(bits, second["key"] >> shift, second["bits"])
     counts = {"offered": ends.sum(axis=1) - copies, "duplicated": copies}
-    counts |= dict(zip(stream.causes, ends.T, strict=True))
-    on_wires = log.scene is not None and log.scene.medium == "wires"
-    return counts | ({"wire_bits": bits} if on_wires else {})
+    counts |= dict(zip(reader.causes, ends.T, strict=True))
+    return counts | ({"wire_bits": bits} if reader.scene.medium == "wires" else {})
 
 
 def _renamed(graph: Graph, rename: Callable[[Any], Any]) -> Graph:

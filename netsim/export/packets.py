@@ -10,9 +10,8 @@ from netsim._version import __version__
 from netsim.errors import BadInput
 from netsim.export import blocks
 from netsim.radio.medium import ACK
-from netsim.replay.frames import Columns, Log
+from netsim.replay.frames import Columns, Log, Reader
 from netsim.replay.render import About
-from netsim.replay.stream import Stream, stream_of
 from netsim.util.files import write_pieces
 
 __all__ = ["FIRST_PORT", "MOST_AGENTS", "write_pcapng"]
@@ -24,14 +23,14 @@ _LAST_PORT = 65_535
 _NETWORK = 10 << 24
 
 MOST_AGENTS = 2**24 - 2
-"""So many addresses does 10.0.0.0/8 have for hosts."""
+"""The number of addresses that 10.0.0.0/8 has for hosts."""
 
 _HEADERS = 28
-# What the 16 bits of an IPv4 header's length leave for UDP's payload.
+# The most bytes of UDP's payload that the 16 bits of an IPv4 header's length can count.
 _MOST_PAYLOAD = 2**16 - 1 - _HEADERS
 _MOST_LENGTH = 2**32 - 1
 
-# Packets that are put together in one go.
+# Packets that are made at a time.
 _AT_ONCE = 1 << 14
 # In bytes of UTF-8, of a name; Wireshark's own have room for 255.
 _MOST_NAME = 200
@@ -70,9 +69,9 @@ def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most
     path : str or Path
         The file.
     about : About, optional
-        What the file says of the run besides.
+        The title, command and notes that the file begins with.
     most : int, optional
-        More frames are thinned (`netsim.replay.thinning`); default: all are written.
+        Of more frames some are left out (`netsim.replay.frames.Reader`); default: all are written.
 
     Raises
     ------
@@ -84,24 +83,22 @@ def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most
     """
     if len(log.agents) > MOST_AGENTS:
         raise BadInput(f"agents = {len(log.agents):,}: must be at most {MOST_AGENTS:,} for pcapng, one address each")
-    return write_pieces(path, _pieces(log, stream_of(log, most), about or About()))
+    return write_pieces(path, _pieces(log, Reader(log, most), about or About()))
 
 
-def _pieces(log: Log, stream: Stream, about: About) -> Iterator[bytes]:
+def _pieces(log: Log, reader: Reader, about: About) -> Iterator[bytes]:
     kinds = [_printable(kind) for kind in log.kinds]
     ports = np.minimum(FIRST_PORT + np.arange(len(kinds)), _LAST_PORT)
-    yield blocks.section(f"netsim {__version__}", _comments(log, stream, about, kinds, ports.tolist()))
-    scene = log.scene
-    assert scene is not None
-    yield blocks.interface("netsim", f"medium: {scene.medium}; a packet for each frame on each link")
+    yield blocks.section(f"netsim {__version__}", _comments(log, reader, about, kinds, ports.tolist()))
+    yield blocks.interface("netsim", f"medium: {reader.scene.medium}; a packet for each frame on each link")
     addresses = range(_NETWORK + 1, _NETWORK + 1 + len(log.agents))
     yield from blocks.host_names(addresses, [_printable(name).strip() for name in log.agents])
-    for part in stream.parts():
+    for part in reader.parts():
         for first in range(0, len(part["depart"]), _AT_ONCE):
             some = {name: column[first : first + _AT_ONCE] for name, column in part.items()}
             times, carried = _nanoseconds(some["depart"]), -(-some["bits"] // 8)
             lengths = np.minimum(_HEADERS + carried, _MOST_LENGTH)
-            yield blocks.packets(times, lengths, _heads(some, carried, ports), _fates(some, stream.causes, kinds))
+            yield blocks.packets(times, lengths, _heads(some, carried, ports), _fates(some, reader.causes, kinds))
 
 
 def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -126,12 +123,12 @@ def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) 
     for _ in range(2):
         words = (words & 0xFFFF) + (words >> 16)
     head["checksum"] = ~words & 0xFFFF
-    # UDP's own stays 0, which says that there is none: it would be of bytes that are not here.
+    # UDP's own stays 0, which means none: it would be of bytes that are not here.
     return head.view("V28")
 
 
 def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes]:
-    """Yield in words what became of each frame, and which it is."""
+    """Yield a sentence on each frame: how it ended, and which it is."""
     names = ("start", "depart", "end", "cause", "kind", "round", "number", "bits", "reply")
     columns = (part[name].tolist() for name in names)
     for start, depart, end, cause, kind, turn, number, bits, reply in zip(*columns, strict=True):
@@ -145,12 +142,12 @@ def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes
         yield text.encode()
 
 
-def _comments(log: Log, stream: Stream, about: About, kinds: Sequence[str], ports: Sequence[int]) -> list[str]:
-    """Return what the file says of itself as a whole."""
-    counts = ", ".join(f"{count:,} {cause}" for cause, count in stream.counts.items() if count)
+def _comments(log: Log, reader: Reader, about: About, kinds: Sequence[str], ports: Sequence[int]) -> list[str]:
+    """Return the comments that the file begins with."""
+    counts = ", ".join(f"{count:,} {cause}" for cause, count in reader.counts.items() if count)
     texts = [
         *filter(None, (about.title, about.command)),
-        f"{sum(stream.counts.values()):,} frames: {counts or 'none'}." + (stream.omitted and f" {stream.omitted}"),
+        f"{sum(reader.counts.values()):,} frames: {counts or 'none'}." + (reader.omitted and f" {reader.omitted}"),
         "One packet for each frame on each link. Addresses are 10.0.0.1 for the first agent and so on. The packet's "
         f"length is that of the headers of IPv4 and UDP, {_HEADERS} bytes, which are not the frame's and alone are "
         "captured, plus the frame's bytes on the wire, rounded up. Times are simulated.",

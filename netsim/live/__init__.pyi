@@ -1,3 +1,3 @@
-from .session import live_view
+from .server import live_view
 
 __all__ = ["live_view"]

@@ -1,22 +1,46 @@
-"""A small server on this machine, for the pages of one session and nobody else.
+"""The pages of all runs of a program, one after the other, served to this machine only.
 
-It listens on the loopback only. The address holds a token that cannot be guessed, and the name that a request asks for
-must be that of the loopback, so that no page of another site reaches it by a name of its own.
+The server listens on the loopback. Its address holds a token that cannot be guessed, and a request must name the
+loopback as its host: so no page of another site reaches it by a name of its own.
 """
 
 import secrets
 import threading
-from collections.abc import Callable
+import time
+import urllib.parse
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from netsim._former import former_names
+from netsim.accounting.scene import Scene
 from netsim.errors import NetsimError, one_line
+from netsim.live.view import RunView
+from netsim.network import Network
+from netsim.replay.frames import MOST
+from netsim.replay.html import as_json
+from netsim.replay.render import About
+from netsim.run import Run
+from netsim.util import check
 
-__all__ = ["Answer", "Server"]
+__all__ = ["ViewServer", "live_view"]
 
-Answer = tuple[HTTPStatus, str, str]
-"""A status, a type of content (or, of a redirection, where to), and a text."""
+__getattr__ = former_names(__name__)
+
+# Real seconds without a request after which no page is taken to be open; a hidden page asks once a minute.
+_PATIENCE = 90.0
+
+# Real seconds within which an open page asks.
+_ABRUPT = 2.0
+
+_WAITING = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+    '<meta http-equiv="refresh" content="1"><link rel="icon" href="data:,"><title>netsim</title>'
+    "<p>The first run has not begun yet …</p></html>"
+)
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -26,68 +50,234 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
+Answer = tuple[HTTPStatus, str, str]
+"""A status, a type of content (of a redirection: the new place), and a text."""
 
-class Server:
-    """Serves until it is closed, in threads that do not keep the program from ending.
+
+@contextmanager
+def live_view(
+    network: Network,
+    *,
+    title: str = "A run of netsim",
+    pace: float | None = None,
+    most: int = MOST,
+    browser: bool = True,
+) -> "Iterator[ViewServer]":
+    """Show the runs of a network in the browser while they go on; nothing in them changes.
 
     Parameters
     ----------
-    answer : callable
-        Given what stands behind the token in an address (``1/more?since=…``), it returns an `Answer`, or None if
-        there is nothing.
+    network : Network
+        Its runs within the block are shown.
+    title : str
+        Stands above them.
+    pace : float, optional
+        Simulated seconds that the page shows in a second; default: two rounds.
+    most : int
+        Frames that the page keeps: the newest.
+    browser : bool
+        Whether to open the browser; the address is printed in any case.
+
+    Yields
+    ------
+    ViewServer
+        Its ``address`` is that of the page.
+
+    Raises
+    ------
+    BadInput
+        If an argument cannot be used.
+    NetsimError
+        If there is no free port.
+
+    Notes
+    -----
+    The block's end waits until the page has all of it, but not for ever: 90 s without a question, or a Ctrl-C, end it.
+    """
+    with ViewServer(pace=pace, most=most, browser=browser) as server:
+        network.show_to(server.viewer(About(title)))
+        try:
+            yield server
+        finally:
+            network.show_to(None)
+
+
+class ViewServer:
+    """Serves the views of runs, in threads that do not keep the program from ending.
+
+    As a context: at its end it serves until the pages have all of every run, or after an error for a moment.
+
+    Parameters
+    ----------
+    pace : float, optional
+        Simulated seconds that pages show in a second; default: as suits each run.
+    most : int
+        Frames that are kept of all runs: the newest.
+    tell : callable
+        Called with lines for the user.
+    browser : bool
+        Whether to open the user's browser.
 
     Attributes
     ----------
     address : str
-        Where it is.
+        Where the pages are.
 
     Raises
     ------
+    BadInput
+        If an argument cannot be used.
     NetsimError
-        If no port can be had.
+        If there is no free port.
     """
 
-    def __init__(self, answer: Callable[[str], Answer | None]) -> None:
-        self.token = secrets.token_urlsafe(24)
+    def __init__(
+        self,
+        *,
+        pace: float | None = None,
+        most: int = MOST,
+        tell: Callable[[str], None] = print,
+        browser: bool = True,
+    ) -> None:
+        self._pace = None if pace is None else check.finite("pace", pace, above=0)
+        self._most = check.integer("most", most, low=1)
+        self._tell = tell
+        self._views: list[RunView] = []
+        self._over = self._answered_over = False
+        self._asked = time.monotonic()
+        self._http = _HTTPServer(self._answer)
+        self.address = self._http.address
+        tell(f"watch it at {self.address}")
+        if check.flag("browser", browser):
+            with suppress(webbrowser.Error):
+                webbrowser.open(self.address)
+
+    def __enter__(self) -> "ViewServer":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._over = True
         try:
-            self._server = _Server(("127.0.0.1", 0), _Handler)
+            with suppress(KeyboardInterrupt):
+                if error is None:
+                    self._wait()
+                else:
+                    # An open page learns how the run ended.
+                    last = time.monotonic()
+                    self._sleep_while(lambda: last - self._asked < _ABRUPT and not self._is_fetched(), last)
+        finally:
+            self._http.close()
+
+    def viewer(self, about: About, length: float | None = None) -> "_Viewer":
+        """Return a viewer for `Network.show_to`; its runs last ``length`` simulated seconds, where that is known."""
+        return _Viewer(self, about, length)
+
+    def add(self, about: About, length: float | None, run: Run, scene: Scene) -> RunView:
+        """Return the view of a run that begins."""
+        # All runs before it together keep no more frames than one.
+        room = self._most
+        for view in reversed(self._views):
+            view.forget(view.held - room)
+            room -= view.held
+        self._views.append(RunView(len(self._views) + 1, about, self._most, self._pace, length, run, scene))
+        return self._views[-1]
+
+    def _wait(self) -> None:
+        """Serve until pages have all of every run, or until none has asked for long."""
+        self._asked = time.monotonic()
+        if not self._is_fetched():
+            self._tell("the page is served until it has all of it; Ctrl-C ends that")
+        while not self._is_fetched() and time.monotonic() - self._asked < _PATIENCE:
+            time.sleep(0.05)
+        # An open page asks once more, and learns that there is nothing more to ask.
+        last = time.monotonic()
+        self._sleep_while(lambda: not self._answered_over and last - self._asked < _ABRUPT, last)
+
+    def _sleep_while(self, holds: Callable[[], bool], since: float) -> None:
+        while holds() and time.monotonic() - since < _ABRUPT:
+            time.sleep(0.05)
+
+    def _is_fetched(self) -> bool:
+        return all(view.fetched for view in self._views)
+
+    def _answer(self, rest: str) -> Answer | None:
+        """Return the answer to what stands behind the token in an address, as ``1/more?since=…``; None: nothing."""
+        self._asked = time.monotonic()
+        path, _, query = rest.partition("?")
+        number, _, what = path.partition("/")
+        views = list(self._views)
+        if not rest:
+            return (HTTPStatus.FOUND, "1/", "") if views else (HTTPStatus.OK, "text/html", _WAITING)
+        view = next((each for each in views if str(each.number) == number), None)
+        if view is None or what not in ("", "more"):
+            return None
+        if not what:
+            return HTTPStatus.OK, "text/html", view.page()
+        since = _numbers(urllib.parse.parse_qs(query).get("since", [""])[-1])
+        if since is None:
+            return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be five whole numbers"
+        self._answered_over = self._over
+        runs = [[each.number, each.about.title] for each in views]
+        return HTTPStatus.OK, "application/json", as_json(view.news(since) | {"runs": runs, "over": self._over})
+
+
+def _numbers(text: str) -> list[int] | None:
+    parts = text.split(".")
+    fits = len(parts) == 5 and all(each.isascii() and each.isdigit() and len(each) < 16 for each in parts)
+    return [int(each) for each in parts] if fits else None
+
+
+class _Viewer:
+    """Gives each run that begins a view of its own (`netsim.engine.observers.Viewer`)."""
+
+    def __init__(self, server: ViewServer, about: About, length: float | None) -> None:
+        self._server, self._about, self._length = server, about, length
+        self._view: RunView
+
+    def begin(self, run: Run, scene: Scene) -> None:
+        self._view = self._server.add(self._about, self._length, run, scene)
+
+    def look(self, scene: Scene) -> None:
+        self._view.look(scene)
+
+    def end(self, scene: Scene, error: NetsimError | None) -> None:
+        self._view.end(scene, error)
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+    # The end does not wait for threads that wait for a browser.
+    block_on_close = False
+
+    def __init__(self, answer: Callable[[str], Answer | None]) -> None:
+        try:
+            super().__init__(("127.0.0.1", 0), _Handler)
         except OSError as error:
             raise NetsimError(f"watch: no port of 127.0.0.1 can be had ({error.strerror or one_line(error)})") from None
-        port = self._server.server_address[1]
-        self._server.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self._server.token, self._server.answer = self.token, answer
+        port = self.server_address[1]
+        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self.token, self.answer = secrets.token_urlsafe(24), answer
         self.address = f"http://127.0.0.1:{port}/{self.token}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
         self._thread.join()
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # Threads that wait for a browser that says nothing more are not waited for.
-    block_on_close = False
-    hosts: set[str]
-    token: str
-    answer: Callable[[str], Answer | None]
-
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a browser that has gone is no matter of the run's."""
+        """Print nothing: a browser that has gone does not concern the run."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "netsim", ""
-    # Of a browser that says nothing, in seconds.
+    # Seconds after which a browser that sends nothing is dropped.
     timeout = 60
-    server: _Server
+    server: _HTTPServer
 
     def do_GET(self) -> None:
-        """Answer."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             self._reply((HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not the name of this machine's loopback"))
             return
@@ -111,4 +301,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet."""
+        """Print nothing."""

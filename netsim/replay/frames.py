@@ -1,33 +1,40 @@
-"""From a run's trace to columns with a row for each frame on each link: when it was offered, left and ended."""
+"""From a run's trace to columns with a row for each frame on each link: all frames, some of a long run, or parts."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.scene import Scene
-from netsim.core.records import ALL_CAUSES, CAUSES, LEFT, RADIO_CAUSES, key_shift
+from netsim.core.records import ALL_CAUSES, CAUSES, DELIVERED, LEFT, RADIO_CAUSES, key_shift
 from netsim.errors import BadInput
-from netsim.replay.thinning import Chosen, choose
-from netsim.util import check
+from netsim.util import check, draws
 
-__all__ = ["MOST", "Columns", "Frames", "Log", "Messages", "Recorded", "fitting", "frames_of", "recorded"]
+__all__ = ["MOST", "Columns", "Frames", "Log", "Reader", "frames_of"]
 
 MOST = 500_000
 """Frames that are shown at most, unless another number is asked for."""
 
 Columns = dict[str, NDArray[Any]]
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-# What ends so was never sent, but for a frame whose sender crashed while it was on the air.
+# Frames that end so were never sent, except where the sender crashed while its frame was on the air.
 _NEVER_SENT = [CAUSES.index("refused"), CAUSES.index("queue_full"), CAUSES.index("link_down")]
+
+# The share of the room that messages with a lost frame may take; where they take more, all messages are drawn alike.
+_ROOM_FOR_LOSSES = 0.8
+
+_BY_START = ("end", "receiver", "number", "sender", "start")
+_BY_DEPARTURE = ("receiver", "number", "sender", "start", "depart")
 
 
 class Log(Protocol):
-    """A trace: `netsim.accounting.Trace`, or one read from its file piece by piece."""
+    """A trace: `netsim.accounting.Trace`, one read from its file piece by piece, or some records of a run."""
 
     @property
     def agents(self) -> Any:
@@ -46,7 +53,7 @@ class Log(Protocol):
         """The numbers of the agents at each directed link's ends."""
 
     def count(self, stream: str) -> int:
-        """Return how many records there are of a kind."""
+        """Return the number of records of a kind."""
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
         """Yield the records of a kind, some at a time."""
@@ -64,113 +71,15 @@ class Frames:
     causes : list of str
         How frames end, by number: ``delivered`` first, ``in_flight`` last.
     counts : dict
-        How many frames of the whole run ended so, by cause.
+        The number of frames of the whole run that ended so, by cause.
     omitted : str
-        In one sentence what is not shown; empty if all is.
+        One sentence on the frames that are not shown; empty if all are.
     """
 
     columns: Columns
     causes: list[str]
     counts: dict[str, int]
     omitted: str
-
-
-@dataclass
-class Messages:
-    """Every agent's transmissions by one number, the agents one after another; second copies stand for their first.
-
-    Attributes
-    ----------
-    firsts : int array, shape (agents + 1,)
-        The number of each agent's first; the last is how many there are.
-    """
-
-    log: Log
-    shift: int
-    senders: Ints
-    firsts: Ints
-    copies: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    originals: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return int(self.firsts[-1])
-
-    def of(self, keys: Ints) -> Ints:
-        """Return the numbers of link messages' transmissions."""
-        numbers: Ints = self.firsts[self.senders[keys >> self.shift]] + (keys & ((1 << self.shift) - 1))
-        if len(self.copies):
-            place = np.minimum(np.searchsorted(self.copies, numbers), len(self.copies) - 1)
-            found = self.copies[place] == numbers
-            numbers[found] = self.originals[place[found]]
-        return numbers
-
-    def ends(self) -> Iterator[tuple[Ints, Ints | None]]:
-        """Yield the transmissions of frames that ended, and how (None: under way)."""
-        for exits in self.log.chunks("exits"):
-            yield self.of(exits["key"]), exits["cause"].astype(np.int64)
-        for under_way in self.log.chunks("in_flight"):
-            yield self.of(under_way["key"]), None
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What a trace holds, its messages numbered.
-
-    Attributes
-    ----------
-    causes, counts
-        As in `Frames`.
-    """
-
-    log: Log
-    scene: Scene
-    messages: Messages
-    causes: list[str]
-    counts: dict[str, int]
-
-    @property
-    def total(self) -> int:
-        """How many frames there are."""
-        return self.log.count("exits") + self.log.count("in_flight")
-
-    def columns(self, chosen: Chosen) -> Columns:
-        """Return the frames of the chosen messages, as `Frames` has them."""
-        columns = _columns(self.log, self.scene, self.messages, chosen)
-        columns["cause"][columns["cause"] < 0] = self.causes.index("in_flight")
-        if not np.isin(columns["kind"], np.arange(len(self.log.kinds))).all() or (columns["bits"] < 0).any():
-            raise ValueError("kinds or bits are none")
-        return columns
-
-
-def recorded(log: Log) -> Recorded:
-    """Return what a trace holds; raises BadInput if it is of an earlier version, or not that of a run."""
-    scene = log.scene
-    if scene is None or log.count("details") != log.count("sent"):
-        raise BadInput("trace: must be of this version of netsim; run it again with --trace, or trace=True")
-    ends = np.zeros(len(ALL_CAUSES), dtype=np.int64)
-    with fitting():
-        messages = _numbered(log)
-        for exits in log.chunks("exits"):
-            ends += np.bincount(exits["cause"], minlength=len(ends))
-    usual = CAUSES if scene.medium != "shared" else CAUSES + RADIO_CAUSES
-    # Missing is only what crossed between processes.
-    causes = list(usual if not ends[len(usual) :].any() else ALL_CAUSES)
-    ends = ends[: len(causes)]
-    counts = dict(zip(causes, ends.tolist(), strict=True))
-    return Recorded(log, scene, messages, [*causes, "in_flight"], counts | {"in_flight": log.count("in_flight")})
-
-
-@contextmanager
-def fitting() -> Iterator[None]:
-    """Raise BadInput where the events of a trace turn out not to fit together."""
-    try:
-        yield
-    except (IndexError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"trace: must be that of a run; its events do not fit together ({error})") from None
 
 
 def frames_of(log: Log, most: int = MOST) -> Frames:
@@ -181,112 +90,277 @@ def frames_of(log: Log, most: int = MOST) -> Frames:
     log : Log
         A trace of this version of netsim.
     most : int
-        More frames are thinned (`netsim.replay.thinning`). Memory is needed for so many, and a few bytes for each
-        transmission of the run.
+        Of more frames some are left out, as `Reader` does. Memory is needed for ``most`` frames, and a few bytes for
+        each transmission of the run.
 
     Raises
     ------
     BadInput
         If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
     """
-    most = check.integer("most", most, low=1)
-    found = recorded(log)
-    with fitting():
-        chosen = choose(found.messages.count, found.total, most, found.messages.ends)
-        return Frames(found.columns(chosen), found.causes, found.counts, chosen.omitted)
+    reader = Reader(log, check.integer("most", most, low=1))
+    return Frames(reader.frames(), reader.causes, reader.counts, reader.omitted)
 
 
-def _numbered(log: Log) -> Messages:
-    senders, _ = log.links
-    shift = key_shift(len(senders))
-    numbers = np.zeros(len(log.agents), dtype=np.int64)
-    for sent in log.chunks("sent"):
-        np.maximum.at(numbers, sent["sender"], sent["number"] + 1)
-    copies: list[tuple[Ints, Ints, Ints]] = []
-    for left in log.chunks("left"):
-        who, number = senders[left["key"] >> shift], left["key"] & ((1 << shift) - 1)
-        np.maximum.at(numbers, who, number + 1)
-        copy = number != left["number"]
-        copies += [(who[copy], number[copy], left["number"][copy])] if copy.any() else []
-    # Agents number their messages and second copies one by one.
-    if numbers.sum() > 2 * (log.count("sent") + log.count("left")) or (numbers < 0).any():
-        raise ValueError("messages are missing")
-    found = Messages(log, shift, senders, np.concatenate([[0], np.cumsum(numbers)]))
-    if copies:
-        who, number, original = (np.concatenate(column) for column in zip(*copies, strict=True))
-        order = np.argsort(found.firsts[who] + number)
-        found.copies, found.originals = (found.firsts[who] + number)[order], (found.firsts[who] + original)[order]
-    return found
+class Reader:
+    """Reads the frames of a trace, all at once or in parts, any number of times.
+
+    Where frames are left out, whole messages are, with all their frames. Messages of which some frame did not arrive
+    stay, if they leave some room; of the others a fixed hash of their numbers chooses as many as fit.
+
+    Parameters
+    ----------
+    log : Log
+        A trace of this version of netsim.
+    most : int, optional
+        Frames that are read at most; default: all.
+
+    Attributes
+    ----------
+    scene : Scene
+        Where and when the run took place.
+    causes, counts, omitted
+        As `Frames` has them.
+    shown : int
+        The number of frames that are read.
+
+    Raises
+    ------
+    BadInput
+        If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
+    """
+
+    def __init__(self, log: Log, most: int | None = None) -> None:
+        if most is not None:
+            check.integer("most", most, low=1)
+        if log.scene is None or log.count("details") != log.count("sent"):
+            raise BadInput("trace: must be of this version of netsim; run it again with --trace, or trace=True")
+        self.scene = log.scene
+        self._log = log
+        self._senders, self._receivers = log.links
+        self._shift = key_shift(len(self._senders))
+        with _fitting():
+            self._number_messages()
+            self.counts = self._count_ends()
+            self.causes = list(self.counts)
+            self._choose(most)
+
+    def frames(self) -> Columns:
+        """Return the frames in order of start, sender, number and receiver."""
+        with _fitting():
+            return _sorted(self._columns(self._chosen), _BY_START)
+
+    def parts(self, size: int = MOST) -> Iterator[Columns]:
+        """Yield the frames in order of ``depart``, then ``start``, so that a long run takes little memory.
+
+        About ``size`` frames are in memory at a time, besides those that wait in queues, and a few bytes for each
+        transmission of the run.
+        """
+        check.integer("size", size, low=1)
+        with _fitting():
+            starts, (frames, _) = self._starts(), self._weights()
+        order = np.argsort(starts, kind="stable")[: int(np.isfinite(starts).sum())]
+        reached, starts = np.cumsum(frames[order]), starts[order]
+        cuts = np.searchsorted(reached, np.arange(size, self.shown, size), side="left") + 1
+        cuts = np.unique(np.concatenate([[0], cuts, [len(order)]]))
+        waiting: Columns = {}
+        for first, last in itertools.pairwise(cuts.tolist()):
+            which = np.zeros(len(frames), dtype=np.bool_)
+            which[order[first:last]] = True
+            with _fitting():
+                new = self._columns(which)
+            both = {name: np.concatenate([waiting[name], new[name]]) if waiting else new[name] for name in new}
+            both = _sorted(both, _BY_DEPARTURE)
+            # A frame that is offered later cannot leave before it is offered.
+            later = starts[last] if last < len(starts) else np.inf
+            ready = int(np.searchsorted(both["depart"], later, side="left"))
+            yield {name: column[:ready] for name, column in both.items()}
+            waiting = {name: column[ready:] for name, column in both.items()}
+        if waiting and len(waiting["depart"]):
+            yield waiting
+
+    # --- messages: each agent's transmissions by one number, the agents one after another -----------------------------
+
+    def _number_messages(self) -> None:
+        """Find the first number of each agent, and the originals for which second copies stand."""
+        log, numbers = self._log, np.zeros(len(self._log.agents), dtype=np.int64)
+        for sent in log.chunks("sent"):
+            np.maximum.at(numbers, sent["sender"], sent["number"] + 1)
+        none = np.empty(0, np.int64)
+        copies: list[tuple[Ints, Ints, Ints]] = [(none, none, none)]
+        for left in log.chunks("left"):
+            sender, number = self._senders[left["key"] >> self._shift], left["key"] & ((1 << self._shift) - 1)
+            np.maximum.at(numbers, sender, number + 1)
+            copy = number != left["number"]
+            copies.append((sender[copy], number[copy], left["number"][copy]))
+        # Agents number their messages and second copies one by one.
+        if numbers.sum() > 2 * (log.count("sent") + log.count("left")) or (numbers < 0).any():
+            raise ValueError("messages are missing")
+        self._firsts = np.concatenate([[0], np.cumsum(numbers)])
+        sender, number, original = (np.concatenate(column) for column in zip(*copies, strict=True))
+        order = np.argsort(self._firsts[sender] + number)
+        self._copies = (self._firsts[sender] + number)[order]
+        self._originals = (self._firsts[sender] + original)[order]
+
+    def _messages(self, keys: Ints) -> Ints:
+        """Return the messages of link messages."""
+        numbers: Ints = self._firsts[self._senders[keys >> self._shift]] + (keys & ((1 << self._shift) - 1))
+        if len(self._copies):
+            place = np.minimum(np.searchsorted(self._copies, numbers), len(self._copies) - 1)
+            found = self._copies[place] == numbers
+            numbers[found] = self._originals[place[found]]
+        return numbers
+
+    def _weights(self) -> tuple[NDArray[np.int32], Bools]:
+        """Return the number of frames of each message, and whether one of them ended without arriving."""
+        count = int(self._firsts[-1])
+        frames, failed = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.bool_)
+        for exits in self._log.chunks("exits"):
+            messages = self._messages(exits["key"])
+            np.add.at(frames, messages, 1)
+            failed[messages[exits["cause"] != DELIVERED]] = True
+        for under_way in self._log.chunks("in_flight"):
+            np.add.at(frames, self._messages(under_way["key"]), 1)
+        return frames, failed
+
+    def _starts(self) -> NDArray[np.float64]:
+        """Return when each chosen message was offered (s); infinity for the others."""
+        starts = np.full(int(self._firsts[-1]), np.inf)
+        for sent in self._log.chunks("sent"):
+            starts[self._firsts[sent["sender"]] + sent["number"]] = sent["time"]
+        starts[~self._chosen] = np.inf
+        return starts
+
+    def _count_ends(self) -> dict[str, int]:
+        ends = np.zeros(len(ALL_CAUSES), dtype=np.int64)
+        for exits in self._log.chunks("exits"):
+            ends += np.bincount(exits["cause"], minlength=len(ends))
+        usual = CAUSES if self.scene.medium != "shared" else CAUSES + RADIO_CAUSES
+        # The other causes occur between processes only.
+        causes = usual if not ends[len(usual) :].any() else ALL_CAUSES
+        counts = dict(zip(causes, ends[: len(causes)].tolist(), strict=True))
+        return counts | {"in_flight": self._log.count("in_flight")}
+
+    def _choose(self, most: int | None) -> None:
+        """Choose the messages that are shown."""
+        total = sum(self.counts.values())
+        self._chosen, self.shown, self.omitted = np.ones(int(self._firsts[-1]), dtype=np.bool_), total, ""
+        if most is None or total <= most:
+            return
+        frames, failed = self._weights()
+        losses = int(frames[failed].sum())
+        if losses > _ROOM_FOR_LOSSES * most:
+            self._chosen = _drawn(self._chosen, frames, most)
+            what = "whole messages, each with all its frames, chosen by a fixed hash"
+        else:
+            self._chosen = failed | _drawn(~failed, frames, most - losses)
+            share = frames[self._chosen & ~failed].sum() / max(frames[~failed].sum(), 1)
+            what = (
+                "all of messages of which some frame did not arrive, and of the others "
+                f"{100 * share:.3g} %, whole messages chosen by a fixed hash"
+            )
+        self.shown = int(frames[self._chosen].sum())
+        self.omitted = f"{self.shown:,} of {total:,} frames are shown: {what}; all counts are of the whole run."
+
+    # --- columns ------------------------------------------------------------------------------------------------------
+
+    def _columns(self, which: Bools) -> Columns:
+        """Return the frames of some messages, as `Frames` has them, in the order of their ends."""
+        sent = self._sent(which)
+        keys, kinds, causes, times = self._ends(which)
+        messages = self._messages(keys)
+        place = np.searchsorted(sent["message"], messages)
+        if not np.array_equal(sent["message"][np.minimum(place, len(sent["message"]) - 1)], messages):
+            raise ValueError("what ended was never sent")
+        link = keys >> self._shift
+        start = sent["time"][place]
+        depart, bits = self._departures(which, keys)
+        gone = np.isfinite(depart)
+        stayed = np.isin(causes, _NEVER_SENT) | (self.scene.medium == "shared")
+        depart = np.where(gone, depart, np.where(stayed, times, start))
+        bits = np.where(gone, bits, np.where(stayed, 0, sent["bits"][place]))
+        if not np.isin(kinds, np.arange(len(self._log.kinds))).all() or (bits < 0).any():
+            raise ValueError("kinds or bits are none")
+        return {
+            "start": start,
+            "depart": depart,
+            # A lost frame is counted when it is offered, and ends where it leaves.
+            "end": np.maximum(times, depart),
+            "sender": self._senders[link].astype(np.int32),
+            "receiver": self._receivers[link].astype(np.int32),
+            "kind": kinds.astype(np.int16),
+            "cause": causes.astype(np.int16),
+            "round": np.minimum(sent["round"][place], 2**31 - 1).astype(np.int32),
+            "bits": bits,
+            "reply": sent["reply"][place].astype(np.uint8),
+            "number": messages - self._firsts[self._senders[link]],
+        }
+
+    def _sent(self, which: Bools) -> Columns:
+        """Return some messages in order of their numbers."""
+        parts: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 5]
+        for sent, detail in zip(self._log.chunks("sent"), self._log.chunks("details"), strict=True):
+            message = self._firsts[sent["sender"]] + sent["number"]
+            some = which[message]
+            bits = sent["each"] if self.scene.medium == "wires" else sent["wire_bits"]
+            columns = message, sent["time"], bits, detail["round"], detail["reply"]
+            parts.append(tuple(column[some] for column in columns))
+        names = ("message", "time", "bits", "round", "reply")
+        return _sorted(dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True)), ["message"])
+
+    def _ends(self, which: Bools) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
+        """Return keys, kinds, causes and times (s) of the ends of some messages' frames."""
+        none = np.empty(0, np.int64)
+        parts: list[tuple[Any, ...]] = [(none, none, none, np.empty(0))]
+        for exits in self._log.chunks("exits"):
+            some = exits[which[self._messages(exits["key"])]]
+            parts.append((some["key"], some["kind"], some["cause"], some["time"]))
+        in_flight = self.causes.index("in_flight")
+        for under_way in self._log.chunks("in_flight"):
+            some = under_way[which[self._messages(under_way["key"])]]
+            ends = np.full(len(some), in_flight), np.full(len(some), self.scene.ended_at)
+            parts.append((some["key"], some["kind"], *ends))
+        keys, kinds, causes, times = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return keys, kinds.astype(np.int64), causes.astype(np.int64), times
+
+    def _departures(self, which: Bools, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
+        """Return when frames left (s) and their bits; NaN and 0 where that was not kept."""
+        log = self._log
+        parts = [np.empty(0, LEFT), *(left[which[self._messages(left["key"])]] for left in log.chunks("left"))]
+        depart, bits = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=np.int64)
+        left = np.concatenate(parts)
+        if len(left):
+            left = left[np.argsort(left["key"], kind="stable")]
+            place = np.minimum(np.searchsorted(left["key"], keys), len(left) - 1)
+            found = left["key"][place] == keys
+            depart[found], bits[found] = left["time"][place[found]], left["bits"][place[found]]
+        return depart, bits
 
 
-def _columns(log: Log, scene: Scene, messages: Messages, chosen: Chosen) -> Columns:
-    said = _said(log, scene, messages, chosen)
-    keys, kinds, causes, times = _ends(log, scene, messages, chosen)
-    numbers = messages.of(keys)
-    place = np.searchsorted(said["message"], numbers)
-    if not np.array_equal(said["message"][np.minimum(place, len(said["message"]) - 1)], numbers):
-        raise ValueError("what ended was never sent")
-    senders, receivers = log.links
-    link = keys >> messages.shift
-    start = said["time"][place]
-    depart, bits = _departures(log, messages, chosen, keys)
-    gone = np.isfinite(depart)
-    stayed = np.isin(causes, _NEVER_SENT) | (scene.medium == "shared")
-    depart = np.where(gone, depart, np.where(stayed, times, start))
-    found: Columns = {
-        "start": start,
-        "depart": depart,
-        # What is lost is counted when it is offered, and ends where it leaves.
-        "end": np.maximum(times, depart),
-        "sender": senders[link].astype(np.int32),
-        "receiver": receivers[link].astype(np.int32),
-        "kind": kinds.astype(np.int16),
-        "cause": causes.astype(np.int16),
-        "round": np.minimum(said["round"][place], 2**31 - 1).astype(np.int32),
-        "bits": np.where(gone, bits, np.where(stayed, 0, said["bits"][place])),
-        "reply": said["reply"][place].astype(np.uint8),
-        "number": numbers - messages.firsts[senders[link]],
-    }
-    order = np.lexsort([found[name] for name in ("end", "receiver", "number", "sender", "start")])
-    return {name: column[order] for name, column in found.items()}
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """Raise BadInput where the events of a trace turn out not to fit together."""
+    try:
+        yield
+    except (IndexError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"trace: must be that of a run; its events do not fit together ({error})") from None
 
 
-def _said(log: Log, scene: Scene, messages: Messages, chosen: Chosen) -> Columns:
-    """Return the chosen transmissions in order of their numbers."""
-    parts: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 5]
-    for sent, detail in zip(log.chunks("sent"), log.chunks("details"), strict=True):
-        number = messages.firsts[sent["sender"]] + sent["number"]
-        some = chosen.which[number]
-        each = sent["each"] if scene.medium == "wires" else sent["wire_bits"]
-        parts.append((number[some], sent["time"][some], each[some], detail["round"][some], detail["reply"][some]))
-    names = ("message", "time", "bits", "round", "reply")
-    columns = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
-    order = np.argsort(columns["message"])
+def _sorted(columns: Columns, by: Any) -> Columns:
+    """Return columns in the order of some of them, the last of which counts most."""
+    order = np.lexsort([columns[name] for name in by])
     return {name: column[order] for name, column in columns.items()}
 
 
-def _ends(log: Log, scene: Scene, messages: Messages, chosen: Chosen) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
-    """Return keys, kinds, causes (−1: under way) and times (s) of the ends of the chosen messages' frames."""
-    parts: list[tuple[Any, ...]] = []
-    for exits in log.chunks("exits"):
-        some = exits[chosen.which[messages.of(exits["key"])]]
-        parts.append((some["key"], some["kind"], some["cause"], some["time"]))
-    for under_way in log.chunks("in_flight"):
-        some = under_way[chosen.which[messages.of(under_way["key"])]]
-        parts.append((some["key"], some["kind"], np.full(len(some), -1), np.full(len(some), scene.ended_at)))
-    parts.append((np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)))
-    keys, kinds, causes, times = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return keys, kinds.astype(np.int64), causes.astype(np.int64), times
-
-
-def _departures(log: Log, messages: Messages, chosen: Chosen, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
-    """Return when frames left (s) and their bits, as far as that was kept; NaN and 0 where not."""
-    parts = [np.empty(0, LEFT), *(left[chosen.which[messages.of(left["key"])]] for left in log.chunks("left"))]
-    depart, bits = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=np.int64)
-    left = np.concatenate(parts)
-    if len(left):
-        left = left[np.argsort(left["key"], kind="stable")]
-        place = np.minimum(np.searchsorted(left["key"], keys), len(left) - 1)
-        found = left["key"][place] == keys
-        depart[found], bits[found] = left["time"][place[found]], left["bits"][place[found]]
-    return depart, bits
+def _drawn(among: Bools, frames: NDArray[np.int32], room: int) -> Bools:
+    """Return those messages among some whose hash is small: they have at most ``room`` frames together."""
+    hashes = draws.mix_words(np.arange(len(among), dtype=np.uint64))
+    share = room / max(int(frames[among].sum()), 1)
+    while True:
+        found: Bools = among & (hashes < np.uint64(min(share, 1.0 - 2.0**-53) * 2.0**64))
+        there = int(frames[found].sum())
+        if there <= room:
+            return found
+        share *= min(room / there, 0.999)

@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file with all that it needs in it, which opens without a server or a network."""
+"""The page of a run: one HTML file that holds all it needs and opens without a server or a network."""
 
 import json
 import math
@@ -34,22 +34,11 @@ _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause":
 
 # In this order they make one program.
 _SCRIPTS = (
-    "unpack",
-    "events",
-    "look",
-    "map",
-    "sequence",
-    "strip",
-    "curves",
-    "inspector",
-    "panels",
-    "player",
-    "live",
-    "framed",
-    "page",
+    *("unpack", "events", "look", "map", "sequence", "strip", "curves"),
+    *("inspector", "panels", "player", "live", "framed", "page"),
 )
 
-# Bits of a state's mantissa that are kept: seven digits, of a number that is shown as a colour and with five.
+# Bits of a state's mantissa that are kept: seven digits, for a number that is shown as a colour and with five.
 _STATE_BITS = 24
 
 
@@ -65,13 +54,13 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
         ``omitted``, ``states`` (changes in order of time: ``times`` in s, ``agents`` by number, ``sent``, and
         ``values`` by name, NaN for none), ``rounds`` (the last that opened; 0: none did), ``curves`` (``x`` in s,
         ``columns``), ``notes``. Of a run that goes on (`netsim.live`) also ``live``: its ``number``, ``pace`` and
-        ``length``. With ``framed`` (True) it obeys the page that holds it in a frame, and tells it.
+        ``length``. With ``framed`` (True) it obeys the page that holds it in a frame, and reports to it.
     columns : mapping of arrays, shape (events,)
         Those of `COLUMNS`, sorted by ``start``: ``start``, ``depart`` (the first bit leaves) and ``end`` in seconds;
         ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,
         the sender's transmission.
     asks : bool
-        Whether it may ask the server that it comes from for more; else it can ask nobody for anything.
+        Whether it may ask its server for more; else it can load nothing.
 
     Raises
     ------
@@ -87,18 +76,18 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     events["curves x"] = np.asarray(curves.get("x", ()), dtype=np.float64)
     for index, values in enumerate(curves.get("columns", {}).values()):
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
-    told = {**meta, "states": list(states["values"]), "curves": list(curves.get("columns", {}))}
+    names = {"states": list(states["values"]), "curves": list(curves.get("columns", {}))}
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
         "title": _text(str(meta["title"])),
         "style": _file("uplot/uPlot.min.css") + _file("page.css"),
-        "meta": as_json(told),
+        "meta": as_json({**meta, **names}),
         "packed": as_json(pack(events)),
         "uplot": _file("uplot/uPlot.iife.min.js"),
         "script": "\n".join(_file(f"{name}.js") for name in _SCRIPTS),
     }
     page = _file("page.html")
-    # Split by all marks before any is filled in: what is filled in may contain what looks like one.
+    # Split by all marks before any is filled in: a part may contain what looks like a mark.
     pieces = page.split("{{")
     filled = [part.partition("}}") for part in pieces[1:]]
     return pieces[0] + "".join(parts[name.strip()] + rest for name, _, rest in filled)
@@ -125,7 +114,7 @@ def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> di
 
 
 def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values to `_STATE_BITS` bits of the mantissa: the zeros behind them take no room."""
+    """Return values with `_STATE_BITS` bits of the mantissa: the zeros behind them take no room."""
     with np.errstate(invalid="ignore"):
         mantissa, exponent = np.frexp(values)
         short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)
@@ -137,7 +126,7 @@ def _file(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text for HTML; without an encoding (lone surrogates) the escapes."""
+    """Return text for HTML, with escapes for what has no encoding (lone surrogates)."""
     shown = text.encode(errors="backslashreplace").decode()
     return shown.replace("&", "&amp;").replace("<", "&lt;")
 
@@ -148,7 +137,7 @@ def as_json(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with numpy's numbers as Python's, and None for what JSON has no number for."""
+    """Return a value with numpy's numbers as Python's, and None for those that JSON does not have."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -12,7 +12,7 @@ from netsim.replay.html import html
 __all__ = ["Replay"]
 
 LOWEST = 200
-"""How high (px) it is at least."""
+"""The least height in pixels."""
 
 
 class Replay(anywidget.AnyWidget):
@@ -28,7 +28,7 @@ class Replay(anywidget.AnyWidget):
     Attributes
     ----------
     time : float
-        The simulated time that is shown, in seconds; to set it is to go there.
+        The simulated time that is shown, in seconds; set it to go there.
     playing : bool
         Whether it plays.
     speed : float or None

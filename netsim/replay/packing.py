@@ -17,25 +17,25 @@ __all__ = ["pack"]
 
 _TYPES = {"f8": np.float64, "i8": np.int64, "i4": np.int32, "i2": np.int16, "u1": np.uint8}
 
-# Of a long column so many bytes in a row tell which difference packs best.
+# The bytes in a row of a long column by which the best difference is chosen.
 _TRIED = 1 << 17
 
 
 def pack(columns: Mapping[str, NDArray[Any]], quickly: bool = False) -> dict[str, Any]:
-    """Return what unpacks to the same columns, bit for bit, as JSON can hold it.
+    """Return columns packed as JSON can hold them, without loss.
 
     Parameters
     ----------
     columns : mapping of arrays
         One-dimensional, of type float64, int64, int32, int16 or uint8.
     quickly : bool
-        Larger, but in a fraction of the time: for a page on the same machine.
+        Pack larger, in a fraction of the time: for a page on the same machine.
 
     Returns
     -------
     dict
-        ``columns``: for each its ``name``, ``type``, ``length`` and what was subtracted, ``less``: nothing (""), the
-        row before ("previous"), or the column of that name, which stands before it. ``data``: all bytes, in base64.
+        ``columns``: each one's ``name``, ``type``, ``length`` and ``less``, which was subtracted: nothing (""), the row
+        before ("previous"), or an earlier column by its name. ``data``: all bytes, in base64.
     """
     listed, planes = [], []
     seen: dict[str, NDArray[Any]] = {}

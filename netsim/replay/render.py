@@ -1,11 +1,13 @@
-"""The page of a run: what is on it besides the frames, and its file, written whole or not at all."""
+"""The page of a run: its title, curves, states and notes beside the frames; its file, written whole or not at all."""
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,6 @@ from netsim.errors import BadInput
 from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
-from netsim.replay.layout import drawn
 from netsim.util.files import write_pieces
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ MOST_ROWS = 2000
 MOST_CHANGES = 200_000
 """Changes of agents' states that a page holds at most, unless there are more agents."""
 
+# Above these numbers of agents a finer layout takes too long: by distances, then by springs, then a circle.
+_BY_DISTANCE, _BY_SPRINGS = 150, 1000
+
 
 @dataclass(frozen=True)
 class About:
-    """What a page says of the run besides its trace: a title, the command that made it, versions, notes."""
+    """What a page shows of the run besides its trace: a title, the command that made it, versions, notes."""
 
     title: str = ""
     command: str = ""
@@ -64,23 +68,7 @@ def render(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
 ) -> Path:
-    """Write the page of a trace and return its path; see `netsim.run.Run.replay`.
-
-    Parameters
-    ----------
-    log : Log
-        The trace.
-    path : str or Path
-        The file.
-    about : About, optional
-        What stands on the page besides.
-    title : str
-        In place of that of ``about``.
-    most : int
-        Frames that are shown at most.
-    rounds, states : DataFrame, optional
-        As `Run.rounds` and `Run.states` have them.
-    """
+    """Write the page of a trace and return its path; the arguments are those of `parts`, errors as of `Run.replay`."""
     return write(path, *parts(log, about=about, title=title, most=most, rounds=rounds, states=states))
 
 
@@ -93,11 +81,25 @@ def parts(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
 ) -> tuple[dict[str, Any], Columns]:
-    """Return what `netsim.replay.html.html` makes the page of a trace of; the arguments are those of `render`."""
+    """Return the arguments of `netsim.replay.html.html` for a trace.
+
+    Parameters
+    ----------
+    log : Log
+        The trace.
+    about : About, optional
+        Its command, versions and notes stand on the page.
+    title : str
+        In place of that of ``about``.
+    most : int
+        Frames that are shown at most.
+    rounds, states : DataFrame, optional
+        As `Run.rounds` and `Run.states` have them.
+    """
     found = frames_of(log, most)
-    said = about or About()
-    told = About(title or said.title or "A run of netsim", said.command, said.versions, said.notes)
-    return describe(log, found, told, rounds, states), found.columns
+    about = about or About()
+    about = dataclasses.replace(about, title=title or about.title or "A run of netsim")
+    return describe(log, found, about, rounds, states), found.columns
 
 
 def describe(
@@ -107,7 +109,7 @@ def describe(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
 ) -> dict[str, Any]:
-    """Return what a page says of a run, as JSON has it: no NaN, no infinity, names as text."""
+    """Return the page's text, places and curves, as JSON has them: no NaN, no infinity, names as text."""
     scene = log.scene
     assert scene is not None
     notes = [*about.notes, *remarks(log.kinds)]
@@ -150,7 +152,7 @@ def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) ->
 
 
 def remarks(kinds: Iterable[str]) -> list[str]:
-    """Return what is to be said of some kinds of message."""
+    """Return notes on some kinds of message."""
     if ACK not in kinds:
         return []
     return ["The radio's acknowledgements are counted in bits only: they are no frames of agents, nor drawn."]
@@ -162,18 +164,29 @@ def texts(names: Iterable[Any]) -> list[str]:
 
 
 def _places(scene: Scene, agents: int, links: list[list[int]]) -> list[list[float]]:
+    """Return a place (x, y) for each agent: its position, or else the same place in a layout each time."""
     if scene.positions is not None:
         return [list(place) for place in scene.positions]
-    return drawn(agents, links)
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(agents))
+    graph.add_edges_from((one, other) for one, other in links)
+    if agents <= _BY_DISTANCE:
+        places = nx.kamada_kawai_layout(graph) if agents > 1 else {0: (0.0, 0.0)}
+    elif agents <= _BY_SPRINGS:
+        places = nx.spring_layout(graph, seed=0)
+    else:
+        places = nx.circular_layout(graph)
+    # The last digits of a layout are those of this machine, and too small to be seen.
+    return [np.round(np.asarray(places[number], dtype=np.float64), 6).tolist() for number in range(agents)]
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
-    """Return numbers as JSON has them: none for what is not finite."""
+    """Return numbers as JSON has them: None for those that are not finite."""
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def _some(rows: int) -> Any:
-    """Return which rows are kept of so many: all, or some evenly, the last among them."""
+    """Return which of some rows are kept: all, or some evenly, the last among them."""
     return np.arange(rows) if rows <= MOST_ROWS else np.linspace(0, rows - 1, MOST_ROWS).round().astype(np.int64)
 
 
@@ -186,17 +199,14 @@ def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
 
 
 def no_changes(names: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the states of these names, of which nothing is known."""
+    """Return states of these names without any change."""
     return {"times": [], "agents": [], "sent": [], "values": {name: [] for name in names}}
 
 
 def states_of(states: "pd.DataFrame", names: Sequence[Any]) -> dict[str, Any]:
-    """Return the changes of agents' states as a page has them, few enough: times, numbers of agents, sent, and values.
+    """Return the changes of agents' states that a page shows: times, numbers of agents, sent, and values.
 
-    Raises
-    ------
-    BadInput
-        If they are not of these agents.
+    Raises BadInput if they are not of these agents.
     """
     import pandas as pd
 
@@ -219,14 +229,14 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any]) -> dict[str, Any]:
 
 
 def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:
-    """Return which changes are shown, of these numbers of ``count`` agents: of each who has many some, evenly.
+    """Return which changes are shown: at most ``room``, and always the first and the last of each of ``count`` agents.
 
-    The first and the last of each agent are among them, and else at most ``room``.
+    ``agents`` has the agent of each change. Of an agent with many changes some are shown, evenly.
     """
     if len(agents) <= room:
         return np.arange(len(agents))
     each = np.bincount(agents, minlength=count)
-    # As many of each as there is room for; those who have fewer leave room to the others.
+    # As many of each as there is room for; agents with fewer leave room to the others.
     most = 2
     for left, many in zip(range(count, 0, -1), np.sort(each).tolist(), strict=True):
         if many * left > room:

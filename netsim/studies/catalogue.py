@@ -1,4 +1,4 @@
-"""Scenarios: finding them, and what their parameters are."""
+"""Scenarios: finding, describing and executing them."""
 
 import dataclasses
 import importlib
@@ -15,33 +15,37 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
-from netsim.studies.sources import source_of
+from netsim.studies.origin import source_of
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import digest_of, recording
 
-GROUP = "netsim.studies"
-"""The entry points of this group name the shelves: packages put their studies there (netsim's own, too)."""
+__getattr__ = former_names(__name__)
 
-# What every run of a scenario is given besides its parameters.
+GROUP = "netsim.studies"
+"""The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
+
+# Arguments of every run besides the scenario's parameters.
 _TAKEN = ("out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
 
 
 @dataclass(frozen=True)
-class Listed:
-    """Where a study is, as ``module:function``, and the first line of its docstring."""
+class Entry:
+    """Where a study is, as ``module:function``, the first line of its docstring, and the group that lists it."""
 
     place: str
     title: str
+    group: str = "others"
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Registry:
     """The studies of a package, by name; ``columns`` are the measures that its rounds.csv begin with."""
 
-    studies: Mapping[str, Listed]
+    studies: Mapping[str, Entry]
     columns: tuple[str, ...] = ()
 
 
@@ -77,7 +81,7 @@ class Scenario:
     parameters: tuple[Parameter, ...]
     groups: tuple[tuple[str, type], ...] = ()
     module: types.ModuleType | None = None
-    """What its file defines, if it is none of netsim's own."""
+    """The module of its file, if it is a user's."""
     sha256: str = ""
     """Of its file, if it has one."""
 
@@ -88,11 +92,11 @@ class Scenario:
         return study
 
     def prepare(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
-        """Return the study that is to be played; raises BadInput for an unknown parameter."""
+        """Return a study for `play`; raises BadInput for an unknown parameter."""
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
-        columns = tuple(column for shelf in _shelves() for column in shelf.columns)
+        columns = tuple(column for registry in _registries() for column in registry.columns)
         study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)
         study.origin |= self.made_of()
         return study
@@ -106,7 +110,7 @@ class Scenario:
     def play(self, study: Study) -> None:
         """Run it into a study that `prepare` made; if it raises, the study is marked partial.
 
-        Its origin gets the SHA-256 of what it read: also of a file that a parameter names, unless that was written.
+        The study's origin gets the SHA-256 of the files read, also of one that a parameter names, if it did not change.
         """
         arguments = dict(study.settings)
         named = {each: digest_of(each) for each in arguments.values() if isinstance(each, str)}
@@ -120,7 +124,7 @@ class Scenario:
     def _play(self, study: Study, arguments: dict[str, Any]) -> None:
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
-        # Agents' matrices are small: more threads only wait for each other, and may round otherwise on another machine.
+        # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
         with threadpool_limits(limits=1), script.known(self.module):
             try:
                 self.function(study, **arguments)
@@ -130,21 +134,30 @@ class Scenario:
 
 
 @cache
-def _shelves() -> tuple[Shelf, ...]:
+def _registries() -> tuple[Registry, ...]:
     found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
-    # An environment may have netsim under a former name, too: the same shelf twice.
+    # An environment may have netsim under a former name, too: the same registry twice.
     return tuple(each.load() for each in {each.value: each for each in found}.values())
 
 
-def listed() -> dict[str, Listed]:
+def listed() -> dict[str, Entry]:
     """Return the studies of all installed packages by name; of two with one name netsim's own, or the first package's.
 
-    An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Shelf`.
+    An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Registry`.
     """
-    found: dict[str, Listed] = {}
-    for shelf in reversed(_shelves()):
-        found |= shelf.studies
+    found: dict[str, Entry] = {}
+    for registry in reversed(_registries()):
+        found |= registry.studies
     return dict(sorted(found.items()))
+
+
+def grouped() -> dict[str, dict[str, Entry]]:
+    """Return the studies of all installed packages by group and name; "others" is the last group."""
+    studies = listed()
+    groups = dict.fromkeys(entry.group for registry in _registries() for entry in registry.studies.values())
+    ordered = [*(group for group in groups if group != Entry.group), Entry.group]
+    found = {group: {name: each for name, each in studies.items() if each.group == group} for group in ordered}
+    return {group: entries for group, entries in found.items() if entries}
 
 
 def find_study(name: str) -> Scenario:
@@ -173,20 +186,20 @@ def find_study(name: str) -> Scenario:
 
 
 def raised(scenario: Scenario, error: BaseException) -> str:
-    """Return one line that says what a scenario's own code raised, and where."""
+    """Return one line on the error that a scenario's own code raised, and its place."""
     where = script.where(error, scenario.function.__code__.co_filename)
     return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
 
 
 def why(scenario: Scenario, error: BaseException) -> str:
-    """Return in one line why a scenario did not come to its end."""
+    """Return one line on why a scenario stopped early."""
     if interrupted(error):
         return "interrupted"
     return " ".join(str(error).split()) if isinstance(error, NetsimError) else raised(scenario, error)
 
 
 def interrupted(error: BaseException | None) -> bool:
-    """Return whether an error comes of a Ctrl-C that a library, say while it was being imported, made into its own."""
+    """Return whether an error comes from a Ctrl-C, which a library may have turned into an error of its own."""
     return any(isinstance(each, KeyboardInterrupt) for each in chain(error))
 
 
@@ -199,7 +212,7 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
     parameters = [each for each in _parameters(name, function) if each.name not in groups]
     for key, group in groups.items():
-        # A study may have defaults of its own for what it has in common with others.
+        # A study may have defaults of its own for parameters that it shares with others.
         usual = inspect.signature(function).parameters[key].default
         parameters += [
             dataclasses.replace(
@@ -217,7 +230,7 @@ def _describe(name: str, function: Callable[..., None]) -> Scenario:
 
 
 def _by_data(group: Any, field: str) -> str:
-    """Return what help says of a field that is left open, if the group knows that by data set (``by_data()``)."""
+    """Return help on the default of a field left open, if the group has one for each data set (``by_data()``)."""
     known = group.by_data() if hasattr(group, "by_data") else {}
     values = known.get(field, {}) if getattr(group, field) is None else {}
     if not values:
@@ -225,8 +238,8 @@ def _by_data(group: Any, field: str) -> str:
     if len(set(values.values())) == 1:
         return f" [default: {_text(next(iter(values.values())))}]"
     usual = values.get("other")
-    told = [f"{_text(value)} for {data}" for data, value in values.items() if data != "other" and value != usual]
-    return f" [default: {', '.join(told + ([f'else {_text(usual)}'] if usual is not None else []))}]"
+    texts = [f"{_text(value)} for {data}" for data, value in values.items() if data != "other" and value != usual]
+    return f" [default: {', '.join(texts + ([f'else {_text(usual)}'] if usual is not None else []))}]"
 
 
 def _text(value: Any) -> str:

@@ -14,49 +14,41 @@ import click
 
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
-from netsim.studies._about import about
 from netsim.studies.catalogue import Scenario
 from netsim.studies.cli_scenarios import FORMATS, group_of, options_of
-from netsim.studies.cli_traces import export_it, replay_it
 from netsim.studies.deploy.cli import deploy_them, gather_it, node_it
 from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_of_interrupt
 from netsim.studies.folder import Unsaved, load, told_partial
 from netsim.studies.formats import Formats
+from netsim.studies.origin import about
 from netsim.studies.terminal import Reporter, forget, text
 from netsim.util import check
 
-_WATCHING: tuple[tuple[list[str], dict[str, Any]], ...] = (
-    (["--watch"], {"is_flag": True, "help": "Show the run in the browser while it goes on; nothing in it changes."}),
-    (["--pace"], {"type": float, "help": "With --watch: simulated seconds that are shown in a second."}),
-    (["--no-browser"], {"is_flag": True, "help": "With --watch: only print the address."}),
+_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--out", {"type": str, "help": "The run folder, new or empty. Default: the next free runs/NAME-n."}),
+    ("--trace", {"is_flag": True, "help": "Keep the event log, too (trace-ALGORITHM.npz)."}),
+    *((flag, {"type": str, "default": usual, "show_default": True, "help": words}) for flag, usual, words in FORMATS),
+    ("--watch", {"is_flag": True, "help": "Show the run in the browser while it goes on; nothing in it changes."}),
+    ("--pace", {"type": float, "help": "With --watch: simulated seconds that are shown in a second."}),
+    ("--no-browser", {"is_flag": True, "help": "With --watch: only print the address."}),
 )
 
 
 def _command(scenario: Scenario) -> click.Command:
-    options = options_of(scenario)
-    options.append(
-        click.Option(["--out"], type=str, help="The run folder, new or empty. Default: the next free runs/NAME-n.")
-    )
-    options.append(click.Option(["--trace"], is_flag=True, help="Keep the event log, too (trace-ALGORITHM.npz)."))
-    options += [
-        click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in FORMATS
-    ]
-
-    for names, more in _WATCHING:
-        options.append(click.Option(names, **more))
+    options = [*options_of(scenario), *(click.Option([name], **more) for name, more in _OPTIONS)]
 
     def call(out: str | None, trace: bool, figures: str, tables: str, **parameters: Any) -> None:
         watch, pace, silent = (parameters.pop(name) for name in ("watch", "pace", "no_browser"))
         watched = Watched.asked(watch, pace, not silent)
         execute(scenario, Asked(out, trace, Formats.chosen(figures, tables), watched), parameters)
 
-    # The short help would be cut at the first full stop, that of an initial, say.
+    # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
     return _Run(scenario, callback=call, params=options, help=title, short_help=title)
 
 
 class _Run(click.Command):
-    """A scenario's command; where a flag lists several values, it names the sweep that runs them."""
+    """A scenario's command; where a flag lists several values, its error gives the sweep that runs them."""
 
     def __init__(self, scenario: Scenario, **more: Any) -> None:
         super().__init__(scenario.name, **more)
@@ -115,10 +107,11 @@ def app() -> None:
 @app.command("list")
 def list_them() -> None:
     """List the scenarios."""
-    found = catalogue.listed()
-    width = max(len(name) for name in found)
-    for name, each in found.items():
-        click.echo(f"{name:{width}}  {each.title}")
+    width = max(len(name) for name in catalogue.listed())
+    for number, (group, entries) in enumerate(catalogue.grouped().items()):
+        click.echo(("\n" if number else "") + group)
+        for name, entry in entries.items():
+            click.echo(f"  {name:{width}}  {entry.title}")
 
 
 @app.group("run", cls=group_of(_command), subcommand_metavar="NAME|PATH.py [--parameter value]...")
@@ -142,18 +135,7 @@ def run() -> None:
     "--tables", type=str, default="csv", show_default=True, help="The format of the points' tables: csv or parquet."
 )
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def sweep_them(
-    scenario: str,
-    flags: tuple[str, ...],
-    out: str,
-    jobs: int,
-    dask: str | None,
-    timeout: float | None,
-    memory: int | None,
-    retry: bool,
-    redo: bool,
-    tables: str,
-) -> None:
+def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> None:
     """Run a scenario at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
 
     Numbers may be lists and ranges (without their end); a flag of text is given once for each value. What is done
@@ -164,21 +146,9 @@ def sweep_them(
 
     found = catalogue.find_study(scenario)
     reporter = Reporter()
-    given = _listed(found, flags)
+    given: dict[str, Any] = _listed(found, flags)
     try:
-        result = sweep(
-            scenario,
-            out=out,
-            jobs=jobs,
-            dask=dask,
-            timeout=timeout,
-            memory=memory,
-            retry=retry,
-            redo=redo,
-            tables=tables,
-            reporter=reporter,
-            **given,
-        )
+        result = sweep(scenario, out=out, reporter=reporter, **more, **given)
     except KeyboardInterrupt:
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
     count = len(result.grid.points())
@@ -233,12 +203,12 @@ def show(folder: str) -> None:
     for name, why in summary.get("failed", {}).items():
         reporter.line(f"{name} could not be made: {why}")
     reporter.line(f"trace hash: {summary['trace_hash']}")
-    # Folders of earlier versions do not tell the core.
+    # Folders of earlier versions do not record the core.
     reporter.line(f"netsim {settings.get('netsim', 'of unknown version')}, core: {settings.get('core', 'python')}")
 
 
 def _show_sweep(folder: Path) -> None:
-    """Show how far a sweep came, the command that goes on with it, and what its points came to."""
+    """Show how far a sweep came, the command that goes on with it, and the last values of its points."""
     from netsim.studies import compare
     from netsim.studies.sweeps.grid import flags_of
     from netsim.studies.sweeps.sweep import read_sweep, runs_of
@@ -291,8 +261,47 @@ def verify_it(ctx: click.Context, folder: str) -> None:
     ctx.exit(0 if same else 1)
 
 
-app.add_command(replay_it)
-app.add_command(export_it)
+@app.command("replay")
+@click.argument("place", metavar="RUNDIR|TRACE")
+@click.option("--out", type=str, help="The HTML file. Default: replay.html in the run folder.")
+@click.option("--algorithm", type=str, help="Of a run folder with several: which. Default: the last.")
+@click.option("--most", type=int, default=500_000, show_default=True, help="Frames that it shows at most.")
+def replay_it(place: str, out: str | None, algorithm: str | None, most: int) -> None:
+    """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk."""
+    from netsim.studies.traces import replay
+
+    reporter = Reporter()
+    with reporter.counter("replay", "events read") as progress:
+        path = replay(place, out, algorithm=algorithm, most=most, progress=progress)
+    _print_made(reporter, path, place, algorithm)
+
+
+@app.command("export")
+@click.argument("place", metavar="RUNDIR|TRACE")
+@click.option("--format", "format_", type=str, required=True, help="pcapng: its frames; graphml or json: its topology.")
+@click.option("--out", type=str, help="The file. Default: run.pcapng or topology.FORMAT in the run folder.")
+@click.option("--algorithm", type=str, help="Of a run folder with several: which. Default: the last.")
+@click.option("--most", type=int, help="Frames that pcapng holds at most. Default: all.")
+def export_it(place: str, format_: str, out: str | None, algorithm: str | None, most: int | None) -> None:
+    """Write a run which was made with --trace for other programs: Wireshark (pcapng), networkx (GraphML, JSON)."""
+    from netsim.studies.traces import export
+
+    reporter = Reporter()
+    with reporter.counter("export", "events read") as progress:
+        path = export(place, format_, out, algorithm=algorithm, most=most, progress=progress)
+    _print_made(reporter, path, place, algorithm)
+
+
+def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | None) -> None:
+    """Print the path of the file that was made, and the other algorithms of which there are traces."""
+    from netsim.studies.traces import traced
+
+    reporter.line(str(path))
+    others = traced(place)[:-1] if algorithm is None and Path(place).is_dir() else []
+    if others:
+        reporter.line(f"of the last algorithm; --algorithm shows another: {', '.join(others)}")
+
+
 app.add_command(deploy_them)
 app.add_command(node_it)
 app.add_command(gather_it)
@@ -328,7 +337,7 @@ def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A name that the terminal's encoding does not have is no reason to lose a run.
+            # A run must not be lost for a name that the terminal's encoding does not have.
             stream.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False, prog_name="netsim")
@@ -339,12 +348,12 @@ def main() -> None:
     except KeyboardInterrupt:
         _stop(INTERRUPTED, status_of_interrupt())
     except BrokenPipeError:
-        # Whoever read the output has gone, as with `netsim list | head`.
+        # The reader of the output has gone, as with `netsim list | head`.
         forget(sys.stdout)
     except Exception as error:
         if isinstance(error, click.Abort) or catalogue.interrupted(error):
-            told = [str(each) for each in chain(error) if isinstance(each, KeyboardInterrupt)]
-            _stop(next(filter(None, told), INTERRUPTED), status_of_interrupt())
+            messages = [str(each) for each in chain(error) if isinstance(each, KeyboardInterrupt)]
+            _stop(next(filter(None, messages), INTERRUPTED), status_of_interrupt())
         if isinstance(error, click.ClickException):
             _stop(error.format_message(), 2)
         if not isinstance(error, NetsimError):

@@ -1,4 +1,4 @@
-"""Several run folders or sweeps side by side: in which settings they differ, what each came to, and its curves."""
+"""Several run folders or sweeps side by side: the settings in which they differ, their last values, their curves."""
 
 import json
 import shlex
@@ -22,19 +22,10 @@ _LAST_TOTAL = "saturated"
 
 
 def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
-    """Return one row for each folder and algorithm, of a sweep for each point: what differs, and the last values.
+    """Return a row for each run folder or sweep's point, and algorithm: the settings that differ, and the last values.
 
-    Parameters
-    ----------
-    places : sequence of str
-        Run folders and sweeps.
-    metrics : sequence of str
-        Columns; none: the usual ones that are there, or else what the study itself measures.
-
-    Raises
-    ------
-    BadInput
-        For a folder that is neither or not whole, or a metric that none has.
+    Without ``metrics`` the columns are the usual ones, or else the study's own. Raises BadInput for a folder that is
+    neither or not whole, or a metric that none has.
     """
     last = results.compare(*places)
     names = [str(name) for name in last.columns]
@@ -49,21 +40,10 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
 
 
 def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.DataFrame | None":
-    """Return what rows that differ in nothing but their seed come to together, or None if there are no such rows.
+    """Return a row for all rows of a `table` that differ in their seed only, or None if there are no such rows.
 
-    Parameters
-    ----------
-    found : DataFrame
-        As `table` returns it for these metrics.
-    metrics : sequence of str
-        A single one: its mean, median and interval (`netsim.results.interval`); else the statistic of each column.
-    of : {"mean", "median"}
-        The statistic.
-
-    Raises
-    ------
-    BadInput
-        For another statistic.
+    For a single metric it has the mean, the median and the interval (`netsim.studies.results.interval`), else the
+    statistic ``of`` each column, "mean" or "median"; raises BadInput for another statistic.
     """
     import pandas as pd
 
@@ -82,74 +62,47 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str) -> "pd.Da
 
 
 def _seeds(part: "pd.DataFrame", measures: Sequence[str]) -> int | str:
-    """Return how many seeds have a value; from how few to how many where measures differ; those without any are out."""
+    """Return the number of seeds with a value, or its range where measures differ; one without any does not count."""
     counts = {int(part.loc[part[name].notna(), "seed"].nunique()) for name in measures} - {0} or {0}
     return max(counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
 def titled(found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool) -> tuple[str, "pd.DataFrame"]:
-    """Return a title and the table under it: `over_seeds` where there are several, unless a row for each is asked for.
-
-    The arguments are those of `over_seeds`, which raises what this raises.
-    """
+    """Return a title and its table: that of `over_seeds`, unless there is none, or ``each`` asks for all rows."""
     together = over_seeds(found, metrics, of)
     if together is None or each:
         return "Last values", found
     if len(metrics) == 1:
-        told = results.told_interval(together["seeds"], of=of)
-        return f"Last values of {metrics[0]} over the seeds; low to high: {told}", together
+        interval = results.told_interval(together["seeds"], of=of)
+        return f"Last values of {metrics[0]} over the seeds; low to high: {interval}", together
     return f"Last values, {of} over the seeds", together
 
 
 def diverged(places: Sequence[str]) -> list[str]:
-    """Return a line for each algorithm that diverged: in how many of the runs of folders and sweeps, and why."""
+    """Return a line for each algorithm that diverged: in how many of the runs, and why."""
     runs = [run for place in dict.fromkeys(places) for run in runs_of(Path(place))]
     found: dict[str, list[tuple[Path, str]]] = {}
     for run in runs:
         for note in json.loads((run / "summary.json").read_text(encoding="utf-8"))["notes"]:
-            name, said, why = note.partition(" diverged")
-            if said:
+            name, diverged, why = note.partition(" diverged")
+            if diverged:
                 found.setdefault(name, []).append((run, why))
     lines = []
     for name, noted in found.items():
         (first, why), *others = noted
-        # What they say has numbers of each run in it, unless all say the same.
+        # A reason mostly has numbers of its run in it.
         alike = all(each == why for _, each in others)
-        told = f": {why.removeprefix(':').strip()}" if alike else f"; why: netsim show {shlex.quote(str(first))}"
-        lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs, {first.name} first{told}")
+        reason = f": {why.removeprefix(':').strip()}" if alike else f"; why: netsim show {shlex.quote(str(first))}"
+        lines.append(f"{name} diverged in {len(noted)} of {len(runs)} runs, {first.name} first{reason}")
     return lines
 
 
 def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of: str = "mean") -> str:
     """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
 
-    There is a line for each algorithm and combination of the settings that differ, but for the seed. Folders have lines
-    of their own, unless each has one value of what they are drawn against: then they make the lines together.
-
-    Parameters
-    ----------
-    found : DataFrame
-        As `table` returns it, with this metric.
-    metric : str
-        The column.
-    out : str
-        The file: .png, .svg or .pdf.
-    against : str
-        "round", or a setting in which they differ.
-    of : {"mean", "median"}
-        Of the points that differ in their seed.
-
-    Returns
-    -------
-    str
-        What matplotlib warned of, in one line; empty if of nothing.
-
-    Raises
-    ------
-    BadInput
-        For another ending or statistic, a folder that is not there, or a setting that is the same everywhere.
-    NetsimError
-        If writing fails, as on a full disk; an old file is as it was.
+    There is a line for each algorithm and combination of the settings that differ, except the seed. Folders have lines
+    of their own, unless each has one value of the setting ``against``: then they make the lines together. Return
+    matplotlib's warnings in one line. Raises BadInput for a wrong argument, NetsimError if writing fails.
     """
     path = Path(out)
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
@@ -158,15 +111,15 @@ def draw(found: "pd.DataFrame", metric: str, out: str, against: str = ROUND, of:
     names = [str(name) for name in found.columns]
     check.one_of("against", against, [ROUND, *names[1 : names.index("algorithm")]])
     rows = results.compare(*found["folder"].unique(), rounds=True) if against == ROUND else found
-    told = names[1 : names.index("algorithm")]
-    settings = [name for name in told if name not in (against, "seed")]
+    differing = names[1 : names.index("algorithm")]
+    settings = [name for name in differing if name not in (against, "seed")]
     apart = found["folder"].nunique() > 1
-    # What two folders have alike, they have twice.
+    # Rows that two folders share would be drawn twice.
     if (
         apart
-        and against in told
+        and against in differing
         and not _differ_within(found, [against])
-        and not found.duplicated([*told, "algorithm"]).any()
+        and not found.duplicated([*differing, "algorithm"]).any()
     ):
         rows, by = found.drop(columns="folder"), settings
     else:

@@ -1,4 +1,4 @@
-"""One execution of a scenario by the command line: its folder claimed, run, saved; ended by Ctrl-C or SIGTERM."""
+"""A scenario executed by the command line: its folder claimed and saved, its run ended by Ctrl-C or SIGTERM."""
 
 import asyncio
 import shlex
@@ -22,7 +22,7 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 
 if TYPE_CHECKING:
-    from netsim.live.session import Session
+    from netsim.live.server import ViewServer
 
 __all__ = [
     "INTERRUPTED",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 INTERRUPTED = "interrupted; no run folder was written"
-"""What is said of a run that was interrupted before it came to anything."""
+"""The message of a run that was interrupted before its first result."""
 
 # Whether a SIGTERM ended the run.
 _terminated = False
@@ -44,14 +44,14 @@ _terminated = False
 
 @dataclass(frozen=True)
 class Watched:
-    """How a run is to be shown while it goes on."""
+    """How a run is shown while it goes on."""
 
     pace: float | None
     browser: bool
 
     @classmethod
     def asked(cls, watch: bool, pace: float | None, browser: bool) -> "Watched | None":
-        """Return what the flags ask for; raises BadInput for one that goes with --watch only."""
+        """Return how the flags ask to show a run; raises BadInput for one that goes with --watch only."""
         if watch:
             return cls(None if pace is None else check.finite("pace", pace, above=0), browser)
         if pace is not None:
@@ -60,17 +60,17 @@ class Watched:
             raise BadInput("no-browser: must go with --watch")
         return None
 
-    def session(self, reporter: Reporter) -> "Session":
-        """Return what shows it: in a browser only if somebody sits at a terminal."""
-        from netsim.live.session import Session
+    def session(self, reporter: Reporter) -> "ViewServer":
+        """Return the server of its pages; it opens a browser only for a user at a terminal."""
+        from netsim.live.server import ViewServer
 
-        somebody = sys.stdout is not None and sys.stdout.isatty()
-        return Session(pace=self.pace, tell=reporter.line, browser=self.browser and somebody)
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        return ViewServer(pace=self.pace, tell=reporter.line, browser=self.browser and terminal)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What every run is asked besides its parameters."""
+    """The arguments of every run besides its parameters."""
 
     out: str | None
     trace: bool
@@ -79,24 +79,24 @@ class Asked:
 
 
 def execute(scenario: Scenario, asked: Asked, parameters: dict[str, Any]) -> None:
-    """Run a scenario, save its folder and say where that is; while it runs show it, if that is asked."""
+    """Run a scenario, save its folder and print where that is; show it while it runs, if asked."""
     reporter = Reporter()
     with nullcontext() if asked.watched is None else asked.watched.session(reporter) as session:
         _execute(scenario, asked, parameters, reporter, session)
 
 
 def _execute(
-    scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "Session | None"
+    scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "ViewServer | None"
 ) -> None:
     place: Claim | None = None
     heeded = signal.getsignal(signal.SIGINT)
     try:
-        # Before the run: what cannot be written should be known before the work, not after it.
+        # A folder that cannot be written should be known before the work, not after it.
         with claimed(scenario, asked.out) as place, ExitStack() as until_saved:
             study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             study.formats, study.session = asked.formats, session
-            # Before a run there is nothing to save, and SIGTERM ends also what would not let Python answer it for long.
+            # Before a run there is nothing to save, and SIGTERM unhandled also ends code that Python cannot interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
             _play(scenario, study, place)
             study.save(place)
@@ -113,22 +113,22 @@ def _execute(
 
 
 def claimed(scenario: Scenario, out: str | None) -> Claim:
-    """Claim the folder that is asked for, or else the next one of a scenario."""
+    """Claim the given folder, or else the next one of a scenario."""
     return claim_next(Path(scenario.name).stem) if out is None else claim(out)
 
 
 def tell_saved(place: Claim, reporter: Reporter) -> None:
-    """Say where a run folder is, and what is in it."""
+    """Print where a run folder is, and its files."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")
 
 
 def _play(scenario: Scenario, study: Study, place: Claim) -> None:
-    """Play a study; if it does not come to its end, say why in one line, and save what there is, marked partial."""
+    """Play a study; if it stops early, save its results so far, marked partial, and raise one line on why."""
     try:
         scenario.play(study)
     except BaseException as error:
-        # Whatever ends it; what there is, and then the error, goes on its way below.
+        # Any error: the results so far are saved below, and then it goes on.
         stopped = error
     else:
         return
@@ -150,11 +150,11 @@ def _play(scenario: Scenario, study: Study, place: Claim) -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does; the exit status tells which."""
+    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does, with another exit status."""
     global _terminated
     _terminated = False
     if threading.current_thread() is not threading.main_thread():
-        # Nobody sends it signals.
+        # Only the main thread gets signals.
         yield
         return
     heeded = signal.signal(signal.SIGTERM, _terminate)
@@ -169,10 +169,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     _terminated = True
     interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
     if callable(interrupt):
-        # During a run asyncio's, which ends it between two steps.
+        # During a run this is asyncio's, which ends it between two steps.
         interrupt(signal.SIGINT, frame)
     elif loop is not None:
-        # A job in the background ignores Ctrl-C, and then asyncio sees to nothing.
+        # A job in the background ignores Ctrl-C, and then asyncio handles nothing.
         loop.call_soon_threadsafe(_end_between_steps)
     else:
         raise Interrupted
@@ -183,5 +183,5 @@ def _end_between_steps() -> None:
 
 
 def status_of_interrupt() -> int:
-    """Return the exit status of a run that was interrupted: as of a Ctrl-C, or of the SIGTERM that it was."""
+    """Return the exit status of an interrupted run: that of Ctrl-C or of SIGTERM."""
     return 143 if _terminated else 130

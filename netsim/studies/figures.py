@@ -24,16 +24,16 @@ LABELS = {
 
 _COUNTS = {"transmissions", "delivered", "payload_bits", "wire_bits"}
 
-# Grey lines beside the algorithms' coloured ones: whole, dotted, dashed.
+# The styles of grey lines beside the algorithms' coloured ones.
 _LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
 
-# From the smallest value of a log axis to the largest: where 2 and 5 are in it for sure, where two powers of ten are.
+# Ratios of the largest to the smallest value of a log axis: 2 and 5 are surely in it; two powers of ten are.
 _FEW, _MANY = 4, 30
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A column to draw against, whether its axis is logarithmic, and what stands at it if not what `LABELS` says.
+    """A column to draw against, whether its axis is logarithmic, and its label, if it is not that of `LABELS`.
 
     A column ``counts`` if it grows in jumps, as transmissions do: between two rows it keeps the value of the first, and
     its curve is a staircase.
@@ -51,7 +51,7 @@ class Axis:
 
     @property
     def text(self) -> str:
-        """What stands at the axis: by default the column's name in words."""
+        """The axis's label: by default the column's name in words."""
         return self.label or LABELS.get(self.column, self.column.replace("_", " "))
 
 
@@ -63,7 +63,7 @@ def curves(
     Parameters
     ----------
     rounds : DataFrame
-        With a column ``algorithm``. Curves that lie upon one another are told apart by their marks, which alternate.
+        With a column ``algorithm``. Curves that lie upon one another differ by their marks, which alternate.
         Of counts, on either axis, they are staircases.
     levels : mapping, optional
         Horizontal lines by their label.
@@ -82,7 +82,7 @@ def curves(
         for number, (label, level) in enumerate((levels or {}).items()):
             panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
         panel.set_xlabel(x.text)
-        # A network without messages has nothing to draw against its bits, and a log axis none to stand on.
+        # A network without messages has no positive bits, which a log axis needs.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
             _thin_out(panel, rounds[x.column][rounds[x.column] > 0])
@@ -94,7 +94,7 @@ def curves(
     if y.log and len(positive):
         panels[0].set_yscale("log")
         if positive.max() == positive.min():
-            # One value has no range that an axis could show.
+            # A single value has no range for an axis.
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     unmark_unseen(figure)
     figure.suptitle(title)
@@ -110,7 +110,7 @@ def legend_below(figure: "Figure") -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     font = FontProperties()
     size = font.get_size_in_points()
-    # Of an entry matplotlib makes a mark twice as wide as the type is high, 0.8 to the text, and 2 to the next column.
+    # By matplotlib an entry's mark is 2 type sizes wide, the text 0.8 behind it, and the next column 2 further.
     widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
     room = 72 * figure.get_figwidth()
     fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
@@ -118,13 +118,7 @@ def legend_below(figure: "Figure") -> None:
 
 
 def told_apart(number: int, of: int) -> dict[str, Any]:
-    """Return the style of one of several curves, whose marks stand where no other's do if they lie upon one another.
-
-    Parameters
-    ----------
-    number, of : int
-        Its place among the curves, from 0, and how many there are.
-    """
+    """Return the style of curve ``number`` (from 0) ``of`` several, whose marks stand where no other curve's do."""
     style: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[number % 4], "linewidth": 1.6}
     if of > 1:
         # A share of the panel's diagonal, so that the marks are evenly apart on any axis.
@@ -134,7 +128,7 @@ def told_apart(number: int, of: int) -> dict[str, Any]:
 
 
 def unmark_unseen(figure: "Figure") -> None:
-    """Take the marks off curves of which no point can be drawn, where matplotlib cannot place any.
+    """Remove the marks of curves without a point that can be drawn, where matplotlib cannot place any.
 
     Call it once the axes have their scales, of a figure whose curves are in the style of `told_apart`.
     """
@@ -146,7 +140,7 @@ def unmark_unseen(figure: "Figure") -> None:
 
 
 def whole_rounds(panel: "Axes") -> None:
-    """Let only whole numbers, written out, stand at a panel's axis of rounds; call it once the axis has its scale."""
+    """Label only whole numbers, written out, at a panel's axis of rounds; call it once the axis has its scale."""
     from matplotlib.ticker import MaxNLocator
 
     if panel.get_xscale() == "linear":
@@ -166,7 +160,7 @@ def _whole(value: float, place: float, *, digits: str) -> str:
 
 
 def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:
-    """Name fewer marks between powers of ten than matplotlib does, which names 2, 3, 4 and 6: they overlap."""
+    """Label fewer marks between powers of ten than matplotlib, whose 2, 3, 4 and 6 overlap."""
     span = values.max() / values.min()
     if span > _FEW:
         panel.xaxis.set_minor_formatter(_two_and_five if span < _MANY else "")

@@ -1,4 +1,4 @@
-"""Run folders: their files written, and read again."""
+"""Run folders: written and read."""
 
 import itertools
 import json
@@ -10,75 +10,36 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.run import Run
-from netsim.studies._about import about, environment
 from netsim.studies.claim import Claim, claim
-from netsim.studies.formats import Formats, find_table, read_table, write_figure, write_table
+from netsim.studies.formats import find_table, read_table, write_figure, write_table
+from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from netsim.studies.study import Study
+
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
-"""What every run folder holds; tables may be Parquet instead."""
+"""The files of every run folder; tables may be Parquet instead."""
 
 
 class Unsaved(NetsimError):  # noqa: N818  names that say what happened
-    """Results that could not be saved, or not all of them, where they should be. The message says where they are."""
+    """Results that could not all be saved where they should be; the message gives the place where they are."""
 
 
-class Outcome(Protocol):
-    """What a study leaves, as far as its folder is concerned; see `netsim.studies.Study`."""
+def save(study: "Study", place: Claim) -> Path:
+    """Write a study's run folder to a claimed place and return it.
 
-    scenario: str
-    settings: dict[str, Any]
-    runs: dict[str, Run]
-    tables: "dict[str, pd.DataFrame]"
-    titles: dict[str, str]
-    figures: "dict[str, Figure]"
-    captions: dict[str, str]
-    texts: dict[str, str]
-    origin: dict[str, Any]
-    partial: dict[str, Any] | None
-    formats: Formats
-
-    @property
-    def keeps_trace(self) -> bool:
-        """Whether the event logs were kept."""
-
-    @property
-    def rounds(self) -> "pd.DataFrame":
-        """One row for each algorithm and round."""
-
-    @property
-    def ledger(self) -> "pd.DataFrame":
-        """One row for each algorithm, link and kind of message."""
-
-    @property
-    def states(self) -> "pd.DataFrame | None":
-        """What was watched of each algorithm's agents, if anything was."""
-
-    def note(self, text: str) -> None:
-        """Say something that a reader of the results should know."""
-
-    def summary(self) -> dict[str, Any]:
-        """Return the last value of each column by algorithm, and more."""
-
-
-def save(study: Outcome, place: Claim) -> Path:
-    """Write a study's run folder to a claimed place, or to the temporary directory if that fails; return where it is.
-
-    Raises
-    ------
-    Unsaved
-        If it is not where it should be, or a file could not be made; the message says what was kept, and where.
+    Raises Unsaved if a file could not be made, or if the folder had to go to the temporary directory.
     """
     try:
         failed = write(study, place.parts, report=True)
@@ -92,8 +53,8 @@ def save(study: Outcome, place: Claim) -> Path:
     return place.folder
 
 
-def rescued(study: Outcome, why: str, what: str = "the results") -> Unsaved:
-    """Write a run folder into the temporary directory; return the error that says why, and where it is."""
+def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
+    """Write a run folder into the temporary directory; return the error that gives the reason and the place."""
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.scenario).stem[:40]}-"))
@@ -108,18 +69,10 @@ def rescued(study: Outcome, why: str, what: str = "the results") -> Unsaved:
     return Unsaved(f"{why}; {what} are in {folder}{'; ' if failed else ''}{_and(failed)}")
 
 
-def write(study: Outcome, folder: Path, *, report: bool = False) -> dict[str, str]:
+def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, str]:
     """Write a study's files into an empty folder, summary.json last; with ``report`` the page of them all, too.
 
-    Returns
-    -------
-    dict
-        Why, by file, for those that could not be made; the others were written.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written: the disk is full, or the folder has gone.
+    Return the reasons by file for those that could not be made. Raise OSError if the folder cannot be written.
     """
     failed: dict[str, str] = {}
 
@@ -161,14 +114,14 @@ def write(study: Outcome, folder: Path, *, report: bool = False) -> dict[str, st
     return failed
 
 
-def _draw(path: Path, figure: "Figure", study: Outcome) -> None:
-    """Write a figure; what is not right with it becomes a note."""
+def _draw(path: Path, figure: "Figure", study: "Study") -> None:
+    """Write a figure; a warning becomes a note."""
     if warned := write_figure(path, figure):
         study.note(f"{path.name}: {warned}")
 
 
-def _page(study: Outcome, folder: Path, failed: Mapping[str, str]) -> str:
-    """Return report.html of what has been written into the folder so far."""
+def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
+    """Return report.html of the files that are in the folder so far."""
     kind = study.formats.tables
     last = study.rounds
     if "algorithm" in last:
@@ -181,7 +134,7 @@ def _page(study: Outcome, folder: Path, failed: Mapping[str, str]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: numpy's as Python's, None for what is not finite, text for what has no form."""
+    """Return a value as JSON has it: numpy's as Python's, None for what is not finite, else text."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | str):
@@ -198,7 +151,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _settings(study: Outcome) -> dict[str, Any]:
+def _settings(study: "Study") -> dict[str, Any]:
     parameters = {
         # A flag can be infinite; JSON's numbers cannot.
         name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else plain(value)
@@ -222,7 +175,7 @@ def trace_name(algorithm: str) -> str:
 
 
 def _as_file_name(algorithm: str) -> str:
-    """Return an algorithm's name with what a file's name cannot hold as %XX."""
+    """Return an algorithm's name with %XX for characters that a file's name cannot hold."""
     return re.sub(r'[%/\\:*?"<>|]', lambda found: f"%{ord(found[0]):02X}", algorithm)
 
 
@@ -245,19 +198,9 @@ def _and(failed: Mapping[str, str]) -> str:
 
 
 def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
-    """Return a run folder's settings, summary and rounds (a DataFrame), after checking that it is whole.
+    """Return a run folder's settings, summary and rounds (a DataFrame); with ``partial`` also of a partial one.
 
-    Parameters
-    ----------
-    folder : str or Path
-        The run folder.
-    partial : bool
-        Whether one that is marked partial will do.
-
-    Raises
-    ------
-    BadInput
-        If it is no run folder, is partial, or a file is missing, cut short, unreadable, or holds what no run writes.
+    Raises BadInput if it is no run folder, or a file is missing, cut short, unreadable, or not what a run writes.
     """
     path = Path(folder)
     if (path / "sweep.json").is_file():
@@ -280,7 +223,7 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
 
 
 def told_partial(found: dict[str, Any]) -> str:
-    """Return in one line how far a partial folder, as `load` returns it, came and why not further."""
+    """Return one line on how far a partial folder, as `load` returns it, came, and why not further."""
     marked, rounds = found["summary"]["partial"], found["rounds"]
     rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []
     unit = marked["unit"] or "round"
@@ -290,13 +233,13 @@ def told_partial(found: dict[str, Any]) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a run folder's settings, and its tables of rounds and of links in whatever format they are."""
+    """Return the files of a run folder's settings, rounds and links, in the format that they have."""
     tables = {name: find_table(path, name) for name in ("rounds", "ledger")}
     return [path / "settings.json", *(there or path / f"{name}.csv" for name, there in tables.items())]
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether a run folder is complete: its summary is one, and every file that it names has the size it had."""
+    """Return whether a run folder is complete: every file that its summary names has the size it had."""
     try:
         return _read_summary(folder).get("partial") is None
     except Exception:
@@ -304,7 +247,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
-    """Return a run folder's summary, whose files are there as it says."""
+    """Return a run folder's summary, after checking the files that it names."""
     files = _files_of(path)
     missing = [each.name for each in (*files, path / "summary.json") if not each.is_file()]
     if missing:
@@ -377,7 +320,7 @@ def _all(values: Mapping[Any, Any], file: str, key: str, kind: Any) -> None:
 
 
 def read_part(folder: Path, name: str) -> "pd.DataFrame | None":
-    """Return another table of a run folder that `load` found whole, names as text; None if it is not there."""
+    """Return a table of a whole run folder, names as text; None if it is not there."""
     path = find_table(folder, name)
     if path is None:
         return None
@@ -402,8 +345,6 @@ def _read_rounds(path: Path) -> "pd.DataFrame":
 
 def check_text(name: str, value: Any, most: int = 200) -> str:
     """Return ``value`` if it is text to be shown and written: some, printable, of at most ``most`` bytes of UTF-8."""
-    from netsim.util import check
-
     if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value.encode()) > most:
         raise check.refuse(name, value, f"printable text of at most {most} bytes")
     return str(value)
@@ -418,8 +359,6 @@ def check_algorithm(value: Any) -> str:
 
 def check_file_name(name: str, value: Any) -> str:
     """Return ``value`` if it can be a file's name without its ending, and is none that every run folder has."""
-    from netsim.util import check
-
     check_text(name, value, 100)
     if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in {"rounds", "ledger", "states"}:
         raise check.refuse(name, value, "a file's name without its ending, and neither rounds, ledger nor states")

@@ -1,4 +1,4 @@
-"""The formats of a run folder's tables and figures: csv or Parquet; PNG, SVG or PDF. Written, and read again."""
+"""The formats of a run folder's tables (csv, Parquet) and figures (PNG, SVG, PDF): written and read."""
 
 import importlib.util
 import warnings
@@ -18,25 +18,22 @@ if TYPE_CHECKING:
 FIGURES = ("png", "svg", "pdf")
 TABLES = ("csv", "parquet")
 
-# What else would make two files of one figure differ: the time.
+# Without the time, which would make two files of one figure differ.
 _UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
 class Formats:
-    """In which formats figures are written, one or several, and tables."""
+    """The formats in which figures are written, one or several, and tables."""
 
     figures: tuple[str, ...] = ("png",)
     tables: str = "csv"
 
     @classmethod
     def chosen(cls, figures: str | None = None, tables: str | None = None) -> "Formats":
-        """Return what was asked for, names of figures' formats with commas between; None: as usual.
+        """Return the formats of figures, by names with commas between, and of tables; None: as usual.
 
-        Raises
-        ------
-        BadInput
-            For an unknown format, or Parquet without pyarrow.
+        Raises BadInput for an unknown format, or Parquet without pyarrow.
         """
         names = cls.figures if figures is None else _names(figures)
         kind = cls.tables if tables is None else check.one_of("tables", tables, TABLES)
@@ -61,24 +58,21 @@ def _must_have_arrow(what: str) -> None:
 
 
 def write_figure(path: Path, figure: "Figure") -> str:
-    """Write a figure, whole or not at all, in the format that the path's ending names; the same gives the same bytes.
+    """Write a figure, whole or not at all, in the format of the path's ending; return warnings in one line.
 
-    Returns
-    -------
-    str
-        What matplotlib warned of, in one line; empty if of nothing.
+    The same figure gives the same bytes.
     """
     from matplotlib import rc_context
 
     ending = path.suffix.removeprefix(".")
     more: dict[str, Any] = {"metadata": _UNDATED[ending]} if _UNDATED[ending] else {}
-    # Python would tell where in whose library it was warned of, which is nothing to who ran a study.
+    # Python would print a warning with its place in a library, which means nothing to a study's user.
     with rc_context({"svg.hashsalt": path.name}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with write_whole(path) as file:
             figure.savefig(file, format=ending, dpi=150, **more)
-    told = list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
-    return f"{told[0]}{f' (and {len(told) - 1} more)' if told[1:] else ''}" if told else ""
+    texts = list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
+    return f"{texts[0]}{f' (and {len(texts) - 1} more)' if texts[1:] else ''}" if texts else ""
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -94,7 +88,7 @@ def write_table(path: Path, table: "pd.DataFrame") -> None:
 
 
 def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table as Parquet can have it: what is neither number nor truth value as the text that csv would have."""
+    """Return a table as Parquet can hold it: values that are no numbers or truth values as the text of csv."""
     import pandas as pd
 
     # A table of its own: the caller's stays as it is.
@@ -116,14 +110,9 @@ def find_table(folder: Path, name: str) -> Path | None:
 
 
 def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
-    """Read a table as it was written; columns of ``text`` hold text, whatever it looks like.
+    """Read a table as it was written; columns of ``text`` hold text, even if it looks like numbers.
 
-    Raises
-    ------
-    BadInput
-        If it is Parquet, and pyarrow is missing.
-    Exception
-        Whatever pandas raises at a file that no run wrote.
+    Raises BadInput for Parquet without pyarrow, and any error of pandas for a file that no run wrote.
     """
     import pandas as pd
 
@@ -131,7 +120,7 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
         _must_have_arrow(path.name)
         return pd.read_parquet(path, engine="pyarrow")
     with warnings.catch_warnings():
-        # What pandas warns of here, such as a row with too many fields, no run writes.
+        # No run writes what pandas warns of here, such as a row with too many fields.
         warnings.simplefilter("error")
         # An algorithm may be called NA, or 1: only in the other columns is a cell empty.
         names = pd.read_csv(path, index_col=False, nrows=0, encoding="utf-8").columns
@@ -142,7 +131,7 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
             dtype=kinds,
             keep_default_na=False,
             na_values={name: [""] for name in names if name not in kinds},
-            # Times are compared with those of frames: they must be what was written.
+            # Times are compared with those of frames, so they must be exact.
             converters={"time_s": float},
             encoding="utf-8",
         )

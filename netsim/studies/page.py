@@ -1,4 +1,4 @@
-"""A run folder as one page: report.html, with every figure, table, note and setting, to be read anywhere and sent."""
+"""A run folder as one page: report.html, with every figure, table, note and setting, to read and to send."""
 
 import base64
 import html
@@ -19,7 +19,7 @@ _ROWS = 60
 
 _TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
-# Nothing is asked of any server: styles and figures are in the page, and there is no script.
+# The page loads nothing: styles and figures are in it, and there is no script.
 _HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -63,18 +63,8 @@ def page(
 ) -> str:
     """Return the page of a run folder; the same folder gives the same page.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the figures are, as they were saved; PNG is preferred, a PDF is named only.
-    settings, summary : mapping
-        What settings.json and summary.json hold.
-    tables : mapping
-        By the name of the file that holds all of it: a title, and the table.
-    texts : mapping
-        Texts by the names of their files.
-    captions : mapping
-        What the figures show, by their names.
+    Figures are those in the folder: a PNG is preferred, a PDF is named only. ``settings`` and ``summary`` are those of
+    the files; ``tables`` (titles and tables) and ``texts`` go by their files' names, ``captions`` by the figures'.
     """
     title = f"netsim run {settings['scenario']}"
     parts = [_HEAD.format(title=_safe(title)), f"<h1>{_safe(title)}</h1>"]
@@ -98,7 +88,7 @@ def page(
 
 
 def _safe(value: Any) -> str:
-    """Return a value as text of the page: what looks like a tag in it is none."""
+    """Return a value as text of the page, in which nothing is a tag."""
     return html.escape(str(value).encode(errors="backslashreplace").decode())
 
 

@@ -1,4 +1,4 @@
-"""What many runs come to: one table of a sweep or a run folder, means with intervals over seeds, figures and tables.
+"""The results of many runs: one table of a sweep or a run folder, means with intervals over seeds, figures, tables.
 
 frame = netsim.studies.results.load("sweeps/loss")
 netsim.studies.results.interval(frame, "train_mse", by=["algorithm", "loss"])
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statistics"}
-"""What several seeds may be told by, and what its interval is; the median does not follow a seed that diverged."""
+"""The statistics of several seeds, and their intervals; the median does not follow a seed that diverged."""
 
 _SHARE = 0.95
-_FARTHEST = 1e300  # where matplotlib can place ticks beyond
+_FARTHEST = 1e300  # beyond this matplotlib has no room for ticks
 _MOST_WITHIN = 6  # lines whose legend stands among them
 
 
@@ -85,7 +85,7 @@ def load(folder: str | Path, *, rounds: bool = False) -> "pd.DataFrame":
 
 @dataclass(frozen=True)
 class _Run:
-    """A run folder's rows and where it is; of a sweep's point its name, and what was given."""
+    """A run folder's rows and place; of a sweep's point its name and given parameters."""
 
     rows: "pd.DataFrame"
     place: Path
@@ -131,7 +131,7 @@ def compare(*places: str | Path, rounds: bool = False) -> "pd.DataFrame":
     -------
     DataFrame
         ``folder``, the point's name if there is a sweep, the settings in which they differ, the algorithm, its columns.
-        What a study chose itself for each point of a sweep (a bandwidth by each seed's data) is none of the settings.
+        Values that a study chose itself for each point of a sweep (a bandwidth by each seed's data) are no settings.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
     for run in runs:
         settings = json.loads((run.place / "settings.json").read_text(encoding="utf-8"))
         recorded.append({"scenario": settings["scenario"], **settings["parameters"]})
-    # What else differs follows from what was swept.
+    # Other differences follow from the swept parameters.
     chosen = {*_differing(recorded)} - {*swept}
     return [
         {name: value for name, value in each.items() if name not in chosen} | {name: run.given[name] for name in swept}
@@ -179,7 +179,7 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def statistic(values: ArrayLike, *, of: str = "mean") -> float:
-    """Return the mean or the median of the values that there are (not NaN), finite where they are; NaN of none.
+    """Return the mean or the median of the values that are not NaN, finite where they are; NaN of none.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = _SHARE) ->
     if of == "median":
         from scipy.stats import binom
 
-        # So many may lie below the median, or above it, by chance.
+        # By chance this many may lie below the median, or above it.
         outside = max(1, int(binom.ppf((1.0 - share) / 2.0, count, 0.5)))
         return float(numbers[outside - 1]), float(numbers[count - outside])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -248,7 +248,7 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = _SHARE) ->
 
 
 def _fewest(of: str, share: float) -> int:
-    """Return how many values an interval takes: of a median so many that all lie on one side of it seldom enough.
+    """Return the fewest values for an interval: so few seldom lie all on one side of the median.
 
     Raises BadInput for another statistic, or a share outside its range.
     """
@@ -258,7 +258,7 @@ def _fewest(of: str, share: float) -> int:
 
 
 def told_interval(counts: Iterable[int], *, of: str = "mean", share: float = _SHARE) -> str:
-    """Return in words what `confidence` gives of groups of so many values: which interval, and of how many.
+    """Return in words which interval `confidence` gives for groups of values, and their sizes.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def interval(
 ) -> "pd.DataFrame":
     """Return a measure's mean, median and the interval of one of the two (`confidence`), over all rows alike in ``by``.
 
-    Nothing but seeds is put together: the rows of a group are of one setting, and each of a seed of its own.
+    Only seeds are pooled: the rows of a group are of one setting, and each of a seed of its own.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def interval(
 
 
 def _must_differ_in_seed_only(frame: "pd.DataFrame", by: list[str]) -> None:
-    """Raise BadInput that names a setting in which rows alike in ``by`` differ, or a seed that is there twice."""
+    """Raise BadInput on a setting in which rows alike in ``by`` differ, or a seed that is there twice."""
     names = [str(each) for each in frame.columns]
     settings = names[: names.index("algorithm") + 1] if "algorithm" in names else []
     alone = [*by, *({"seed"} & {*names} - {*by})]
@@ -397,7 +397,7 @@ def bands(
     names = [by] if isinstance(by, str) else list(by)
     table = interval(frame, y, [*names, x], of=of)
     for each in (of, "low", "high"):
-        # As infinity, which is not drawn.
+        # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     lines = list(table.groupby(names, sort=False, dropna=False))
     jumps = x == "round" and Axis(y).jumps
@@ -407,19 +407,19 @@ def bands(
     for style, (key, part) in zip(_styles([key for key, _ in lines]), lines, strict=True):
         rows = part.sort_values(x)
         at = rows[x].map(_shown) if table[x].isna().any() else rows[x]
-        # Of a curve over the rounds, not each of its points.
+        # A curve over the rounds has marks at some of its points only.
         style |= {"markersize": 4, "markevery": max(1, len(rows) // 15), "label": _named(names, key)}
         (line,) = panel.plot(at, rows[of], drawstyle="steps-post" if jumps else "default", **style)
         if len(rows) > 1:
             filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
             panel.fill_between(at, rows["low"], rows["high"], alpha=0.2, linewidth=0, **filled)
         else:
-            # A band over one point would not be seen.
+            # A band over one point would be invisible.
             panel.vlines(at, rows["low"], rows["high"], color=line.get_color(), alpha=0.4, linewidth=3)
     if log and (table[of] > 0).all():
         panel.set_yscale("log")
         if (table["low"] <= 0).any() and np.isfinite(table[of].min()):
-            # What reaches to zero and below runs out of the figure.
+            # A band that reaches zero or below leaves the figure.
             panel.set_ylim(bottom=table[of].min() / 2)
     panel.set_xlabel(Axis(x).text)
     panel.set_ylabel(Axis(y).text)
@@ -537,7 +537,7 @@ def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:
         if isinstance(value, float | np.floating):
             return "" if math.isnan(value) else f"{float(value):.{digits}g}"
         if isinstance(value, int) and 2**63 <= abs(value) < 10**308:
-            # No count comes to that: it diverged, and is not written out.
+            # No count is so large: the measure diverged, and its digits mean nothing.
             return f"{float(value):.{digits}g}"
         return "" if value is None else str(value)
 

@@ -1,4 +1,4 @@
-"""Python files of the user's: executed as modules, found by name while that matters, forgotten after."""
+"""Python files of the user's, executed as modules that Python can find by name meanwhile."""
 
 import hashlib
 import os
@@ -15,19 +15,9 @@ from netsim.util import check, datafiles
 
 
 def load(parameter: str, file: str) -> dict[str, Any]:
-    """Execute a Python file and return what it defines, by name; nothing is left beside it (no __pycache__).
+    """Execute a Python file and return its definitions by name; nothing is left beside it (no __pycache__).
 
-    Parameters
-    ----------
-    parameter : str
-        What messages call the file.
-    file : str
-        Its path.
-
-    Raises
-    ------
-    BadInput
-        If there is no such file, or it does not run: with the line that failed.
+    ``parameter`` is what messages call the file. Raises BadInput if there is no such file, or a line of it fails.
     """
     module = new_module(file)
     with known(module):
@@ -37,7 +27,7 @@ def load(parameter: str, file: str) -> dict[str, Any]:
 
 
 def new_module(file: str) -> types.ModuleType:
-    """Return an empty module for a file, whose name is no other module's."""
+    """Return an empty module for a file, under a name of its own."""
     return types.ModuleType(f"_scenario_{Path(file).stem.replace('.', '_')}")
 
 
@@ -52,7 +42,7 @@ def defined(module: types.ModuleType) -> dict[str, Any]:
 
 @contextmanager
 def known(module: types.ModuleType | None) -> Iterator[None]:
-    """Let Python find a module by its name meanwhile, as dataclasses and pickle do; then be as if it had never been."""
+    """Let Python find a module by its name meanwhile, as dataclasses and pickle do, and not after."""
     if module is None:
         yield
         return
@@ -67,7 +57,7 @@ def known(module: types.ModuleType | None) -> Iterator[None]:
 
 
 def execute(parameter: str, file: str, module: types.ModuleType) -> str:
-    """Execute a file as a module; return the SHA-256 of what was executed."""
+    """Execute a file as a module; return its SHA-256."""
     path = Path(file)
     if not path.is_file():
         raise check.refuse(parameter, file, "an existing Python file")
@@ -84,8 +74,8 @@ def execute(parameter: str, file: str, module: types.ModuleType) -> str:
 
 
 def message(error: BaseException) -> str:
-    """Return what an error says, in one line."""
-    # A syntax error's text would say once more where it is.
+    """Return an error's text in one line."""
+    # A syntax error's text would repeat its place.
     return (error.msg if isinstance(error, SyntaxError) else one_line(error)) or "no message"
 
 

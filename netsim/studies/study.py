@@ -1,7 +1,7 @@
-"""A study: what one execution of a scenario measured, and the run folder that keeps it.
+"""A study: the results of one execution of a scenario, and the run folder that keeps them.
 
-A scenario is a function ``def name(study, *, parameter: type = default, …)``. It runs networks through `Study.run`, and
-leaves tables, notes and figures with the study; the command line saves them all in one folder, whole or not at all.
+A scenario is a function ``def name(study, *, parameter: type = default, …)``. It runs networks by `Study.run` and
+gives the study tables, notes and figures; the command line saves them all in one folder, whole or not at all.
 """
 
 import dataclasses
@@ -27,17 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from netsim.live.session import Session
+    from netsim.live.server import ViewServer
 
-COLUMNS = (
-    "algorithm",
-    "round",
-    "time_s",
-    "transmissions",
-    "delivered",
-    "payload_bits",
-    "wire_bits",
-)
+COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payload_bits", "wire_bits")
 """The columns that every rounds.csv begins with; measures follow."""
 
 # Bytes of a row at least: a number in each column but the algorithm's.
@@ -45,7 +37,7 @@ _ROW = 8 * (len(COLUMNS) - 1)
 
 
 class Study:
-    """What one execution of a scenario leaves.
+    """The results of one execution of a scenario.
 
     Parameters
     ----------
@@ -63,24 +55,24 @@ class Study:
     Attributes
     ----------
     settings : dict
-        All that is needed to repeat it; a scenario puts there what it chose for a parameter left open.
+        All that is needed to repeat it, also the values that the scenario chose for parameters left open.
     centralised : dict
         The measures of a reference with all data in one place, by name.
     constant : dict
-        What the best answer that is the same for every sample gets, by the measure's column: a model that is not
-        clearly better has learned nothing.
+        The measures of the best answer that is the same for every sample, by column: a model that is not clearly
+        better has learned nothing.
     runs : dict
         Each `Run` by the name of its algorithm.
     origin : dict
-        What else settings.json says of how it came about: ``command``, the command line; ``file_sha256`` of its file,
-        ``source_sha256`` of netsim's source, ``files_sha256`` of the files that it read; ``methods``.
-    session : netsim.live.session.Session or None
-        Who shows its runs while they go on.
+        What else settings.json records: ``command``, the command line; ``file_sha256`` of its file, ``source_sha256``
+        of netsim's source, ``files_sha256`` of the files that it read; ``methods``.
+    session : netsim.live.server.ViewServer or None
+        Shows its runs while they go on.
     begin : callable
         Called before the first run.
     partial : dict or None
-        Of a study that did not come to its end: ``why``, in one line; ``cut``, the algorithm whose run was cut short,
-        or None if that was between runs; ``unit``, what that run's rows are.
+        Of a study that stopped early: ``why``, in one line; ``cut``, the algorithm whose run was cut short, or None if
+        it stopped between runs; ``unit``, what that run's rows are.
     """
 
     def __init__(
@@ -107,7 +99,7 @@ class Study:
         self.begin: Callable[[], object] = lambda: None
         self.partial: dict[str, Any] | None = None
         self.formats = Formats()
-        self.session: Session | None = None
+        self.session: ViewServer | None = None
         self._failed: tuple[str, BaseException] | None = None
         self._columns = (*COLUMNS, *columns)
         self._trace = trace
@@ -126,11 +118,10 @@ class Study:
         sample: float | None = None,
         watch: Watched | None = None,
     ) -> Run:
-        """Run a network of agents under the name of an algorithm, showing progress over so many rounds.
+        """Run a network of agents under the name of an algorithm, and show its progress over ``rounds`` rounds.
 
-        With ``sample`` there is a row every so many seconds instead, as `Network.run` has it; ``rounds`` then is how
-        many rows there will be, as far as can be told. Of what is to be watched (as `Network.watch` has it) the states
-        are kept with a trace only.
+        With ``sample`` there is a row every ``sample`` seconds instead, as `Network.run` has it, and ``rounds`` is the
+        expected number of rows. States are watched (as `Network.watch` has it) with a trace or a session only.
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:
@@ -151,30 +142,30 @@ class Study:
 
     @contextmanager
     def _shown(self, algorithm: str, network: Network, length: float) -> Iterator[None]:
-        """Show the run of a network meanwhile, if somebody watches, which lasts so many simulated seconds."""
+        """Show the run of a network meanwhile, which lasts ``length`` simulated seconds, if there is a session."""
         if self.session is None:
             yield
             return
         from netsim.replay.render import About
 
         about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
-        network.show_to(self.session.show(about, length))
+        network.show_to(self.session.viewer(about, length))
         try:
             yield
         finally:
             network.show_to(None)
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Return a context that shows progress: call what it gives with how many of ``total`` are done."""
+        """Return a context that shows progress: call what it gives with the number of ``total`` that are done."""
         return self._reporter.progress(label, total)
 
     def note(self, text: str) -> None:
-        """Say something that a reader of the results should know."""
+        """Keep and print a note for readers of the results."""
         self.notes.append(str(text))
         self._reporter.line(str(text))
 
     def record(self, *chosen: Any, **more: Any) -> None:
-        """Put what a study chose for parameters left open into its settings: the fields of dataclasses, and names."""
+        """Put the values chosen for parameters left open into the settings: the fields of dataclasses, and names."""
         for each in chosen:
             self.settings |= {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
         self.settings |= more
@@ -197,7 +188,7 @@ class Study:
         Parameters
         ----------
         caption : str
-            A sentence that says what is drawn, for report.html; by default the figure's title.
+            A sentence on what is drawn, for report.html; by default the figure's title.
         """
         check_file_name("figure", name)
         _must_be(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
@@ -215,7 +206,7 @@ class Study:
         return self._reporter
 
     def cut_short(self, error: BaseException, why: str) -> None:
-        """Mark it partial: an error ended it. The run that it ended, if that had begun, is kept as far as it came."""
+        """Mark the study partial: an error ended it. A run that the error cut short is kept as far as it came."""
         cut = None
         if self._failed is not None and self._failed[1] in chain(error):
             algorithm, ended = self._failed
@@ -226,7 +217,7 @@ class Study:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no run has come to anything: no row, nothing sent."""
+        """Whether no run has a row, or has sent anything."""
         return not any(len(run.rounds) or run.ledger.totals()[0] for run in self.runs.values())
 
     # --- what was measured --------------------------------------------------------------------------------------------
@@ -252,7 +243,7 @@ class Study:
 
     @property
     def states(self) -> "pd.DataFrame | None":
-        """What was watched of each algorithm's agents, as `Run.states` has it; None if nothing was."""
+        """The watched states of each algorithm's agents, as `Run.states` has them; None if none were watched."""
         import pandas as pd
 
         watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
@@ -273,10 +264,8 @@ class Study:
         algorithms = {}
         for name, run in self.runs.items():
             rows = rounds[rounds["algorithm"] == name]
-            last = (
-                {} if rows.empty else {key: _last(value) for key, value in rows.iloc[-1].items() if key != "algorithm"}
-            )
-            algorithms[name] = last | {"trace_hash": run.trace_hash}
+            last: dict[Any, Any] = {} if rows.empty else rows.iloc[-1].drop("algorithm").to_dict()
+            algorithms[name] = {key: _last(value) for key, value in last.items()} | {"trace_hash": run.trace_hash}
         constant = {str(name): _last(value) for name, value in self.constant.items()}
         return ({"partial": self.partial} if self.partial else {}) | {
             "scenario": self.scenario,
@@ -313,7 +302,7 @@ class Study:
         BadInput
             If a format is none of these, the folder holds something, or cannot be written.
         Unsaved
-            If writing fails half-way or a file cannot be made: the message says what was kept, and where.
+            If writing fails half-way or a file cannot be made: the message gives what was kept, and where.
         """
         if figures is not None or tables is not None:
             self.formats = Formats.chosen(figures, tables)
@@ -324,7 +313,7 @@ class Study:
 
 
 def title_of(scenario: str, algorithm: str) -> str:
-    """Return what stands above the page of a run."""
+    """Return the title of a run's page."""
     return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
 
 

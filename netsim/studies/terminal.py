@@ -1,4 +1,4 @@
-"""What a person sees while something runs: progress, tables, notes. Plain text where the output is no terminal."""
+"""What a user sees of a run: progress, tables, notes. Plain text where the output is no terminal."""
 
 import math
 import numbers
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-# From here on a whole float is no count any more but, most likely, a measure that diverged.
+# A whole float from here on is most likely no count but a measure that diverged.
 _LARGE = 1e15
 _SELDOM_S = 60.0
 
@@ -22,7 +23,7 @@ _SELDOM_S = 60.0
 class Reporter:
     """Writes to standard output, and progress to standard error. ``quiet`` writes nothing.
 
-    An output that cannot be written (a reader that has gone, a full disk) does not end the run: the rest is not shown.
+    An output that cannot be written (a closed pipe, a full disk) does not end the run: the rest is not shown.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -52,87 +53,64 @@ class Reporter:
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-        """Yield a function to call with how many of ``total`` are done; more of them are not shown."""
+        """Yield a function to call with the number of ``total`` that are done; more than these are not shown."""
         if self.quiet or sys.stderr is None:
             yield lambda number: None
         elif not sys.stderr.isatty():
             step = max(total // 4, 1)
 
             def plain(number: int) -> None:
-                if not self.quiet and number <= total and (number % step == 0 or number == total):
-                    with self._output(sys.stderr):
-                        print(f"{label}: {unit}{number} of {total}", file=sys.stderr, flush=True)
+                if number <= total and (number % step == 0 or number == total):
+                    self._print(f"{label}: {unit}{number} of {total}")
 
             yield plain
         else:
-            from rich.console import Console
-            from rich.markup import escape
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            bar = Progress(*columns, console=Console(stderr=True))
-            with self._output(sys.stderr):
-                bar.start()
-            try:
-                task = bar.add_task(escape(label), total=total)
-                yield lambda number: bar.update(task, completed=number)
-            finally:
-                with self._output(sys.stderr):
-                    bar.stop()
+            with self._bar(label, total, MofNCompleteColumn(), TimeRemainingColumn()) as update:
+                yield lambda number: update(completed=number)
 
     @contextmanager
     def tally(self, label: str, total: int) -> Iterator[Callable[[int, int], None]]:
-        """Yield a function to call with how many of ``total`` are done and how many have failed.
+        """Yield a function to call with the numbers of ``total`` that are done and that have failed.
 
-        On a terminal one line is kept true; elsewhere there is a line for each quarter, and each minute.
+        On a terminal one line is updated; elsewhere a line is printed for each quarter, and each minute.
         """
-        told = Tally(total)
+        tally = Tally(total)
         if self.quiet or sys.stderr is None:
             yield lambda done, failed: None
         elif not sys.stderr.isatty():
 
             def plain(done: int, failed: int) -> None:
-                line = told.line(done, failed)
-                if not self.quiet and told.is_due(done + failed):
-                    with self._output(sys.stderr):
-                        print(f"{label}: {line}", file=sys.stderr, flush=True)
+                line = tally.line(done, failed)
+                if not self.quiet and tally.is_due(done + failed):
+                    self._print(f"{label}: {line}")
 
             yield plain
         else:
-            from rich.console import Console
-            from rich.markup import escape
-            from rich.progress import BarColumn, Progress, TextColumn
+            from rich.progress import TextColumn
 
-            columns = (TextColumn("{task.description:>12}"), BarColumn(), TextColumn("{task.fields[line]}"))
-            # What goes to a file must not come out above the line instead.
+            # Lines that go to a file must not appear above the bar instead.
             both = sys.stdout is not None and sys.stdout.isatty()
-            bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=both)
-            with self._output(sys.stderr):
-                bar.start()
-            try:
-                task = bar.add_task(escape(label), total=total, line="")
-                yield lambda done, failed: bar.update(task, completed=done + failed, line=told.line(done, failed))
-            finally:
-                with self._output(sys.stderr):
-                    bar.stop()
+            with self._bar(label, total, TextColumn("{task.fields[line]}"), redirect_stdout=both) as update:
+                yield lambda done, failed: update(completed=done + failed, line=tally.line(done, failed))
 
     @contextmanager
     def counter(self, label: str, unit: str, pause: float = 10.0) -> Iterator[Callable[[int], None]]:
-        """Yield a function to call with how many there were by now, of a number that is not known.
+        """Yield a function to call with a number that grows to an unknown total.
 
-        On a terminal one line is kept true; elsewhere there is a line every ``pause`` seconds.
+        On a terminal one line is updated; elsewhere a line is printed every ``pause`` seconds.
         """
         if self.quiet or sys.stderr is None:
             yield lambda number: None
         elif not sys.stderr.isatty():
-            said = time.monotonic()
+            printed = time.monotonic()
 
             def plain(number: int) -> None:
-                nonlocal said
-                if not self.quiet and time.monotonic() - said >= pause:
-                    said = time.monotonic()
-                    with self._output(sys.stderr):
-                        print(f"{label}: {number:,} {unit}", file=sys.stderr, flush=True)
+                nonlocal printed
+                if time.monotonic() - printed >= pause:
+                    printed = time.monotonic()
+                    self._print(f"{label}: {number:,} {unit}")
 
             yield plain
         else:
@@ -140,13 +118,37 @@ class Reporter:
             from rich.markup import escape
 
             line = Console(stderr=True).status(escape(label))
-            with self._output(sys.stderr):
-                line.start()
-            try:
+            with self._live(line):
                 yield lambda number: line.update(f"{escape(label)}: {number:,} {unit}")
-            finally:
-                with self._output(sys.stderr):
-                    line.stop()
+
+    def _print(self, text: str) -> None:
+        """Print one line of progress."""
+        if not self.quiet:
+            with self._output(sys.stderr):
+                print(text, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def _bar(self, label: str, total: int, *columns: Any, **more: Any) -> Iterator[Callable[..., None]]:
+        """Keep a bar on the terminal meanwhile; yield what updates it."""
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        name = TextColumn("{task.description:>12}")
+        bar = Progress(name, BarColumn(), *columns, console=Console(stderr=True), **more)
+        with self._live(bar):
+            yield partial(bar.update, bar.add_task(escape(label), total=total, line=""))
+
+    @contextmanager
+    def _live(self, widget: Any) -> Iterator[None]:
+        """Keep a widget of rich on the terminal meanwhile."""
+        with self._output(sys.stderr):
+            widget.start()
+        try:
+            yield
+        finally:
+            with self._output(sys.stderr):
+                widget.stop()
 
     @contextmanager
     def _output(self, stream: TextIO) -> Iterator[None]:
@@ -158,22 +160,15 @@ class Reporter:
 
 
 class Tally:
-    """What is said of so many things that end one by one: how many are done, have failed, are left, and how long yet.
-
-    Parameters
-    ----------
-    total : int
-    clock : callable
-        Returns seconds.
-    """
+    """The line on ``total`` things that end one by one: the numbers done, failed and left, and the time to go."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._total, self._clock = total, clock
         self._start: tuple[float, int] | None = None
-        self._said: tuple[float, int] | None = None
+        self._printed: tuple[float, int] | None = None
 
     def line(self, done: int, failed: int) -> str:
-        """Return the line; the time left is told by those that ended since the first call."""
+        """Return the line; the time to go follows from those that ended since the first call."""
         ended = done + failed
         self._start = self._start or (self._clock(), ended)
         since, before = self._start
@@ -184,11 +179,11 @@ class Tally:
         return f"{text}, {_duration((self._clock() - since) / (ended - before) * left)} to go"
 
     def is_due(self, ended: int) -> bool:
-        """Return whether a line is due where each stays: at each quarter, each minute, and at the end."""
+        """Return whether a line is due where lines stay: at each quarter, each minute, and at the end."""
         now, quarter = self._clock(), 4 * ended // max(self._total, 1)
-        if self._said is not None and quarter == self._said[1] and now - self._said[0] < _SELDOM_S:
+        if self._printed is not None and quarter == self._printed[1] and now - self._printed[0] < _SELDOM_S:
             return False
-        first, self._said = self._said is None, (now, quarter)
+        first, self._printed = self._printed is None, (now, quarter)
         return not first or ended == self._total
 
 
@@ -199,7 +194,7 @@ def _duration(seconds: float) -> str:
 
 
 def forget(stream: TextIO) -> None:
-    """Let what still goes to an output that cannot be written go nowhere, also what Python writes as it ends."""
+    """Discard all further text for an output that cannot be written, also what Python writes as it ends."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -211,7 +206,7 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # As texts: what stands in brackets is no markup.
+    # As texts: brackets in them are no markup.
     table = Table(title=Text(title), title_justify="left", show_edge=False)
     for name in columns:
         table.add_column(Text(name), justify="right")
@@ -223,7 +218,7 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
 def text(value: Any) -> str:
     """Return a table cell: four digits of a fraction, thousands of a count, a dash for what is missing.
 
-    A float too large to be a count has six digits.
+    A float too large for a count has six digits.
     """
     import pandas as pd
 

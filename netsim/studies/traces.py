@@ -1,13 +1,15 @@
-"""The trace of a run folder, or a trace alone: found, and checked to be what it should."""
+"""The trace of a run folder, or a trace file: found, checked, and made into a page or a file for another program."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netsim import export as formats
 from netsim.accounting.trace_file import TraceFile
 from netsim.errors import BadInput
-from netsim.replay.render import About
+from netsim.replay.frames import MOST
+from netsim.replay.render import About, render
+from netsim.run import Progress
 from netsim.studies.folder import load, read_part, told_partial, trace_name
 from netsim.studies.study import title_of
 from netsim.util import check
@@ -15,26 +17,89 @@ from netsim.util import check
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Found", "find_trace", "traced"]
+__all__ = ["Found", "export", "find_trace", "replay", "traced"]
+
+
+def replay(
+    place: str | Path,
+    out: str | Path | None = None,
+    *,
+    algorithm: str | None = None,
+    most: int = MOST,
+    progress: Progress | None = None,
+) -> Path:
+    """Write one HTML file that shows a run, and return its path.
+
+    Parameters
+    ----------
+    place : str or Path
+        A run folder that was made with ``--trace``, or a trace file.
+    out : str or Path, optional
+        The file; default: ``replay.html`` in the run folder (``replay-ALGORITHM.html`` for an algorithm that was
+        named), or beside the trace file under its name.
+    algorithm : str, optional
+        Of a run folder with several: which; default: the last, which is the one that the study is about.
+    most : int
+        Frames that it shows at most.
+    progress : callable, optional
+        Called now and then with the number of records of the trace that have been read; each is read several times.
+
+    Raises
+    ------
+    BadInput
+        If it is neither, was made without a trace, is cut short or changed, or an argument cannot be used.
+    NetsimError
+        If the file cannot be written.
+    """
+    check.integer("most", most, low=1)
+    found = find_trace(place, algorithm, progress)
+    out = found.target(out, "replay", ".html")
+    return render(found.log, out, about=found.about, most=most, rounds=found.rounds, states=found.states)
+
+
+def export(
+    place: str | Path,
+    format: str,
+    out: str | Path | None = None,
+    *,
+    algorithm: str | None = None,
+    most: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Write a run as a file for another program, and return its path.
+
+    Parameters
+    ----------
+    place, algorithm, progress
+        As `replay` takes them.
+    format : str
+        "pcapng" (its frames), "graphml" or "json" (its topology).
+    out : str or Path, optional
+        The file; default: ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder
+        (``run-ALGORITHM.pcapng`` for an algorithm that was named), or beside the trace file under its name.
+    most : int, optional
+        Of pcapng: frames that it holds at most; default: all.
+
+    Raises
+    ------
+    BadInput, NetsimError
+        As `replay` does.
+    """
+    formats.check_format(format, most)
+    found = find_trace(place, algorithm, progress)
+    path = found.target(out, "run" if format == "pcapng" else "topology", f".{format}")
+    return formats.export(found.log, path, format, about=found.about, most=most)
+
+
+def traced(folder: str | Path) -> list[str]:
+    """Return the algorithms of which a run folder has traces, in the order in which they ran."""
+    summary = load(folder, partial=True)["summary"]
+    return [name for name in summary["algorithms"] if trace_name(name) in summary["bytes"]]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A trace, and where it was.
-
-    Attributes
-    ----------
-    log : TraceFile
-        The trace.
-    about : About
-        What there is to say of the run besides.
-    path : Path
-        The run folder, or the trace file.
-    suffix : str
-        What a file made of the trace has behind its usual name: "-ALGORITHM" for one that was named.
-    rounds, states : DataFrame or None
-        Of a run folder, this algorithm's rows of those tables.
-    """
+    """A trace, its run folder or file, and what is known of its run; ``suffix`` ends the names of files made of it."""
 
     log: TraceFile
     about: About
@@ -44,10 +109,7 @@ class Found:
     states: "pd.DataFrame | None" = None
 
     def target(self, out: str | Path | None, name: str, ending: str) -> Path:
-        """Return where a file goes: ``out``, or into the run folder, or beside the trace file under its name.
-
-        Raises BadInput if the trace itself would be overwritten.
-        """
+        """Return where a file goes: ``out``, or into the run folder, or beside the trace file under its name."""
         if out is None:
             folder = self.path.is_dir()
             out = self.path / f"{name}{self.suffix}{ending}" if folder else self.path.with_suffix(ending)
@@ -56,44 +118,23 @@ class Found:
         return Path(out)
 
 
-def find_trace(place: str | Path, algorithm: str | None = None, told: Callable[[int], None] | None = None) -> Found:
-    """Find the trace of a run folder, or open a trace file.
-
-    Parameters
-    ----------
-    place : str or Path
-        A run folder that was made with ``--trace``, or a trace file.
-    algorithm : str, optional
-        Of a run folder with several: which; default: the last, which is the one that the study is about.
-    told : callable, optional
-        As `netsim.accounting.trace_file.TraceFile` has it.
-
-    Raises
-    ------
-    BadInput
-        If it is neither, was made without a trace, is cut short or changed, or an argument cannot be used.
-    """
+def find_trace(place: str | Path, algorithm: str | None, progress: Progress | None) -> Found:
+    """Find the trace of a run folder, or open a trace file."""
     path = Path(place)
     if path.is_dir():
-        return _of_folder(path, algorithm, told)
+        return _of_folder(path, algorithm, progress)
     if algorithm is not None:
         raise check.refuse("algorithm", algorithm, "left out for a trace file, which is of one run")
-    return Found(TraceFile(path, told), About(path.name), path)
+    return Found(TraceFile(path, progress), About(path.name), path)
 
 
-def traced(folder: str | Path) -> list[str]:
-    """Return the algorithms of which a run folder has traces, in the order in which they ran."""
-    summary = load(folder, partial=True)["summary"]
-    return [name for name in summary["algorithms"] if trace_name(name) in summary["bytes"]]
-
-
-def _of_folder(folder: Path, algorithm: str | None, told: Callable[[int], None] | None) -> Found:
+def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> Found:
     found, names = load(folder, partial=True), traced(folder)
     if not names:
         raise BadInput(f"run folder = {str(folder)!r}: must hold a trace; run it again with --trace")
     name = names[-1] if algorithm is None else check.one_of("algorithm", algorithm, names)
-    log = TraceFile(folder / trace_name(name), told)
-    settings, summary = found["settings"], found["summary"]
+    log = TraceFile(folder / trace_name(name), progress)
+    settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
     notes = [told_partial(found)] if summary["partial"] else []
     if len(names) > 1:
         others = ", ".join(each for each in names if each != name)
@@ -106,9 +147,7 @@ def _of_folder(folder: Path, algorithm: str | None, told: Callable[[int], None] 
     )
     suffix = "" if algorithm is None else f"-{trace_name(name)[6:-4]}"
     _check_ledger(folder, name, log)
-    rounds = found["rounds"]
-    rounds = rounds[rounds["algorithm"] == name]
-    return Found(log, about, folder, suffix, rounds, _part(folder, "states", name))
+    return Found(log, about, folder, suffix, rounds[rounds["algorithm"] == name], _part(folder, "states", name))
 
 
 def _part(folder: Path, table: str, algorithm: str) -> "pd.DataFrame | None":

@@ -1,4 +1,4 @@
-"""A run folder repeated from its settings: whether the same comes out, and if not, where it begins to differ."""
+"""A run folder repeated from its settings: whether the results are the same, and where they begin to differ."""
 
 import csv
 import json
@@ -17,28 +17,27 @@ from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import key_shift
 from netsim.errors import BadInput
 from netsim.studies import catalogue
-from netsim.studies._about import about, environment
 from netsim.studies.catalogue import Parameter, Scenario
 from netsim.studies.folder import load, write
 from netsim.studies.formats import Formats, read_table
-from netsim.studies.sources import changed_files, changed_source, is_recorded
+from netsim.studies.origin import about, changed_files, changed_source, environment, is_recorded
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 
 TOLERANCE = 1e-9
 """Of numbers that are not whole: |a − b| ≤ 1e-9 · max(1, |a|, |b|)."""
 
-# Of a table: how long something took on the machine.
+# Columns of time measured on the machine.
 _MEASURED_TIME = {"seconds", "step_seconds"}
-# What of a summary is not a result, or is compared elsewhere.
+# Parts of a summary that are no result, or are compared elsewhere.
 _NOT_COMPARED = {"bytes", "failed", "partial"}
-# In a trace hash, and a frame's checksum, its bytes count: it is another as soon as a last digit that is sent is.
+# A trace hash and a frame's checksum change with the last digit of any number that is sent.
 _HASHES = ("trace_hash", "checksum")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of repeating a run folder.
+    """The result of repeating a run folder.
 
     Attributes
     ----------
@@ -67,7 +66,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Difference:
-    """Of two values at one place: by how much, infinity where that has no meaning."""
+    """A difference of two values at one place, and its size; infinity where a size has no meaning."""
 
     place: str
     size: float
@@ -112,7 +111,7 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     traces = sorted(name for name in found["summary"]["bytes"] if re.fullmatch(r"trace-.*\.npz", name))
     what = f"run folder = {str(path)!r}: must be of a study as it is now"
     scenario = _as_it_was(what, settings)
-    # A damaged one is told before all is repeated.
+    # A damaged trace is reported before all is repeated.
     recorded = {name: Trace.load(path / name) for name in traces}
     study = scenario.prepare(
         # States are kept with a trace only.
@@ -136,7 +135,7 @@ def _order(name: str) -> tuple[bool, bool, str]:
 
 
 def _as_it_was(what: str, settings: Mapping[str, Any]) -> Scenario:
-    """Return a folder's scenario; raises BadInput, which begins with ``what``, if a file that it read has changed."""
+    """Return a folder's scenario; raises BadInput that begins with ``what`` if a file that it read has changed."""
     try:
         scenario = catalogue.find_study(settings["scenario"])
     except BadInput as error:
@@ -149,7 +148,7 @@ def _as_it_was(what: str, settings: Mapping[str, Any]) -> Scenario:
 
 
 def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
-    """Yield what is to be said of the code that ran."""
+    """Yield a line on each change of the code that ran."""
     if not is_recorded(settings):
         yield "recorded without the SHA-256 of netsim's source and of the files read: whether they changed is not known"
     for each in changed_source(settings, scenario.made_of()):
@@ -157,7 +156,7 @@ def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
 
 
 def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded parameters as the study takes them; raises BadInput, which begins with ``what``, for others."""
+    """Return recorded parameters as the study takes them; raises BadInput that begins with ``what`` for others."""
     known = {each.name: each for each in scenario.parameters}
     for name in given:
         if name not in known:
@@ -185,11 +184,11 @@ def _value(parameter: Parameter, value: Any) -> Any:
 
 
 def _compared(path: Path, again: Path, names: list[str], failed: Mapping[str, str]) -> dict[str, list[_Difference]]:
-    """Return the differences by file, in the order in which they stand there."""
+    """Return the differences by file, in the order of their places."""
     found: dict[str, list[_Difference]] = {}
     for name in names:
         if not (again / name).is_file():
-            found[name] = [_Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)]
+            found[name] = [_not_made(name, failed)]
         elif (path / name).read_bytes() != (again / name).read_bytes():
             found[name] = list(_of_tables(_rows(path / name), _rows(again / name)))
     for name in sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet")):
@@ -207,8 +206,12 @@ def _of_traces(recorded: Mapping[str, Trace], again: Path, failed: Mapping[str, 
         if (again / name).is_file():
             found[name] = list(_of_trace(old, Trace.load(again / name)))
         else:
-            found[name] = [_Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)]
+            found[name] = [_not_made(name, failed)]
     return {name: differences for name, differences in found.items() if differences}
+
+
+def _not_made(name: str, failed: Mapping[str, str]) -> _Difference:
+    return _Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)
 
 
 def _of_trace(old: Trace, new: Trace) -> Iterator[_Difference]:
@@ -219,7 +222,7 @@ def _of_trace(old: Trace, new: Trace) -> Iterator[_Difference]:
         yield _Difference("its links are others", math.inf)
     if old.scene is not None and new.scene is not None:
         yield from _of_values("scene", old.scene.as_dict(), new.scene.as_dict())
-    # Those of earlier versions have no scene, and fewer records.
+    # Traces of earlier versions have no scene, and fewer records.
     streams = STREAMS if old.scene is not None else ("sent", "exits")
     before, now = _ordered(old), _ordered(new)
     for stream in streams:
@@ -227,7 +230,7 @@ def _of_trace(old: Trace, new: Trace) -> Iterator[_Difference]:
 
 
 def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
-    """Return a trace's records in an order that does not depend on which core, or whose turn, wrote them down."""
+    """Return a trace's records in an order that does not depend on when they were recorded."""
     found = {name: np.concatenate([np.empty(0, dtype), *trace.chunks(name)]) for name, dtype in STREAMS.items()}
     sent = found["sent"]
     by_sender = np.lexsort((sent["link"], sent["number"], sent["sender"]))
@@ -236,7 +239,7 @@ def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
         if "key" in names:
             found[name] = records[np.lexsort([records[each] for each in ("time", "cause", "key") if each in names])]
         elif len(records) == len(sent):
-            # The transmissions themselves, and what is kept of each in their order.
+            # The transmissions themselves, and their details in the same order.
             found[name] = records[by_sender]
     return found
 
@@ -259,13 +262,13 @@ def _of_records(
         beyond = np.flatnonzero(~(sizes <= TOLERANCE))
         first = int(beyond[0]) if len(beyond) else int(sizes.argmax())
         place, size = int(places[first]), float(sizes[first])
-        where = _told(old[place] if "key" in (old.dtype.names or ()) else sent[place], trace)
-        said = f"{stream}, {where}, column {column}: {a[place]} recorded, {b[place]} now"
-        yield _Difference(said, size if math.isfinite(size) else math.inf)
+        where = _message_of(old[place] if "key" in (old.dtype.names or ()) else sent[place], trace)
+        text = f"{stream}, {where}, column {column}: {a[place]} recorded, {b[place]} now"
+        yield _Difference(text, size if math.isfinite(size) else math.inf)
 
 
-def _told(record: np.void, trace: Trace) -> str:
-    """Return which message a record is of."""
+def _message_of(record: np.void, trace: Trace) -> str:
+    """Return the names of a record's message."""
     if "key" not in (record.dtype.names or ()):
         return f"sender {trace.agents[int(record['sender'])]}, message {record['number']}"
     shift, (senders, receivers) = key_shift(len(trace.links[0])), trace.links
@@ -314,7 +317,7 @@ def _of_values(place: str, old: Any, new: Any) -> Iterator[_Difference]:
 
 
 def _distance(old: Any, new: Any) -> float:
-    """Return 0 for what is the same, infinity for whole numbers, text and the like that are not, else how far it is."""
+    """Return 0 for equal values, infinity for other whole numbers, texts and the like, else the relative difference."""
     if old == new or (old != old and new != new):
         return 0.0
     numbers = [_number(each) for each in (old, new)]
@@ -354,7 +357,7 @@ def _verdict(path: Path, differences: Mapping[str, list[_Difference]], elsewhere
         for name, found in differences.items()
         if not all(each.is_hash for each in found)
     }
-    # Where no value differs, what was sent does all the same.
+    # Where no value differs, a hash does.
     differences = values or differences
     for name, found in differences.items():
         first = next((each for each in found if each.counts), None)
@@ -369,7 +372,7 @@ def _verdict(path: Path, differences: Mapping[str, list[_Difference]], elsewhere
 
 
 def _elsewhere(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs from the recorded versions, kernels and platform, one line each."""
+    """Yield a line on each difference from the recorded versions, kernels and platform."""
     now = about() | environment()
     if "python" not in settings:
         yield f"recorded by netsim {settings.get('netsim', 'of unknown version')}, without versions and kernels"

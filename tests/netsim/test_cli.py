@@ -36,10 +36,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_list_names_every_scenario(tmp_path: Path) -> None:
     done = call("list", cwd=tmp_path)
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(catalogue.listed())
+    lines = done.stdout.splitlines()
+    groups, names = [each for each in lines if each.strip() == each != ""], [each for each in lines if each[:1] == " "]
+    assert groups == ["sensor networks", "packet loss", "teaching", "papers"] or "others" in groups
+    assert sorted(each.split()[0] for each in names) == list(catalogue.listed())
     assert {"averaging", "coke"} <= set(catalogue.listed())
     for name, listed in catalogue.listed().items():
         assert catalogue.find_study(name).title == listed.title
+
+
+def test_studies_without_a_group_are_listed_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.warns(DeprecationWarning, match=r"^netsim\.studies\.catalogue\.Listed is now"):
+        listed = catalogue.Listed
+    entries = {"b": catalogue.Entry("m:b", "B."), "a": listed("m:a", "A."), "c": catalogue.Entry("m:c", "C.", "mine")}
+    registries = catalogue.Registry(entries), catalogue.Registry({"a": catalogue.Entry("x:a", "X.", "theirs")})
+    monkeypatch.setattr(catalogue, "_registries", lambda: registries)
+    assert {group: list(each) for group, each in catalogue.grouped().items()} == {"mine": ["c"], "others": ["a", "b"]}
 
 
 def test_titles_are_whole_where_studies_are_listed(tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ import pytest
 
 from netsim import BadInput, Link, NetsimError, Network, Run, export, topology
 from netsim.accounting.trace_file import TraceFile
-from netsim.replay.frames import frames_of
-from netsim.replay.stream import stream_of
-from netsim.studies import exporting
+from netsim.replay.frames import Reader, frames_of
+from netsim.studies import traces
 from netsim.studies.cli import main
 from netsim.testing import Actor, Listener, Rounder, Talker, play, sized
 from netsim.util import files
@@ -200,9 +199,9 @@ def each(flag: str, values: tuple[str, ...]) -> list[str]:
 def test_packets_of_a_long_run_are_in_order_however_it_is_cut(run: Run) -> None:
     whole = ordered(run)
     for size in (1, 7, 100, 10**6):
-        stream = stream_of(run.trace, size=size)
-        parts = list(stream.parts())
-        assert stream.shown == len(whole["start"]) == sum(stream.counts.values())
+        reader = Reader(run.trace)
+        parts = list(reader.parts(size))
+        assert reader.shown == len(whole["start"]) == sum(reader.counts.values())
         assert (len(parts) > 1) == (size < 1000)
         for name in COLUMNS:
             assert np.array_equal(np.concatenate([part[name] for part in parts]), whole[name]), name
@@ -390,7 +389,7 @@ def test_names_that_are_one_as_text_are_refused(tmp_path: Path) -> None:
         run.export(tmp_path / "g.graphml")
     run.trace.save(tmp_path / "t.npz")
     with pytest.raises(BadInput, match=r"^agents: must have names that differ as names of nodes; 2 are '1'$"):
-        exporting.export(tmp_path / "t.npz", "json")
+        traces.export(tmp_path / "t.npz", "json")
     assert not list(tmp_path.glob("*.graphml"))
 
 
@@ -405,12 +404,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_folder_is_exported(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
-    assert exporting.export(copy, "pcapng") == copy / "run.pcapng"
-    assert exporting.export(copy, "pcapng", algorithm="DKLA") == copy / "run-DKLA.pcapng"
-    assert exporting.export(copy, "graphml") == copy / "topology.graphml"
-    assert exporting.export(copy, "json", algorithm="CTA") == copy / "topology-CTA.json"
-    assert exporting.export(copy / "trace-CTA.npz", "json") == copy / "trace-CTA.json"
-    assert exporting.export(copy / "trace-CTA.npz", "pcapng", tmp_path / "a.b") == tmp_path / "a.b"
+    assert traces.export(copy, "pcapng") == copy / "run.pcapng"
+    assert traces.export(copy, "pcapng", algorithm="DKLA") == copy / "run-DKLA.pcapng"
+    assert traces.export(copy, "graphml") == copy / "topology.graphml"
+    assert traces.export(copy, "json", algorithm="CTA") == copy / "topology-CTA.json"
+    assert traces.export(copy / "trace-CTA.npz", "json") == copy / "trace-CTA.json"
+    assert traces.export(copy / "trace-CTA.npz", "pcapng", tmp_path / "a.b") == tmp_path / "a.b"
     ledger = pd.read_csv(copy / "ledger.csv")
     for name, file in (("COKE 3-bit", "run.pcapng"), ("DKLA", "run-DKLA.pcapng")):
         mine, capture = ledger[ledger["algorithm"] == name], pcapng.read(copy / file)
@@ -431,7 +430,7 @@ def test_a_run_folder_is_exported(folder: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
     def refusal(place: Path, format: str = "pcapng", *rest: Any, **more: Any) -> str:
         with pytest.raises(BadInput) as caught:
-            exporting.export(place, format, *rest, **more)
+            traces.export(place, format, *rest, **more)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -469,10 +468,10 @@ def test_events_that_do_not_fit_together_are_refused(records: str, field: str, v
     assert len(parts[records])
     parts[records][field] = value
     np.savez(tmp_path / "changed.npz", **parts)
-    assert exporting.export(tmp_path / "whole.npz", "pcapng").is_file()
+    assert traces.export(tmp_path / "whole.npz", "pcapng").is_file()
     for form in export.FORMATS:
         with pytest.raises(BadInput, match=r"^trace: must be that of a run; its events do not fit together \(.*\)$"):
-            exporting.export(tmp_path / "changed.npz", form)
+            traces.export(tmp_path / "changed.npz", form)
 
 
 def test_a_run_must_have_a_trace_and_a_file_a_known_ending(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology
 from netsim.engine import view
-from netsim.live import live_view, pending, session
-from netsim.live.rows import Changes
+from netsim.live import live_view, server
+from netsim.live import view as views
+from netsim.live.view import Changes, PendingFrames
 from netsim.replay import render
 from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS
@@ -82,8 +83,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else will ask."""
-    monkeypatch.setattr(session, "_PATIENCE", 0.2)
-    monkeypatch.setattr(session, "_ABRUPT", 0.2)
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "_ABRUPT", 0.2)
 
 
 def play(name: str, shown: Callable[[Network], Any] | None = None, **settings: Any) -> Run:
@@ -185,11 +186,9 @@ def test_a_trace_that_was_asked_for_is_kept_and_the_same() -> None:
 
 
 def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from netsim.live import rows
-
     monkeypatch.setattr(view, "_PAUSE", 0.0)
     monkeypatch.setattr(view, "_SHARE", 1)
-    monkeypatch.setattr(rows, "MOST_ROWS", 20)
+    monkeypatch.setattr(views, "MOST_ROWS", 20)
     graph = topology.random_geometric(3, radius=1.0, seed=2)
     found = Network(graph, round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
@@ -322,11 +321,11 @@ def test_a_run_that_fails_says_why_and_ends_as_ever() -> None:
 def test_what_cannot_be_shown_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
 
-    def fail(self: pending.Pending, scene: Any, over: bool) -> None:
+    def fail(self: PendingFrames, scene: Any, over: bool) -> None:
         looks.append(1)
         raise MemoryError("no room")
 
-    monkeypatch.setattr(pending.Pending, "look", fail)
+    monkeypatch.setattr(PendingFrames, "look", fail)
     plain = play("lossy")
     found, _ = network("lossy")
     found.watch({"k": lambda agent: agent.round})
@@ -418,7 +417,7 @@ def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any]) -> 
 
 
 def test_it_serves_until_the_page_has_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_PATIENCE", 60.0)
+    monkeypatch.setattr(server, "_PATIENCE", 60.0)
     found, _ = network("lossy")
     addresses: list[str] = []
     over = threading.Event()

@@ -29,7 +29,7 @@ from netsim.replay import render
 from netsim.replay.frames import Frames, frames_of
 from netsim.studies import find_study, verify
 from netsim.studies.cli import main
-from netsim.studies.replaying import replay
+from netsim.studies.traces import replay
 from netsim.testing import Listener, Talker, play
 from netsim.util import files
 from netsim.util.files import write_whole

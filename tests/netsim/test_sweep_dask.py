@@ -274,7 +274,7 @@ def test_a_folder_that_is_not_shared_is_told(study: str, tmp_path: Path) -> None
 
 
 def set_version(version: str) -> str:
-    import netsim.studies._about as module
+    import netsim.studies.origin as module
 
     before: str = module.__version__
     module.__version__ = version

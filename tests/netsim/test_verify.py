@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_info
 
 import netsim
 from netsim import BadInput
-from netsim.studies._about import about, environment
 from netsim.studies.catalogue import find_study
+from netsim.studies.origin import about, environment
 from tests.command import call, call_apart
 from tests.netsim.test_files import seal
 

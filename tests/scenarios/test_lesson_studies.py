@@ -10,7 +10,7 @@ import pytest
 
 from netsim import BadInput, topology
 from netsim.studies import Study, catalogue
-from netsim.studies.replaying import replay
+from netsim.studies.traces import replay
 
 
 def run(name: str, **parameters: Any) -> Study:

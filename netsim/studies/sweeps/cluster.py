@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster as those who run a sweep's points; before, whether they have what a sweep needs."""
+"""A sweep's points run by the workers of a Dask cluster, after a check that they have what the points need."""
 
 import asyncio
 import hashlib
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import catalogue
-from netsim.studies._about import about
-from netsim.studies.sources import source_of
+from netsim.studies.origin import about, source_of
 from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.point import KILLED, Limits, Work, keep_failure
 from netsim.studies.sweeps.workers import Ended, run_named, run_parallel
@@ -22,20 +21,16 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _PATIENCE_S = 10.0
-_WORKERS_S = 30.0  # until the first is there: each imports much as it starts
-_ROUNDS = 3  # that a point may lose its workers in, without ever having begun
-_LOST = "lost"  # of a point: Dask gave up on it, because too many workers that had it died
+_WORKERS_S = 30.0  # until the first worker is there: each imports much as it starts
+_ROUNDS = 3  # in which a point that never began may lose its workers
+_LOST = "lost"  # Dask gave up on the point, because too many workers that had it died
 
 
 @contextmanager
 def connected(address: str, limits: Limits) -> Iterator["Client"]:
     """Connect to a scheduler, as ``tcp://host:8786``; the client that is yielded is closed at the end.
 
-    Raises
-    ------
-    BadInput
-        If there is no Dask, the address is none or nobody answers there, no workers come, or they have several threads;
-        for limits, to which Dask's workers cannot keep.
+    Raises BadInput without Dask, a scheduler there, or workers of one thread; for limits, which they cannot keep.
     """
     if limits.seconds is not None:
         raise check.refuse("timeout", limits.seconds, "left out with dask: its workers' threads have no alarm")
@@ -89,9 +84,9 @@ def _must_have_workers(client: "Client", address: str) -> None:
 
 
 def must_be_able(client: "Client", work: Work) -> None:
-    """Raise BadInput, naming a worker and what it lacks, unless all have what they need to run points.
+    """Raise BadInput, naming a worker and what it lacks, unless all workers have what points need.
 
-    That is the sweep's folder, the same netsim and numpy, the study's file and the folder of data, where there are any.
+    They need the sweep's folder, the same netsim and numpy, and the study's file and the folder of data, if any.
     """
     token = work.running / "token"
     token.write_text(work.running.name)
@@ -110,7 +105,7 @@ def must_be_able(client: "Client", work: Work) -> None:
 
 
 def examine(work: Work) -> dict[str, str]:
-    """Return what a worker has, by what messages call it."""
+    """Return what a worker has, by the names that messages use."""
     return _equipment(work) | {f"out = {str(work.folder)!r}": _folder(work)}
 
 
@@ -155,10 +150,10 @@ def _folder(work: Work) -> str:
 
 
 def run_there(work: Work, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
-    """Run points on a cluster's workers, and yield how each ended, as they do.
+    """Run points on a cluster's workers, and yield how each ended, as they end.
 
-    Dask itself starts again what a killed worker ran or was to run, and gives up on it after some deaths; it is then
-    begun once more from here. A point has failed that began several times and never ended, or never began.
+    Dask itself repeats the points of a killed worker, and gives up on a point after some deaths; it is then begun once
+    more from here. A point has failed if it began several times and never ended, or never began.
     """
     import joblib
 
@@ -166,7 +161,7 @@ def run_there(work: Work, points: Iterable[Point], client: "Client") -> Iterator
     lost = dict.fromkeys(left, 0)
     with joblib.parallel_config(backend=_backend(client)):
         while left:
-            for name, why in _told(run_parallel(work, list(left.values()), -1, run_undivided)):
+            for name, why in _until_gone(run_parallel(work, list(left.values()), -1, run_undivided)):
                 if why == _LOST:
                     lost[name] += 1
                     if lost[name] < _ROUNDS:
@@ -176,8 +171,8 @@ def run_there(work: Work, points: Iterable[Point], client: "Client") -> Iterator
                 yield name, why
 
 
-def _told(ended: Iterator[Ended]) -> Iterator[Ended]:
-    """Let the loss of a scheduler end in one line."""
+def _until_gone(ended: Iterator[Ended]) -> Iterator[Ended]:
+    """Yield how points ended; the loss of the scheduler is an error of one line."""
     from concurrent.futures import CancelledError as Cancelled
 
     try:
@@ -187,7 +182,7 @@ def _told(ended: Iterator[Ended]) -> Iterator[Ended]:
 
 
 def run_undivided(work: Work, point: Point) -> Ended:
-    """Run a point with nothing of it handed on to the cluster, as Dask's backend would have what is nested do."""
+    """Run a point whole on its worker: Dask's backend would send nested work to the cluster."""
     from joblib import parallel_config
 
     with parallel_config(backend="sequential"):
@@ -195,7 +190,7 @@ def run_undivided(work: Work, point: Point) -> Ended:
 
 
 def _backend(client: "Client") -> Any:
-    """Return joblib's backend for Dask, which for a task whose workers died would wait for ever."""
+    """Return joblib's backend for Dask, which else would wait for ever for a task whose workers died."""
     from distributed.scheduler import KilledWorker
     from joblib._dask import DaskDistributedBackend
 

@@ -13,22 +13,14 @@ from netsim.studies.catalogue import Parameter, Scenario, flag
 from netsim.util import check
 
 MOST_POINTS = 1_000_000
-"""A sweep may have so many points: each is a folder of its own."""
+"""The most points of a sweep: each is a folder of its own."""
 
 _LONGEST = 100  # characters of a folder's name
 
 
 @dataclass(frozen=True)
 class Point:
-    """One combination.
-
-    Attributes
-    ----------
-    name : str
-        What its folder is called: its settings, as ``loss=0.1,seed=3``.
-    settings : mapping
-        The parameters that were given, by name.
-    """
+    """One combination of the parameters that were given; its name, as ``loss=0.1,seed=3``, is its folder's."""
 
     name: str
     settings: Mapping[str, Any]
@@ -36,14 +28,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of the parameters that are given; each may have one or several.
+    """The values of each given parameter, one or several: the last parameter varies fastest.
 
-    Attributes
-    ----------
-    scenario : str
-        The study's name, or the path of its file.
-    values : mapping
-        By parameter, in the order given: the last varies fastest.
+    ``scenario`` is the study's name, or the path of its file.
     """
 
     scenario: str
@@ -66,10 +53,7 @@ class Grid:
 def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
     """Return the grid of parameters, each of which has a value or several (a list, tuple or range).
 
-    Raises
-    ------
-    BadInput
-        For an unknown parameter, no values, or one that the parameter cannot take.
+    Raises BadInput for an unknown parameter, no values, or one that the parameter cannot take.
     """
     known = {parameter.name: parameter for parameter in scenario.parameters}
     values = {}
@@ -90,11 +74,7 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
 
     Numbers: ``0,0.1,0.3`` or, of whole ones, a range ``0:20`` (without its end) or ``0:20:5``; ``none`` where a
     parameter may be left open. Text: one value each time that the flag is given, for it may hold commas itself.
-
-    Raises
-    ------
-    BadInput
-        For what is no such value.
+    Raises BadInput for anything else.
     """
     if parameter.kind is str:
         return list(texts)
@@ -109,7 +89,7 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
 
 
 def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
-    """Return the values of a parameter if they are not more than points may be; those of a range are never listed."""
+    """Return a parameter's values, if they are no more than points may be; a range is not written out for that."""
     # len() of a longer range overflows.
     if isinstance(values, range) and values[MOST_POINTS:]:
         raise check.refuse(name, given or values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
@@ -117,7 +97,7 @@ def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[An
 
 
 def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
-    """Return the flags that list the values of parameters on a command line; what is only left open has none."""
+    """Return the flags that list the values of parameters on a command line; a parameter left open has none."""
     flags: list[str] = []
     for name, several in values.items():
         if list(several) == [None]:
@@ -178,7 +158,7 @@ def _checked(parameter: Parameter, value: Any) -> Any:
 def _name(settings: Mapping[str, Any]) -> str:
     """Return a folder's name for some settings; a long one ends in a hash of the rest."""
     text = ",".join(f"{name}={_text(value)}" for name, value in settings.items()) or "point"
-    # Nothing that means something to a file system, and no capital that another may not tell apart.
+    # No character with a meaning to some file system.
     safe = re.sub(r"[^A-Za-z0-9=,.+_-]", "_", text)
     if safe == text and len(text) <= _LONGEST:
         return text

@@ -1,4 +1,4 @@
-"""One point of a sweep, run where a worker has it: its run folder, or why there is none."""
+"""One point of a sweep, run by a worker: its run folder, or the reason why there is none."""
 
 import dataclasses
 import errno
@@ -23,62 +23,45 @@ from netsim.util import check
 from netsim.util.files import write_whole
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
-_TRIES = 2  # of a point, which each time end with the death of its process
+_TRIES = 2  # of a point whose process is killed each time
 _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class _TooLong(KeyboardInterrupt):
-    """A point that takes longer than it may: raised into it as Ctrl-C is, which a run knows how to end at."""
+    """A point takes longer than it may: raised in it as Ctrl-C is, at which a run ends in order."""
 
 
+@dataclass(frozen=True)
 class Limits:
-    """How long a point may take, and how much memory beyond what its worker has; None: as much as there is.
+    """The time that a point may take, and the memory beyond what its worker has; None: no limit."""
 
-    Parameters
-    ----------
-    seconds : float, optional
-    megabytes : int, optional
-    """
-
-    def __init__(self, seconds: float | None = None, megabytes: int | None = None) -> None:
-        self.seconds, self.megabytes = seconds, megabytes
+    seconds: float | None = None
+    megabytes: int | None = None
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep to the limits meanwhile: _TooLong or MemoryError is raised beyond them."""
+        """Raise _TooLong or MemoryError where the block goes beyond the limits."""
         with _seconds(self.seconds), _megabytes(self.megabytes):
             yield
 
 
 @dataclass(frozen=True)
 class Work:
-    """What all points of a sweep have in common.
-
-    Attributes
-    ----------
-    scenario : str
-        The study's name, or the path of its file, as it was given.
-    file : str
-        The same as a worker finds it.
-    folder : Path
-        Of the sweep, as a worker finds it.
-    running : Path
-        Where points are written that run: a folder of this execution of the sweep only. A process that outlived an
-        earlier one finds that its own has gone.
-    limits : Limits
-    formats : Formats
-        Of the points' tables.
-    made_of : mapping
-        What `netsim.studies.catalogue.Scenario.made_of` said as the sweep began.
-    """
+    """What all points of a sweep have in common."""
 
     scenario: str
+    """The study's name, or the path of its file, as it was given."""
     file: str
+    """The same as a worker finds it."""
     folder: Path
+    """The sweep's, as a worker finds it."""
     running: Path
+    """Where running points are written: a folder of this execution, gone for a process that outlived an earlier one."""
     limits: Limits
     formats: Formats
+    """Of the points' tables."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
+    """What `netsim.studies.catalogue.Scenario.made_of` returned as the sweep began."""
 
     def begun(self) -> set[str]:
         """Return the names of the points that have begun and not ended."""
@@ -94,15 +77,11 @@ def run_point(work: Work, point: Point) -> str | None:
     """Run a study with some settings into ``points/<name>``; return why it failed, or None.
 
     A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those that
-    run: what is left of it tells which points ran when a worker was killed, and how often.
-
-    Raises
-    ------
-    Unsaved
-        If the sweep's folder cannot be written: that is no failure of the point's.
+    run: where it is left, the point was running when a worker was killed, for the ``number``-th time. Raises Unsaved if
+    the sweep's folder cannot be written: the point has not failed then.
     """
     if is_whole(work.folder / "points" / point.name):
-        # A worker that ended it was killed before it could say so.
+        # A worker that ended it was killed before it could report that.
         return None
     try:
         place = _begin(work, point.name)
@@ -118,7 +97,7 @@ def run_point(work: Work, point: Point) -> str | None:
         raise
     except (Exception, SystemExit, _TooLong) as error:
         why = _reason(error, work.limits)
-        # This process may have outlived its sweep, which is done again: then nobody asked.
+        # A process that outlived its sweep, which is done again, keeps no failure.
         return keep_failure(work, point.name, why, origin) if work.running.is_dir() else why
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -134,7 +113,7 @@ def unwritten(folder: Path, error: OSError) -> Unsaved:
 
 
 def _begin(work: Work, name: str) -> Path | None:
-    """Return a new folder to write into; None if so many were begun already and none was ended."""
+    """Return a new folder to write into; None if the point was begun `_TRIES` times and never ended."""
     for number in range(_TRIES):
         with suppress(FileExistsError):
             (work.running / f"{name}~{number}").mkdir()
@@ -143,7 +122,7 @@ def _begin(work: Work, name: str) -> Path | None:
 
 
 def _run(work: Work, point: Point, place: Path, origin: dict[str, Any]) -> None:
-    """Run a point, and give it its name once it is whole; ``origin`` gets what it came of, even if it fails."""
+    """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
     found = dataclasses.replace(catalogue.find_study(work.file), name=work.scenario)
     study = found.prepare(**point.settings)
     study.formats = work.formats
@@ -163,15 +142,15 @@ def _save(study: Study, place: Path, folder: Path) -> None:
     try:
         failed = write(study, place)
         while not _renamed(place, folder):
-            # Another worker, taken for dead, may have run the point as well; else somebody has changed what is there.
+            # Another worker, taken for dead, may have run the point as well; any other folder there is damaged.
             if is_whole(folder):
                 break
             shutil.rmtree(folder)
     except OSError as error:
         raise unwritten(folder.parent.parent, error) from None
     if failed:
-        told = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
-        raise NetsimError(f"{told}; the rest is in points/{folder.name}")
+        reasons = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
+        raise NetsimError(f"{reasons}; the rest is in points/{folder.name}")
 
 
 def _renamed(place: Path, folder: Path) -> bool:
@@ -185,7 +164,7 @@ def _renamed(place: Path, folder: Path) -> bool:
 
 
 def _reason(error: BaseException, limits: Limits) -> str:
-    """Return in one line why a point failed: the limit that it went beyond, wherever it was noticed, or the error."""
+    """Return one line on why a point failed: the limit that it went beyond, wherever that was noticed, or the error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, _TooLong):
@@ -200,7 +179,7 @@ def _reason(error: BaseException, limits: Limits) -> str:
 
 
 def keep_failure(work: Work, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
-    """Keep why a point failed, and of what that came, and return why."""
+    """Keep why a point failed, and its origin, and return why."""
     folder = work.folder
     made_of = {"files_sha256": {}, **work.made_of, **(origin or {})}
     kept = {"point": name, "error": why} | {key: each for key, each in made_of.items() if key.endswith("_sha256")}
@@ -251,7 +230,7 @@ def _megabytes(most: int | None) -> Iterator[None]:
 
 @cache
 def _load_libraries() -> None:
-    """Load what studies use before a point's memory is counted; OpenBLAS spins for ever if it gets no buffers."""
+    """Load the libraries of studies before a point's memory is limited; OpenBLAS without buffers spins for ever."""
     import networkx
     import numpy as np
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Running a sweep: what is missing, on so many processes; what failed; one table of all."""
+"""A sweep: its missing points run, its failures kept, one table of all."""
 
 import dataclasses
 import itertools
@@ -16,7 +16,7 @@ from netsim.studies import catalogue
 from netsim.studies.claim import LOCK, locked
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
-from netsim.studies.sources import changed_files, changed_source, is_recorded, versions
+from netsim.studies.origin import changed_files, changed_source, is_recorded, versions
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
 from netsim.studies.sweeps.point import Limits, Work, unwritten
@@ -28,13 +28,13 @@ from netsim.util.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_MEGABYTES = 2**40  # more bytes than these no system counts
+_MOST_MEGABYTES = 2**40  # no system counts more bytes
 _RUNNING = "running-"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep has come to.
+    """A sweep and its results so far.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Sweep:
     grid : Grid
         The parameters and their values.
     failed : dict
-        Why, by the name of the point, for those that failed.
+        The reasons for the points that failed, by name.
     """
 
     folder: Path
@@ -124,7 +124,7 @@ def sweep(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
     )
-    # To draw the figures of a point takes longer than many a point, and nobody looks at those of a thousand.
+    # To draw a point's figures takes longer than many a point, and nobody looks at those of a thousand.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     study = catalogue.find_study(scenario)
     chosen, made_of = grid(study, parameters), study.made_of()
@@ -161,7 +161,7 @@ def sweep(
 
 
 def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
-    """Run the points that are neither done nor have failed."""
+    """Run the points that are not done and have not failed."""
     points = chosen.points()
     failures = _failures(work.folder)
     missing = [
@@ -184,11 +184,11 @@ def _failures(folder: Path) -> dict[str, str]:
 
 
 def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return what is kept of points that failed, by name."""
+    """Return the records of points that failed, by name."""
     found = {}
     for path in sorted((folder / "failed").glob("*.json")):
         with suppress(ValueError, KeyError, TypeError):
-            # One that somebody has changed is none: its point is run again.
+            # A damaged file counts as none: its point is run again.
             kept = json.loads(path.read_text(encoding="utf-8"))
             found[str(kept["point"])] = kept | {"error": str(kept["error"])}
     return found
@@ -197,10 +197,7 @@ def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
 def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
     """Yield each point of a sweep that is done: its name, what was given, its run folder.
 
-    Raises
-    ------
-    BadInput
-        If there is no sweep, its sweep.json is damaged, or a point's folder holds the run of another.
+    Raises BadInput if there is no sweep, its sweep.json is damaged, or a point's folder holds the run of another.
     """
     for point in read_sweep(folder).grid.points():
         place = folder / "points" / point.name
@@ -220,7 +217,7 @@ def _settings_of(place: Path) -> Mapping[str, Any]:
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """Return a sweep by its folder, however far it came; raises BadInput as `read_points` does."""
+    """Return a finished or unfinished sweep by its folder; raises BadInput as `read_points` does."""
     try:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         chosen = Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
@@ -231,17 +228,14 @@ def read_sweep(folder: Path) -> Sweep:
 
 
 def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """Return settings by names that no column has: ``given_loss`` where a study measures a loss, too."""
+    """Return settings under names that no column has: ``given_loss`` where a study measures a loss, too."""
     return {f"given_{name}" if name in columns else name: value for name, value in settings.items()}
 
 
 def unfinished(folder: Path) -> str:
-    """Return in one line how many points a sweep misses; empty if none, or if the folder is no sweep's.
+    """Return one line on the points that a sweep misses; empty if it misses none, or if the folder is no sweep's.
 
-    Raises
-    ------
-    BadInput
-        If it is a sweep whose sweep.json is damaged.
+    Raises BadInput as `read_points` does.
     """
     if not (folder / "sweep.json").is_file():
         return ""
@@ -256,12 +250,9 @@ def unfinished(folder: Path) -> str:
 
 
 def runs_of(folder: Path) -> list[Path]:
-    """Return the run folders of a sweep's points that are done, or of what is no sweep the folder itself.
+    """Return the run folders of a sweep's points that are done; any other folder is returned itself.
 
-    Raises
-    ------
-    BadInput
-        If it is a sweep whose sweep.json is damaged.
+    Raises BadInput as `read_points` does.
     """
     return [place for _, _, place in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
 
@@ -270,7 +261,7 @@ def runs_of(folder: Path) -> list[Path]:
 
 
 def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield of each point that is done, or has failed, its name and what it recorded of its code and data."""
+    """Yield the name of each point that is done or has failed, and its record of its code and data."""
     failures = _kept_failures(folder)
     for point in chosen.points():
         place = folder / "points" / point.name
@@ -281,7 +272,7 @@ def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
-    """Raise BadInput if a point came of other code or data than there are now, or forget such points, to redo them."""
+    """Raise BadInput if a point ran with other code or data than there are now; with ``redo`` remove such points."""
     recorded, changed = dict(_recorded(folder, chosen)), {}
     for name, each in recorded.items():
         what = changed_files(each, made_of, chosen.scenario) + changed_source(each, made_of)
@@ -321,12 +312,8 @@ def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
 def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterator[Path]:
     """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
 
-    Before anything is written, ``heed`` may refuse what a sweep's folder holds.
-
-    Raises
-    ------
-    BadInput
-        If it holds something else, cannot be written, or another process has it.
+    Before anything is written, ``heed`` may refuse what a sweep's folder holds. Raises BadInput if the folder holds
+    something else, cannot be written, or belongs to another process.
     """
     about = folder / "sweep.json"
     begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
@@ -345,7 +332,7 @@ def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterato
             *folder.glob(".points.csv.*"),
             *(folder / "failed").glob(".*.json.*"),
         ):
-            # Of a sweep that was killed while it wrote a file (`netsim.util.files.write_whole`).
+            # A sweep was killed while it wrote a file (`netsim.util.files.write_whole`).
             left.unlink(missing_ok=True)
         for left in folder.glob(f"{_RUNNING}*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -389,5 +376,5 @@ def _must_be_same(folder: Path, about: Path, mine: dict[str, Any], chosen: Grid)
     if there["scenario"] != chosen.scenario or swept != chosen.swept:
         raise BadInput(f"{held} of {there['scenario']} over {', '.join(swept) or 'nothing'}")
     if fixed != {name: values for name, values in mine["values"].items() if len(values) == 1}:
-        told = ", ".join(f"{name} = {values[0]}" for name, values in fixed.items())
-        raise BadInput(f"{held} with {told or 'nothing else given'}")
+        given = ", ".join(f"{name} = {values[0]}" for name, values in fixed.items())
+        raise BadInput(f"{held} with {given or 'nothing else given'}")

@@ -1,4 +1,4 @@
-"""Who runs the points of a sweep: processes of this machine. Those that are killed do not end it."""
+"""A sweep's points run by processes of this machine; the sweep goes on where one is killed."""
 
 import multiprocessing
 import os
@@ -13,17 +13,17 @@ from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.point import KILLED, Work, keep_failure, run_point
 
 Ended = tuple[str, str | None]
-"""The name of a point that ended, and why it failed."""
+"""The name of a point that ended, and why it failed, or None."""
 
-_LOOKS_S = 0.5  # between two looks of a worker's whether its parent is there
-_TRIES = 3  # of starting a point alone: at the last a worker sees what became of the others, and names it
+_LOOKS_S = 0.5  # between two checks of a worker that its parent is there
+_TRIES = 3  # of starting a point alone: at the last a worker finds the traces of the others, and reports them
 
 
 def run_here(work: Work, points: Iterable[Point], jobs: int) -> Iterator[Ended]:
-    """Run points on so many processes, and yield how each ended, as they do.
+    """Run points on ``jobs`` processes, and yield how each ended, as they end.
 
-    A worker that is killed, by the system for its memory, say, takes those beside it with it: whoever ran then is run
-    again alone, and who kills its worker alone, too, has failed.
+    A worker that is killed, by the system for its memory, say, takes those beside it with it: the points that ran then
+    run again alone, and a point that has its worker killed alone, too, has failed.
     """
     import joblib
 
@@ -42,9 +42,9 @@ def run_here(work: Work, points: Iterable[Point], jobs: int) -> Iterator[Ended]:
 
 
 def end_with(parent: int) -> None:
-    """Let this process end as soon as its parent, of which the id is given, has ended, even killed by SIGKILL.
+    """End this process as soon as its parent, whose id is given, has ended, even by SIGKILL.
 
-    Else it would end what it runs, and then wait for more, with its memory and its standard error.
+    Else it would end its point, and then wait for more, with its memory and its standard error.
     """
     threading.Thread(target=_end_with, args=(parent,), name="end with parent", daemon=True).start()
 

@@ -1,0 +1,338 @@
+"""One run that is shown while it goes on: its frames, rows and agents' states, read from the run step by step."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.accounting.ledger import Ledger
+from netsim.accounting.scene import Scene
+from netsim.accounting.trace import STREAMS
+from netsim.core.records import IN_FLIGHT
+from netsim.errors import NetsimError, one_line
+from netsim.replay import render
+from netsim.replay.frames import Columns, Reader, frames_of
+from netsim.replay.html import COLUMNS, html
+from netsim.replay.packing import pack
+from netsim.replay.render import MOST_ROWS, About, curves_of, describe, few_changes, no_changes, remarks, texts, thinned
+from netsim.run import Run
+from netsim.watch import Watch
+
+__all__ = ["Changes", "PendingFrames", "Rows", "RunView"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Records = Mapping[str, NDArray[np.void]]
+
+
+class RunView:
+    """A run that is shown (`netsim.engine.observers.Viewer`): the run's thread writes it, the server's threads read it.
+
+    It keeps the newest ``most`` frames. ``pace`` and ``length`` are simulated seconds: what its page shows in a second,
+    and how long the run will last; None where that is not known.
+    """
+
+    def __init__(
+        self, number: int, about: About, most: int, pace: float | None, length: float | None, run: Run, scene: Scene
+    ) -> None:
+        self.number, self.about, self.held, self.fetched = number, about, 0, False
+        self._most, self._pace, self._length = most, pace, length
+        self._run, self._scene = run, scene
+        self._state_names = [] if run.watch is None else run.watch.columns
+        self._pending = PendingFrames(run.ledger, forget=not run.ledger.keeps_trace)
+        self._rows, self._changes = Rows(), Changes(len(run.agents), len(self._state_names))
+        self._lock = threading.Lock()
+        self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
+                                          "rounds": 0, "notes": []}  # fmt: skip
+        self._parts: list[tuple[int, Columns]] = []
+        self._serial = 0
+        self._under_way: Columns = _no_frames()
+        self._page: str | None = None
+
+    # --- in the run's thread ------------------------------------------------------------------------------------------
+
+    def look(self, scene: Scene) -> None:
+        """Read what happened since the last look."""
+        self._look(scene, running=True, why="")
+
+    def end(self, scene: Scene, error: NetsimError | None) -> None:
+        """Read the rest."""
+        self._look(scene, running=False, why="" if error is None else one_line(error))
+
+    def _look(self, scene: Scene, running: bool, why: str) -> None:
+        if not self._snapshot["running"]:
+            return
+        try:
+            ended, under_way = self._pending.look(scene, over=not running)
+            snapshot = self._snapshot_of(scene) | {"running": running, "why": why}
+            with self._lock:
+                self._rows.look(self._run)
+                self._changes.look(self._run.watch)
+                self._snapshot, self._under_way = snapshot, under_way
+                if many := len(ended["start"]):
+                    self._serial += 1
+                    self._parts.append((self._serial, ended))
+                    self.held += many
+            self.forget(self.held - self._most)
+        except Exception as error:
+            # A run must not fail because it cannot be shown.
+            why = f"it cannot be shown any further: {type(error).__name__}: {one_line(error)}"
+            with self._lock:
+                self._snapshot = self._snapshot | {"running": False, "why": why}
+
+    def _snapshot_of(self, scene: Scene) -> dict[str, Any]:
+        """Return what is known of the run at a look, apart from its frames, rows and states."""
+        ledger = self._run.ledger
+        kinds = texts(ledger.tally.kinds)
+        counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
+        known = {"known": scene.ended_at, "rounds": scene.rounds}
+        return known | {"kinds": kinds, "counts": counts, "notes": remarks(kinds)}
+
+    def forget(self, many: int) -> None:
+        """Drop the ``many`` oldest frames."""
+        with self._lock:
+            while many > 0 and self._parts:
+                serial, part = self._parts[0]
+                size = len(part["start"])
+                if size <= many:
+                    del self._parts[0]
+                else:
+                    # The rest keeps the part's number: a page that has the part has the rest, too.
+                    self._parts[0] = serial, {name: column[many:] for name, column in part.items()}
+                self.held -= min(size, many)
+                many -= size
+
+    # --- in the server's threads --------------------------------------------------------------------------------------
+
+    def page(self) -> str:
+        """Return the page, without frames: it asks for them."""
+        if self._page is None:
+            log = _excerpt(self._run.ledger, self._scene)
+            meta = describe(log, frames_of(log), self.about) | {"kinds": [], "states": no_changes(self._state_names)}
+            live = {"number": self.number, "pace": self._pace, "length": self._length}
+            self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
+        return self._page
+
+    def news(self, since: Sequence[int]) -> dict[str, Any]:
+        """Return what is new to a page, as JSON has it; ``since`` is that of the answer before, or five zeros."""
+        serial, stride, count, edition, shown = since
+        with self._lock:
+            snapshot, under_way, rows, changes = self._snapshot, self._under_way, self._rows, self._changes
+            parts = [part for number, part in self._parts if number > serial]
+            row = count if stride == rows.stride and count <= rows.count else 0
+            change = shown if edition == changes.edition and shown <= changes.count else 0
+            since = self._serial, rows.stride, rows.count, changes.edition, changes.count
+            columns: Columns = _together([_no_frames(), *parts])
+            columns |= {f"open {name}": column for name, column in under_way.items()}
+            columns |= rows.columns(row) | changes.columns(change)
+            notes = [*snapshot["notes"], *rows.notes, *changes.notes]
+            curves = list(rows.curves)
+            self.fetched = self.fetched or not snapshot["running"]
+        return snapshot | {
+            "since": ".".join(map(str, since)), "row": row, "change": change, "curves": curves, "notes": notes,
+            "total": sum(snapshot["counts"].values()), "most": self._most, "packed": pack(columns, quickly=True),
+        }  # fmt: skip
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Excerpt:
+    """Some of a run's records, as `netsim.replay.frames.Log` has them."""
+
+    agents: Sequence[Any]
+    kinds: list[str]
+    scene: Scene | None
+    links: tuple[Ints, Ints]
+    records: Records
+
+    def count(self, stream: str) -> int:
+        return len(self.records[stream])
+
+    def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
+        yield self.records[stream]
+
+
+def _excerpt(ledger: Ledger, scene: Scene, records: Records | None = None) -> _Excerpt:
+    found = {name: np.empty(0, dtype) for name, dtype in STREAMS.items()} if records is None else records
+    return _Excerpt(ledger.agents, list(ledger.tally.kinds), scene, (ledger.senders, ledger.receivers), found)
+
+
+def _no_frames() -> Columns:
+    return {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
+
+
+def _together(parts: Sequence[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class PendingFrames:
+    """The frames that were sent and have not ended: only these are kept, so a look costs what happened since the last.
+
+    ``forget``: the records that are read are needed for nothing else, and the ledger drops them.
+    """
+
+    def __init__(self, ledger: Ledger, forget: bool) -> None:
+        self._ledger, self._forget = ledger, forget
+        self._mask = (1 << ledger.tally.shift) - 1
+        self._kept: Records = {name: np.empty(0, STREAMS[name]) for name in ("sent", "details", "left")}
+
+    def look(self, scene: Scene, over: bool) -> tuple[Columns, Columns]:
+        """Return the frames that have ended since the last look, and those under way at ``scene.ended_at``.
+
+        Once the run is ``over``, all have ended. Under way ``end`` is infinite, and ``depart`` where it is not known.
+        """
+        ledger = self._ledger
+        news = ledger.tally.news(self._forget)
+        records = news | {name: np.concatenate([kept, news[name]]) for name, kept in self._kept.items()}
+        records["in_flight"] = np.array(list(ledger.in_flight()), dtype=IN_FLIGHT)
+        columns, in_flight = self._frames(scene, records)
+        self._keep(records)
+        ended = (columns["cause"] != in_flight) | over
+        under_way = {name: column[~ended] for name, column in columns.items()}
+        under_way["end"][:] = np.inf
+        if scene.medium == "shared":
+            # A frame that has not left waits for an unknown time.
+            under_way["depart"][under_way["depart"] >= scene.ended_at] = np.inf
+        return {name: column[ended] for name, column in columns.items()}, under_way
+
+    def _frames(self, scene: Scene, records: Records) -> tuple[Columns, int]:
+        """Return the frames of some records, and the number of the cause "in_flight"."""
+        # A reader's memory grows with an agent's largest number, so those that occur here are numbered anew, from 0.
+        by_key = {name: self._message(records[name]["key"]) for name in ("exits", "left", "in_flight")}
+        sent = self._join(records["sent"]["sender"], records["sent"]["number"])
+        original = self._join(self._senders(records["left"]["key"]), records["left"]["number"])
+        messages = np.unique(np.concatenate([sent, original, *by_key.values()]))
+        shift = self._ledger.tally.shift
+        firsts = np.searchsorted(messages, np.arange(len(self._ledger.agents), dtype=np.int64) << shift)
+
+        def anew(message: Ints) -> Ints:
+            found: Ints = np.searchsorted(messages, message) - firsts[message >> shift]
+            return found
+
+        renamed = {name: each.copy() for name, each in records.items()}
+        renamed["sent"]["number"], renamed["left"]["number"] = anew(sent), anew(original)
+        for name, message in by_key.items():
+            renamed[name]["key"] = (records[name]["key"] & ~self._mask) | anew(message)
+        reader = Reader(_excerpt(self._ledger, scene, renamed))
+        columns = reader.frames()
+        if len(messages):
+            columns["number"] = messages[firsts[columns["sender"]] + columns["number"]] & self._mask
+        return {name: columns[name].astype(dtype) for name, dtype in COLUMNS.items()}, reader.causes.index("in_flight")
+
+    def _keep(self, records: Records) -> None:
+        """Keep the records of the frames under way."""
+        keys = records["in_flight"]["key"]
+        left = records["left"][np.isin(records["left"]["key"], keys)]
+        # A second copy has a number of its own, and stands for another message.
+        original = self._join(self._senders(left["key"]), left["number"])
+        sent = self._join(records["sent"]["sender"], records["sent"]["number"])
+        pending = np.isin(sent, np.concatenate([self._message(keys), original]))
+        self._kept = {"sent": records["sent"][pending], "details": records["details"][pending], "left": left}
+
+    def _senders(self, keys: Ints) -> Ints:
+        senders: Ints = self._ledger.senders[keys >> self._ledger.tally.shift]
+        return senders
+
+    def _join(self, senders: Ints, numbers: Ints) -> Ints:
+        """Return one number for a sender and the number of its transmission."""
+        joined: Ints = (senders.astype(np.int64) << self._ledger.tally.shift) | numbers
+        return joined
+
+    def _message(self, keys: Ints) -> Ints:
+        return self._join(self._senders(keys), keys & self._mask)
+
+
+# --- rows and states --------------------------------------------------------------------------------------------------
+
+
+class Rows:
+    """The rows of a run that its page shows: all of few; of many one in every ``stride``, a power of two."""
+
+    def __init__(self) -> None:
+        self.stride = 1
+        self.times: Floats = np.empty(0)
+        self.curves: dict[str, Floats] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of rows that are shown."""
+        return len(self.times)
+
+    def look(self, run: Run) -> None:
+        """Read the rows that were written since the last look."""
+        first = self.count
+        while -(-run.rows // self.stride) > MOST_ROWS:
+            self.stride, first = 2 * self.stride, 0
+        found = curves_of(run.rounds_of(slice(first * self.stride, run.rows, self.stride)))
+        new = _floats(found["x"])
+        if not len(new):
+            return
+        for name in found["columns"]:
+            self.curves.setdefault(name, np.full(first, np.nan))
+        for name, column in self.curves.items():
+            more = _floats(found["columns"].get(name, [None] * len(new)))
+            self.curves[name] = np.concatenate([column[:first], more])
+        self.times = np.concatenate([self.times[:first], new])
+
+    def columns(self, first: int) -> Columns:
+        """Return the columns of a page's curves from a row on, by the names that the page has for them."""
+        found = {"curves x": self.times[first:]}
+        return found | {f"curve {index}": column[first:] for index, column in enumerate(self.curves.values())}
+
+    @property
+    def notes(self) -> list[str]:
+        """A note on the rows that are left out."""
+        return [f"Curves show one row of {self.stride:,}."] if self.stride > 1 else []
+
+
+class Changes:
+    """The changes of agents' states that a page shows: all of few; of many fewer and fewer, the older they are.
+
+    ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out.
+    """
+
+    def __init__(self, agents: int, states: int) -> None:
+        self.edition = 0
+        self._agents, self._seen = agents, 0
+        kinds = (np.float64, np.int32, np.int64, (np.float64, states))
+        self._parts: list[NDArray[Any]] = [np.empty(0, kind) for kind in kinds] if states else []
+
+    @property
+    def count(self) -> int:
+        """The number of changes that are shown."""
+        return len(self._parts[0]) if self._parts else 0
+
+    def look(self, watch: Watch | None) -> None:
+        """Read the changes since the last look."""
+        if watch is None:
+            return
+        new = watch.changes(self._seen)
+        self._seen += len(new[0])
+        self._parts = [np.concatenate(pair) for pair in zip(self._parts, new, strict=True)]
+        # After a long pause there may be many times as many.
+        while self.count > max(render.MOST_CHANGES, 4 * self._agents):
+            some = few_changes(self._parts[1], self._agents, self.count // 2)
+            self._parts = [part[some] for part in self._parts]
+            self.edition += 1
+
+    def columns(self, first: int) -> Columns:
+        """Return the columns of a page's states from a change on, by the names that the page has for them."""
+        if not self._parts:
+            return {}
+        *parts, values = (part[first:] for part in self._parts)
+        found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
+        return found | {f"state {index}": column for index, column in enumerate(values.T)}
+
+    @property
+    def notes(self) -> list[str]:
+        """A note on the changes that are left out."""
+        return [thinned(self.count, self._seen)] if self.edition else []
+
+
+def _floats(values: list[Any]) -> Floats:
+    return np.array(values, dtype=np.float64)

@@ -1,0 +1,164 @@
+"""The origin of a result: versions, core, BLAS and processor, and by SHA-256 the code and the files that were read."""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from netsim import core
+from netsim._version import __version__
+from netsim.util import datafiles
+
+__all__ = [
+    "about",
+    "changed_files",
+    "changed_source",
+    "environment",
+    "is_recorded",
+    "source_of",
+    "versions",
+]
+
+_PACKAGES = ("numpy", "scipy", "networkx", "msgpack", "pandas", "scikit-learn")
+_SUFFIXES = (".py", ".csv")  # the code, and the settings that papers published
+_CORE = ".pyx"  # by itself, as it is in a clone only
+_NO_RESULT = "_build.py"  # in a clone only, and no part of a result
+
+
+def about() -> dict[str, str]:
+    """Return the version of ``netsim`` and its ``core``, as in settings.json and ``netsim --version``."""
+    return {"netsim": __version__, "core": core.NAME}
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Return what else the last digits of a result may depend on.
+
+    ``packages`` are versions by name; ``blas`` has the name, version, kernel (chosen for the processor) and threads of
+    each library of matrix products; ``simd`` the processor's instructions by which numpy chooses its loops.
+    """
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "blas": _blas(),
+        "simd": _simd(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _blas() -> list[dict[str, str]]:
+    from threadpoolctl import threadpool_info
+
+    # numpy and scipy may bring a library each; netsim uses no other that the process has loaded.
+    roots = [str(importlib.import_module(name).__path__[0]) for name in ("numpy.linalg", "scipy.linalg")]
+    libraries = [each for each in threadpool_info() if each["user_api"] == "blas"]
+    own = [each for each in libraries if any(_is_beside(each["filepath"], root) for root in roots)]
+    found = {
+        (
+            str(each["internal_api"]),
+            str(each["version"]),
+            str(each.get("architecture") or "unknown"),
+            str(each.get("threading_layer") or "unknown"),
+        )
+        for each in own or libraries
+    }
+    return [dict(zip(("library", "version", "kernel", "threading"), each, strict=True)) for each in sorted(found)]
+
+
+def _is_beside(library: str, package: str) -> bool:
+    """Return whether a library came with a package of which this is a subpackage's folder: in it, or in ``x.libs``."""
+    folder = package.replace("\\", "/").rpartition("/")[0]
+    return library.replace("\\", "/").startswith((folder + "/", folder + ".libs/"))
+
+
+def _simd() -> list[str]:
+    import numpy as np
+
+    try:
+        known: Any = np.show_config(mode="dicts")["SIMD Extensions"]
+        return sorted({str(name) for key in ("baseline", "found") for name in known.get(key, ())})
+    except (KeyError, TypeError, AttributeError):
+        return []
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def source_of(package: str) -> Mapping[str, str]:
+    """Return the SHA-256 of a package's source and of its compiled core; cached, as a package is imported once."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        return {}
+    root = Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
+    found = {}
+    for what, suffixes in ((package, _SUFFIXES), (f"{package}'s compiled core", (_CORE,))):
+        total = hashlib.sha256()
+        paths = sorted(_files(root, suffixes))
+        for name, path in paths:
+            with path.open("rb") as file:
+                total.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        if paths:
+            found[what] = total.hexdigest()
+    return found
+
+
+def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    if root.is_file():
+        yield root.name, root
+        return
+    for folder, _, names in os.walk(root, followlinks=True):
+        for name in names:
+            if name.endswith(suffixes) and name != _NO_RESULT:
+                path = Path(folder, name)
+                yield path.relative_to(root).as_posix(), path
+
+
+def is_recorded(settings: Mapping[str, Any]) -> bool:
+    """Return whether settings.json records the sources; that of earlier versions does not."""
+    return all(isinstance(settings.get(name), Mapping) for name in ("source_sha256", "files_sha256"))
+
+
+def changed_files(recorded: Mapping[str, Any], now: Mapping[str, Any], scenario: str) -> list[str]:
+    """Return the files that have changed, or gone, since they were read.
+
+    ``recorded`` is what settings.json holds, ``now`` what `netsim.studies.catalogue.Scenario.made_of` returns, and
+    ``scenario`` the name of the study's own file.
+    """
+    own = [scenario] if recorded.get("file_sha256", now.get("file_sha256")) != now.get("file_sha256") else []
+    read = recorded["files_sha256"] if is_recorded(recorded) else {}
+    return own + [name for name, digest in read.items() if datafiles.digest_of(datafiles.path_of(name)) != digest]
+
+
+def changed_source(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the packages whose source has changed; the arguments are those of `changed_files`."""
+    before = recorded["source_sha256"] if is_recorded(recorded) else {}
+    return [
+        f"the source of {name}" for name, digest in now["source_sha256"].items() if before.get(name, digest) != digest
+    ]
+
+
+def versions(recorded: Mapping[str, Any], scenario: str) -> dict[str, str]:
+    """Return the SHA-256 of all sources of a result, by the names that messages use."""
+    found = {scenario: str(recorded["file_sha256"])} if "file_sha256" in recorded else {}
+    if is_recorded(recorded):
+        # Edited by hand, settings.json may hold anything there.
+        found |= {str(name): str(digest) for name, digest in recorded["files_sha256"].items()}
+        found |= {f"the source of {name}": str(digest) for name, digest in recorded["source_sha256"].items()}
+    return found
