@@ -79,13 +79,10 @@ REAL = {
     # It looks whether agents drew any, and draws none.
     "netsim/_mistakes.py": ["random", "np.random.get_state"],
     "netsim/live/server.py": ["secrets"],
-    # Generators that agents hold are told of to other processes.
-    "netsim/sockets/objects.py": [
-        "random",
-        "np.random.RandomState",
-        "np.random.MT19937",
-        "np.random.PCG64DXSM",
-        "np.random.SFC64",
+    # Generators that agents hold are written to other processes.
+    "netsim/sockets/states.py": [
+        *("random", "np.random.RandomState", "np.random.MT19937", "np.random.PCG64DXSM", "np.random.SFC64"),
+        *["np.random.RandomState"] * 3,
     ],
     "netsim/studies/deploy/plan.py": ["secrets"],
     "netsim/sockets/session.py": ["time.time"],

@@ -8,10 +8,10 @@ from netsim._job import Host, Job
 from netsim._wiring import Asked
 from netsim.errors import NetsimError, one_line
 from netsim.run import Run
+from netsim.sockets.journal import JournalWriter
 from netsim.sockets.node import NodeRuntime, Part, mark_of, places_of
 from netsim.sockets.pacing import PacedSelector
 from netsim.sockets.post import Post
-from netsim.sockets.scribe import Scribe
 from netsim.sockets.session import Phase, Session, clock
 from netsim.sockets.transport import Transport
 from netsim.transport.clock import ClockName, Loop
@@ -51,7 +51,7 @@ class NodeJob(Job):
         self._post = Post(self._session, places, transport.folder is not None)
         super().__init__(network, result, Asked(**(vars(asked) | {"elsewhere": self._post})))
         self._places = places
-        self._scribe: Scribe | None = None
+        self._journal: JournalWriter | None = None
         self._mark = mark_of(settings, result.agents, places)
         self._transport = transport
         self._period = settings.round_period
@@ -64,13 +64,13 @@ class NodeJob(Job):
         session = self._session
         session.begin(self._mark)
         try:
-            self._scribe = self._make_scribe()
+            self._journal = self._open_journal()
             # Not every system's own loop can say when a socket can be read.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 epoch = runner.run(self._meet())
             if math.isnan(epoch):
-                if self._scribe is not None:
-                    self._scribe.discard()
+                if self._journal is not None:
+                    self._journal.discard()
                 raise Missed(f"run {session.run}: the other processes have ended it")
             selector = PacedSelector(_monotonic(epoch), self._transport.pace, _SLACK * self._period)
             return self.run_on(Loop(selector))
@@ -78,12 +78,12 @@ class NodeJob(Job):
             session.phase, session.why = Phase.OVER, one_line(error) or type(error).__name__
             raise
 
-    def _make_scribe(self) -> Scribe | None:
+    def _open_journal(self) -> JournalWriter | None:
         session, folder = self._session, self._transport.folder
         if folder is None:
             return None
         path = folder / journal_name(session.run, session.me, session.incarnation)
-        return Scribe(path, self._result.agents, self._places, session)
+        return JournalWriter(path, self._result.agents, self._places, session)
 
     async def _meet(self) -> float:
         """Find out when the run begins, in seconds of `clock`; NaN: it is over."""
@@ -129,8 +129,8 @@ class NodeJob(Job):
                 self._ticking.cancel()
             session.beat()
             await session.close()
-            if self._scribe is not None:
-                self._scribe.close()
+            if self._journal is not None:
+                self._journal.close()
 
     def _tick(self, loop: Loop) -> None:
         """Say that this process is alive, and see whether the others are."""
@@ -141,7 +141,7 @@ class NodeJob(Job):
 
     def _make_runtime(self, loop: Loop) -> NodeRuntime:
         host, session = self._network, self._session
-        part = Part(session, self._post, self._scribe, self._states)
+        part = Part(session, self._post, self._journal, self._states)
         self._node = NodeRuntime(host.settings, self._result, loop, self._asked, host._scheduled, part)
         session.on_beat = self._node.check
         return self._node

@@ -7,7 +7,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,15 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim._version import __version__
+from netsim.agent import Agent
+from netsim.core import Tally
 from netsim.count.records import DETAIL, EXIT, LEFT, SENT
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.sockets.session import Session
+from netsim.sockets.states import StateWriter
 from netsim.transport.wire import check_whole
+from netsim.watch import Watch
 
 __all__ = [
     "ARRAY",
@@ -29,6 +35,7 @@ __all__ = [
     "ROW",
     "STATE",
     "Journal",
+    "JournalWriter",
     "Records",
     "entries",
     "entry",
@@ -53,7 +60,7 @@ _FORMS: dict[int, Any] = {
     CHANGES: [bytes, bytes, bytes, bytes],
     ROW: [int, float, bool],
     ARRAY: [bytes, bytes],
-    STATE: [int, {"new": {int: [object]}, "told": {int: bytes}, "gone": [int]}, int],
+    STATE: [int, bytes, int],
     END: {
         **{"end": float, "in_flight": [[int]], "why": str, "dead": [str], "clocks": {str: [float]}},
         **{"dropped": {str: int}, "datagrams": [int, int, int, int], "overruns": int, "longest_lag": float},
@@ -66,7 +73,7 @@ _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
 _STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
-_MARK = b"netsim journal 2\n"
+_MARK = b"netsim journal 3\n"
 
 
 class Journal:
@@ -117,6 +124,92 @@ class Journal:
 
     def _failure(self, error: OSError) -> NetsimError:
         return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
+
+
+class JournalWriter(Journal):
+    """Writes a process's part of a run: who it is, what happened, agents' states, rows, and how it ended.
+
+    Parameters
+    ----------
+    path : Path
+        A new file.
+    agents : mapping
+        {name: agent}, all of the network's.
+    places : mapping
+        {name: number of the process}.
+    session : Session
+        This process among the others.
+
+    Raises
+    ------
+    BadInput
+        If an agent that is here holds what cannot be told.
+    NetsimError
+        If the file cannot be written; so do the methods.
+    """
+
+    def __init__(
+        self, path: Path, agents: Mapping[Any, Agent], places: Mapping[Hashable, int], session: Session
+    ) -> None:
+        super().__init__(path)
+        self._agents = agents
+        self._here = {name: number for number, name in enumerate(agents) if places[name] == session.me}
+        self._told_kinds = self._told_changes = 0
+        self._session = session
+        self._writer = StateWriter(agents, lambda digest, data: self.put(ARRAY, [digest, data]))
+        self.put(
+            BEGIN,
+            {
+                "host": session.hosts[session.me],
+                "hosts": session.hosts,
+                "incarnation": session.incarnation,
+                "run": session.run,
+                "mark": session.mark,
+                "places": [places[name] for name in agents],
+                "netsim": __version__,
+            },
+        )
+        # The first time takes longest, and nobody waits yet.
+        self.write_states()
+
+    def joined(self, time: float, sampled: bool) -> None:
+        """Write from which simulated time (s) on it takes part, with whom, and whether it samples at an interval."""
+        session = self._session
+        about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": session.epoch, "met": session.met()}
+        self.put(BEGIN, about)
+
+    def write_states(self) -> None:
+        """Write the states of the agents that are here, and in which round they are."""
+        for name, number in self._here.items():
+            place = vars(self._agents[name]).get("_netsim")
+            in_round = 0 if place is None else place.round
+            self.put(STATE, [number, self._writer.state(name), in_round])
+
+    def write_events(self, tally: Tally, keep: bool) -> None:
+        """Write what has happened since the last time; the tally keeps it only if ``keep``."""
+        if len(tally.kinds) > self._told_kinds:
+            self.put(KINDS, list(tally.kinds)[self._told_kinds :])
+            self._told_kinds = len(tally.kinds)
+        self.put_records(tally.news(forget=not keep))
+
+    def write_changes(self, watch: Watch) -> None:
+        """Write what of the agents' states has changed since the last time."""
+        if len(watch) > self._told_changes:
+            self.put(CHANGES, [part.tobytes() for part in watch.changes(self._told_changes)])
+            self._told_changes = len(watch)
+
+    def write_row(self, number: int, time: float, took_part: bool) -> None:
+        """Write that what is written so far is a row: its number, its time (s), whether an agent here took part."""
+        self.put(ROW, [number, time, took_part])
+
+    def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
+        """Write when (s) the run ended, what was under way, and more."""
+        self.put(END, {"end": end, "in_flight": [list(each) for each in in_flight], **more})
+
+    def discard(self) -> None:
+        """Leave no file: there is nothing to tell."""
+        self.close()
+        self._path.unlink(missing_ok=True)
 
 
 def entry(what: int, body: bytes) -> bytes:

@@ -33,7 +33,7 @@ from netsim.sockets.journal import (
     records_of,
 )
 from netsim.sockets.node import mark_of
-from netsim.sockets.restoring import StateReader
+from netsim.sockets.states import StateReader
 from netsim.transport.clock import Loop, new_loop
 
 __all__ = ["Gathered", "Part", "gather", "gathered"]
@@ -395,7 +395,7 @@ class _Merger:
                 elif what == STATE:
                     which, state, in_round = content
                     name = self._names[which]
-                    self._states.restore(id(part), name, state)
+                    self._states.restore(name, state)
                     self._built.contexts[name].round = in_round
 
     # --- counting -----------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from netsim._wiring import Asked, Settings
 from netsim.errors import BadInput, NetsimError, Stalled, one_line
 from netsim.radio.settings import Radio
 from netsim.run import Run
+from netsim.sockets.journal import JournalWriter
 from netsim.sockets.post import Post
-from netsim.sockets.scribe import Scribe
 from netsim.sockets.session import Phase, Session
 from netsim.sockets.transport import Transport
 from netsim.transport.clock import Loop
@@ -78,7 +78,7 @@ class Part:
         This process among the others.
     post : Post
         The frames that cross.
-    scribe : Scribe or None
+    journal : JournalWriter or None
         Who writes down what happens.
     states : bool
         Whether agents' states are to be written with each row, or at the end only.
@@ -86,7 +86,7 @@ class Part:
 
     session: Session
     post: Post
-    scribe: Scribe | None
+    journal: JournalWriter | None
     states: bool
 
 
@@ -96,7 +96,7 @@ class NodeRuntime(Runtime):
     def __init__(
         self, settings: Settings, result: Run, loop: Loop, asked: Asked, scheduled: Sequence[Action], part: Part
     ) -> None:
-        self.session, self.post, self.scribe, self._states = part.session, part.post, part.scribe, part.states
+        self.session, self.post, self.journal, self._states = part.session, part.post, part.journal, part.states
         self.ended_at = math.inf
         self._closed_at = math.inf
         self._active = (time.monotonic(), 0)
@@ -105,8 +105,8 @@ class NodeRuntime(Runtime):
         self.here = [name for name in self.agents if self.post.is_here(name)]
         # Who looks at the result is shown what there is to see here.
         result.agents = {name: self.agents[name] for name in self.here}
-        if self.scribe is not None:
-            self.scribe.joined(loop.now(), sampled=self.sampler is not None)
+        if self.journal is not None:
+            self.journal.joined(loop.now(), sampled=self.sampler is not None)
             self.post.before_sending = self._write_events
 
     # --- its beginning ------------------------------------------------------------------------------------------------
@@ -145,13 +145,13 @@ class NodeRuntime(Runtime):
 
     def _write_row(self, number: int, time: float, until: float) -> None:
         super()._write_row(number, time, until)
-        if self.scribe is not None and self.error is None:
+        if self.journal is not None and self.error is None:
             try:
                 if self._states:
-                    self.scribe.write_states()
+                    self.journal.write_states()
                 self._write_events()
-                self._write_changes(self.scribe)
-                self.scribe.write_row(number, time, self.sampler is not None or self._took_part(number))
+                self._write_changes(self.journal)
+                self.journal.write_row(number, time, self.sampler is not None or self._took_part(number))
             except NetsimError as error:
                 self._fail(error)
 
@@ -165,12 +165,12 @@ class NodeRuntime(Runtime):
         return kept or any(context.round == number or context.left[0] == number for context in own)
 
     def _write_events(self) -> None:
-        if self.scribe is not None:
-            self.scribe.write_events(self.parts.shared.tally, self.asked.trace)
+        if self.journal is not None:
+            self.journal.write_events(self.parts.shared.tally, self.asked.trace)
 
-    def _write_changes(self, scribe: Scribe) -> None:
+    def _write_changes(self, journal: JournalWriter) -> None:
         if self.result.watch is not None:
-            scribe.write_changes(self.result.watch)
+            journal.write_changes(self.result.watch)
 
     def _settle(self, until: float) -> None:
         super()._settle(min(until, math.nextafter(self.ended_at, math.inf)))
@@ -256,12 +256,12 @@ class NodeRuntime(Runtime):
         super()._close()
         self.post.closed = True
         self.result.ended_at = min(self.result.ended_at, self.ended_at)
-        if self.scribe is not None:
+        if self.journal is not None:
             try:
-                self.scribe.write_states()
+                self.journal.write_states()
                 self._write_events()
-                self._write_changes(self.scribe)
-                self.scribe.end(self.result.ended_at, self.ledger.in_flight(), **self._ending())
+                self._write_changes(self.journal)
+                self.journal.end(self.result.ended_at, self.ledger.in_flight(), **self._ending())
             except NetsimError as error:
                 self.error = self.error or error
 

@@ -204,7 +204,8 @@ class OnlineTask(Streams):
     graph, rounds, size
         As given.
     measure : callable
-        A probe: running MSE, regret, agreement. The agents have a ``theta``, and call their cost's `draw` once a round.
+        A probe: running MSE, regret, agreement. The agents have a ``theta`` and a ``cost``, whose `draw` they call once
+        a round.
     """
 
     def __init__(
@@ -335,10 +336,19 @@ class Streaming:
     def _outcome(self, method: Method, rounds: int) -> float:
         """Return the running MSE at the end of a run; infinity if it diverged."""
         streams = self.begin()
+        agents = method.agents(streams, rounds)
         with may_diverge() as outcome:
-            self.network.run(method.agents(streams, rounds))
-        mean = sum(cost.squared_error for cost in streams.costs) / (len(streams.costs) * rounds)
+            self.network.run(agents)
+        costs = _costs(agents, streams.costs)
+        mean = sum(cost.squared_error for cost in costs) / (len(costs) * rounds)
         return mean if outcome.error is None and math.isfinite(mean) else math.inf
+
+
+def _costs(agents: Mapping[Any, Any], given: Sequence[OnlineCost]) -> list[OnlineCost]:
+    """Return the agents' costs, which count their errors; of an agent without a ``cost`` the one that it was given."""
+    found = [getattr(agent, "cost", None) for agent in agents.values()]
+    # Agents put together from several processes have costs of their own: a probe reads only `agents`.
+    return [cost if isinstance(cost, OnlineCost) else own for cost, own in zip(found, given, strict=True)]
 
 
 class Measure:
@@ -347,7 +357,7 @@ class Measure:
     Parameters
     ----------
     costs : sequence of OnlineCost
-        The agents' costs, which count their errors.
+        The costs that the agents were given, for those that do not keep theirs as ``cost``.
     rounds : int
         Number of rounds.
     ideal, tracking
@@ -372,8 +382,8 @@ class Measure:
         return float(squares / count - (total / count) ** 2)
 
     def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
-        """Return running MSE, regret, consensus error and residuals; the agents have a ``theta``."""
-        costs, before = self._costs, self._lost
+        """Return running MSE, regret, consensus error and residuals; the agents have a ``theta`` and a ``cost``."""
+        costs, before = _costs(agents, self._costs), self._lost
         if not all(cost.count for cost in costs):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(cost.squared_error for cost in costs) / sum(cost.count for cost in costs)}

@@ -15,14 +15,15 @@ import msgpack
 import numpy as np
 import pytest
 
-from netsim import UDP, Agent, BadInput, NetsimError, Network, gather
+from netsim import UDP, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
 from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
 from netsim.sockets.journal import STATE, entries, entry
-from netsim.sockets.restoring import StateReader
 from netsim.sockets.session import DROPPED, Session
-from netsim.sockets.states import StateWriter, Tag
+from netsim.sockets.states import StateReader
+from netsim.transport.wire import encode
 from tests.fuzzers import journals as journals_fuzzer
+from tests.fuzzers.journals import build, call, maker, named, new, plain, refer, state_of
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
 from tests.parts import Average, addresses, in_parts, played, shares, spread
 
@@ -236,53 +237,61 @@ def test_a_recording_does_not_begin_a_run() -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def told(value: Any) -> Any:
-    """Return a state of an agent whose ``value`` is this tree."""
-    content = [Tag.TUPLE, [Tag.TUPLE, "value", value], [Tag.TUPLE]]
-    return {"new": {}, "told": {0: msgpack.packb(content)}, "gone": []}
-
-
-def test_a_state_names_no_class_that_no_agent_was_made_of() -> None:
-    names = [("os", "system"), ("builtins", "eval"), ("networkx.classes.graph", "Graph"), ("pathlib", "PosixPath")]
-    names += [
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("numpy._core.numeric", "_frombuffer"),
-        ("copyreg", "__newobj__"),
-    ]
+FOREIGN = [
+    *(("os", "system"), ("builtins", "eval"), ("networkx.classes.graph", "Graph"), ("pathlib", "PosixPath")),
+    *(("numpy", "ndarray"), ("numpy", "dtype"), ("numpy._core.numeric", "_frombuffer"), ("copyreg", "__newobj__")),
     # By way of a module that has it.
-    names += [
-        ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"),
-        ("netsim.transport.inbox", "asyncio.Queue"),
-        ("tests.parts", "subprocess.Popen"),
-        ("tests.parts", "Path"),
-        ("netsim.agents", "os.system"),
-        ("builtins", "list.append"),
-    ]
-    for module, name in names:
-        with pytest.raises(NetsimError, match=r"^an agent's state cannot be read \("):
-            StateReader({0: Average(1.0)}).restore("a", 0, told([Tag.NAME, module, name]))
-        for kind in ("object", "value", "error", "list"):
-            written = told(1) | {"new": {7: [kind, module, name]}}
-            with pytest.raises(NetsimError, match="cannot be read"):
-                StateReader({0: Average(1.0)}).restore("a", 0, written)
+    *(("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"), ("netsim.transport.inbox", "asyncio.Queue")),
+    *(("tests.parts", "subprocess.Popen"), ("tests.parts", "Path"), ("netsim.agents", "os.system")),
+    *(("netsim.sockets.states", "importlib.import_module"), ("builtins", "list.append")),
+]
 
 
-@pytest.mark.parametrize("bits", ["MT19937", "Philox", "RandomState"])
-def test_a_random_generator_is_given_no_place_beyond_its_numbers(bits: str) -> None:
-    agent: Any = Agent()
-    agent.stream = getattr(np.random, bits)(1)
-    for place in (-1, 700, 2**31 - 1, 2**40):
-        state = StateWriter({0: agent}, lambda digest, data: None).state(0)
-        number = next(number for number, (kind, *_) in state["new"].items() if kind == "value")
-        leaves = msgpack.unpackb(state["told"][number])
-        # After the key; of Philox after the buffer.
-        where = {"MT19937": 2, "Philox": 4, "RandomState": 2}[bits]
-        assert type(leaves[where]) is int
-        leaves[where] = place
-        state["told"][number] = msgpack.packb(leaves)
-        with pytest.raises(NetsimError, match="pos of a random generator is none"):
-            StateReader({0: agent}).restore("a", 0, state)
+def must_not_be_read(value: bytes, says: str = "") -> None:
+    with pytest.raises(NetsimError, match=rf"^an agent's state cannot be read \(.*{says}"):
+        StateReader({0: Average(1.0)}).restore(0, state_of(value=value))
+
+
+@pytest.mark.parametrize(("module", "name"), FOREIGN)
+def test_a_state_names_nothing_that_no_agent_was_made_of(module: str, name: str) -> None:
+    found = named(module, name)
+    for value in (found, call(found, plain("true")), new(found), refer("name", module, name)):
+        must_not_be_read(value)
+
+
+def test_a_state_has_nothing_called_and_gives_attributes_only_to_what_it_made() -> None:
+    own, agent = named("tests.parts", "Average"), refer("agent", 0)
+    for cls in (own, named("builtins", "list"), named("builtins", "ValueError")):
+        must_not_be_read(call(cls, plain(1.0)), "it calls what must not be called")
+    for value in (own, agent, named("builtins", "list")):
+        must_not_be_read(build(value, plain((None, {"count": 1}))), "it gives attributes to what it did not make")
+    must_not_be_read(build(new(own), plain((None, {"__class__": 1}))), "has no slot __class__")
+    must_not_be_read(maker("_method", agent, plain("__init__")) + maker("_of_arguments", own, plain(1)), "not made of")
+    # No other instruction than those that states are written with.
+    for value in (b"cos\nsystem\n", b"(Vtrue\nios\nsystem\n", b"\x82\x01"):
+        must_not_be_read(value)
+
+
+@pytest.mark.parametrize("place", [-1, 700, 2**31 - 1, 2**40])
+def test_a_random_generator_is_given_no_place_beyond_its_numbers(place: int) -> None:
+    for name in ("MT19937", "Philox", "RandomState"):
+        stream = getattr(np.random, name)(1)
+        state: Any = stream.get_state(legacy=False) if name == "RandomState" else stream.state
+        where = state if name == "Philox" else state["state"]
+        where["buffer_pos" if name == "Philox" else "pos"] = place
+        # As arrays are in a state.
+        items = b"".join(plain(key) + in_a_state(each) for key, each in state.items())
+        content = b"}(" + items + b"u"
+        made = maker("_old_generator", content) if name == "RandomState" else maker("_bits", plain(name), content)
+        must_not_be_read(made, "pos of a random generator is none")
+
+
+def in_a_state(value: Any) -> bytes:
+    if isinstance(value, dict):
+        return b"}(" + b"".join(plain(key) + in_a_state(each) for key, each in value.items()) + b"u"
+    if isinstance(value, np.ndarray):
+        return refer("array", id(value), False, encode(value), False)
+    return plain(value)
 
 
 GATHERS = """
@@ -309,7 +318,7 @@ def events(dtype, **numbers):
     return RECORDS, [event.tobytes() if dtype is each else b"" for each in (SENT, EXIT, None, None)]
 
 entries = {
-    "pickle": (STATE, [0, {"new": {}, "told": {0: pickle.dumps((("value", Crash()), ()))}, "gone": []}, 0]),
+    "pickle": (STATE, [0, pickle.dumps({"value": Crash()}), 0]),
     "link": events(EXIT, key=2**62), "cause": events(EXIT, cause=10**8), "kind": events(EXIT, kind=-(10**8)),
     "sender": events(SENT, sender=10**12), "to": events(SENT, link=10**12),
 }
@@ -418,9 +427,11 @@ def test_a_journal_that_is_cut_off_gives_its_first_entries(journals: Path, tmp_p
         found = list(entries(cut))
         assert found == whole[: len(found)]
         assert len(found) < len(whole)
-    cut.write_bytes(b"another file")
-    with pytest.raises(NetsimError, match="must be what a process of a run wrote"):
-        list(entries(cut))
+    # That of a version before is another file.
+    for other in (b"another file", b"netsim journal 2\n" + data[17:]):
+        cut.write_bytes(other)
+        with pytest.raises(NetsimError, match=r"must be what a process of a run wrote, with this netsim$"):
+            list(entries(cut))
 
 
 def test_gathering_names_what_is_wrong(journals: Path, tmp_path: Path) -> None:
