@@ -59,7 +59,7 @@ BESIDES = {
     "netsim/agent": ["agent", "failures", "rounds"],
     "netsim/network": ["failures", "links", "actions"],
     "netsim/run": ["agent", "files_save", "failures"],
-    "netsim/studies": ["cli", "files_save", "files_show", "files_claim", "files_scenario", "edge"],
+    "netsim/studies": ["cli", "files_save", "files_show", "files_reserve", "files_scenario", "edge"],
 }
 
 

@@ -688,7 +688,7 @@ class _Unpickler(pickle._Unpickler):
 
     def _build(self) -> None:
         state, value = self.stack.pop(), self.stack[-1]
-        if value is None or self._made.get(id(value)) is not value:
+        if id(value) not in self._made:
             raise NetsimError("it gives attributes to what it did not make")
         if _sets_its_state(value):
             value.__setstate__(state)

@@ -17,10 +17,10 @@ import numpy as np
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.run import Run
 from netsim.studies._about import about, environment
-from netsim.studies.claim import Claim, claim
 from netsim.studies.formats import Formats, find_table, read_table, write_figure, write_table
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
+from netsim.studies.reserve import Reservation, reserve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,8 +72,8 @@ class Outcome(Protocol):
         """Return the last value of each column by algorithm, and more."""
 
 
-def save(study: Outcome, place: Claim) -> Path:
-    """Write a study's run folder to a claimed place, or to the temporary directory if that fails; return where it is.
+def save(study: Outcome, place: Reservation) -> Path:
+    """Write a study's run folder to a reserved place, or to the temporary directory if that fails; return where it is.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def rescued(study: Outcome, why: str, what: str = "the results") -> Unsaved:
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.scenario).stem[:40]}-"))
-        with claim(folder) as place:
+        with reserve(folder) as place:
             failed = write(study, place.parts, report=True)
             place.publish()
     except (OSError, BadInput) as error:

@@ -10,7 +10,7 @@ import pytest
 
 from netsim.studies import folder as folders
 from tests.netsim.test_cli import call
-from tests.netsim.test_files_claim import disk, fill
+from tests.netsim.test_files_reserve import disk, fill
 
 __all__ = ["disk"]
 

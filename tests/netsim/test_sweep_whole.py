@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from netsim import BadInput
-from netsim.studies.claim import LOCK
 from netsim.studies.folder import Unsaved
+from netsim.studies.reserve import LOCK
 from netsim.studies.sweep import sweep
 from tests.netsim.test_cli import call
 from tests.netsim.test_sweep import STUDY, files

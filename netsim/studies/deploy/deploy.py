@@ -16,13 +16,13 @@ from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.claim import Claim
 from netsim.studies.deploy import sameness
 from netsim.studies.deploy.plan import PARTS, Host, Plan, Settings
 from netsim.studies.deploy.processes import Processes
 from netsim.studies.deploy.stages import Ended, Playback, Rehearsal, Share, on
-from netsim.studies.execute import claimed, tell_saved, terminable
+from netsim.studies.execute import reserved, tell_saved, terminable
 from netsim.studies.formats import Formats
+from netsim.studies.reserve import Reservation
 from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> bool:
     Returns whether all processes came to their end.
     """
     scenario = catalogue.find(plan.scenario)
-    with terminable(), claimed(scenario, asked.out) as place:
+    with terminable(), reserved(scenario, asked.out) as place:
         if plan.is_here:
             # What is not to be had should be known before the work.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
@@ -79,7 +79,7 @@ def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> bool:
     """Make a run folder of what the processes of a deployment wrote; return whether all came to their end."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
-    with terminable(), claimed(scenario, asked.out) as place:
+    with terminable(), reserved(scenario, asked.out) as place:
         rehearsal = _rehearsed(plan, reporter)
         study, whole = _played_back(plan, folder, rehearsal.runs, reporter)
         _save(study, place, asked.formats, reporter)
@@ -181,13 +181,13 @@ class _Told(Reporter):
         yield lambda number: None
 
 
-def _save(study: Study, place: Claim, formats: Formats, reporter: Reporter) -> None:
+def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter) -> None:
     study.formats = formats
     study.save(place)
     tell_saved(place, reporter)
 
 
-def _write_folder(plan: Plan, place: Claim, reporter: Reporter) -> None:
+def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:
     """Write the deployment's folder, and say what is to be done with it."""
     plan.write(place.parts)
     place.publish()

@@ -15,9 +15,9 @@ from netsim import check
 from netsim.errors import BadInput, NetsimError
 from netsim.files import write_whole
 from netsim.studies import catalogue
-from netsim.studies.claim import LOCK, locked
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
+from netsim.studies.reserve import LOCK, locked
 from netsim.studies.sources import changed_files, changed_source, is_recorded, versions
 from netsim.studies.sweep.cluster import connected, must_be_able, run_there
 from netsim.studies.sweep.grid import Grid, Point, grid
