@@ -5,7 +5,7 @@ import re
 import socket
 import ssl
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
@@ -51,6 +51,8 @@ class MQTT(Transport):
         key, or another argument cannot be used.
     """
 
+    needs_broker = True
+
     def __init__(
         self,
         broker: str,
@@ -82,6 +84,18 @@ class MQTT(Transport):
         # What the broker has not taken yet, and its bytes.
         self._waiting: deque[tuple[Any, int]] = deque()
         self._bytes = 0
+
+    @classmethod
+    def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
+        """Return whether the broker is."""
+        return is_loopback(broker)
+
+    @classmethod
+    def of_deployment(
+        cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
+    ) -> "MQTT":
+        """Return the transport of a process of a deployment."""
+        return cls(broker, here, peers, topic=topic, **settings)
 
     async def open(self) -> None:
         """Connect and subscribe; raises NetsimError if the broker cannot be reached or refuses."""

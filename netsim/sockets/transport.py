@@ -5,16 +5,20 @@ it loses, delays and counts as in a simulation, and draws the same. What leaves 
 the time at which it is to arrive, and waits there until then.
 """
 
+import importlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from netsim import check
 from netsim.errors import BadInput, NetsimError
 
-__all__ = ["Transport"]
+__all__ = ["TRANSPORTS", "Transport", "transport_of"]
+
+TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
+"""What `netsim deploy --transport` takes: a module of this package, and its class."""
 
 
 class Transport(ABC):
@@ -54,6 +58,8 @@ class Transport(ABC):
     """
 
     most: int = 1 << 20
+    needs_broker = False
+    """Whether processes reach each other by a broker, whose address then goes with a deployment."""
 
     def __init__(
         self,
@@ -100,6 +106,25 @@ class Transport(ABC):
     async def close(self) -> None:
         """Let go of what `open` took."""
 
+    # --- what a deployment asks of a subclass: by default as of processes that have names, and no broker --------------
+
+    @classmethod
+    def local_addresses(cls, count: int) -> list[str]:
+        """Return addresses for so many processes on this machine."""
+        return [f"p{number}" for number in range(1, count + 1)]
+
+    @classmethod
+    def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
+        """Return whether a deployment with these addresses, or this broker, is on this machine only."""
+        return False
+
+    @classmethod
+    def of_deployment(
+        cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
+    ) -> "Transport":
+        """Return the transport of a process; ``topic`` is a name that deployments with one broker do not share."""
+        return cls(here, peers, **settings)
+
     # --- what it calls ------------------------------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
@@ -121,6 +146,13 @@ class Transport(ABC):
     def __repr__(self) -> str:
         others = f"{len(self.peers)} other process" + ("es" if len(self.peers) > 1 else "")
         return f"<{type(self).__name__} at {self.here!r}, {others}>"
+
+
+def transport_of(name: str) -> type[Transport]:
+    """Return the class of `TRANSPORTS` of a name; raises BadInput if there is none."""
+    module = importlib.import_module(f"{__package__}.{check.one_of('transport', name, TRANSPORTS)}")
+    found: type[Transport] = getattr(module, TRANSPORTS[name])
+    return found
 
 
 def _name(argument: str, value: Any) -> str:

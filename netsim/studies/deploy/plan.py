@@ -17,16 +17,12 @@ from netsim import check
 from netsim._version import __version__
 from netsim.errors import BadInput, one_line
 from netsim.files import write_pieces
-from netsim.sockets.transport import Transport
-from netsim.sockets.udp import UDP, is_loopback
+from netsim.sockets.transport import TRANSPORTS, Transport, transport_of
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.verify import parameters_of
 
-__all__ = ["CARRIERS", "Host", "Plan", "Settings", "hosts_in", "local_hosts"]
-
-CARRIERS = ("udp", "mqtt")
-"""What can carry datagrams."""
+__all__ = ["Host", "Plan", "Settings", "hosts_in", "local_hosts"]
 
 PLAN, KEY, PARTS = "deployment.json", "key", "parts"
 """What a deployment's folder holds: the plan, the key, what processes write."""
@@ -65,7 +61,7 @@ class Settings:
     Attributes
     ----------
     carrier : str
-        One of `CARRIERS`.
+        One of `netsim.sockets.transport.TRANSPORTS`.
     broker : str
         Of MQTT, "host:port".
     round_time : float
@@ -81,7 +77,7 @@ class Settings:
     silence: float = 5.0
 
     def __post_init__(self) -> None:
-        check.one_of("transport", self.carrier, CARRIERS)
+        check.one_of("transport", self.carrier, TRANSPORTS)
         for name in ("round_time", "patience", "silence"):
             check.finite(name, getattr(self, name), above=0)
 
@@ -120,8 +116,8 @@ class Plan:
     @property
     def is_here(self) -> bool:
         """Whether all processes are on this machine."""
-        places = [self.settings.broker] if self.settings.carrier == "mqtt" else [host.address for host in self.hosts]
-        return all(is_loopback(place) for place in places)
+        settings = self.settings
+        return transport_of(settings.carrier).is_local([host.address for host in self.hosts], settings.broker)
 
     def find(self) -> tuple[Scenario, dict[str, Any]]:
         """Return the study and its parameters; raises BadInput if it is another than was planned."""
@@ -166,13 +162,9 @@ class Plan:
     def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
-        if settings.carrier == "udp":
-            return UDP(host.address, peers, **more)
-        from netsim.sockets.mqtt import MQTT
-
         # Deployments that share a broker do not hear each other.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
-        return MQTT(settings.broker, host.address, peers, topic=topic, **more)
+        return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 
     async def try_out(self) -> None:
         """See whether all processes could be reached from here; raises NetsimError if one could not."""
@@ -247,24 +239,12 @@ def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
 
 
 def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
-    """Return so many processes on this machine, over UDP at ports that are free now."""
-    import socket
-
+    """Return so many processes on this machine."""
     count = check.integer("processes", processes, low=2)
     if count > _MOST_PROCESSES:
         raise check.refuse("processes", processes, f"at most {_MOST_PROCESSES}")
-    if carrier != "udp":
-        return tuple(Host(f"p{number}", f"p{number}") for number in range(1, count + 1))
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        # In the order of their ports, as their addresses are.
-        ports = sorted(each.getsockname()[1] for each in held)
-    finally:
-        for each in held:
-            each.close()
-    return tuple(Host(f"p{number}", f"127.0.0.1:{port}") for number, port in enumerate(ports, start=1))
+    addresses = transport_of(carrier).local_addresses(count)
+    return tuple(Host(f"p{number}", address) for number, address in enumerate(addresses, start=1))
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:

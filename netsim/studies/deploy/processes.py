@@ -1,24 +1,30 @@
 """The processes of a deployment on this machine: started, watched, and ended with the one that started them."""
 
+import copy
+import ctypes
+import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from netsim.errors import NetsimError
+from netsim.errors import NetsimError, one_line
 from netsim.studies.deploy.plan import Host, Plan
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "apart", "die_with"]
 
 # Real seconds: from look to look, and until a process that was told to end is killed.
 _PAUSE, _GRACE = 0.1, 5.0
 # Bytes below which a disk is full.
 _ROOM = 1 << 14
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
 class Processes:
@@ -119,3 +125,60 @@ class Processes:
         # Its last words would have been written there.
         full = shutil.disk_usage(self._folder).free < _ROOM
         return "ended without a word" + (f"; no space is left in {str(self._folder)!r} (TMPDIR)" if full else "")
+
+
+def apart(work: Callable[[Mapping[Any, Any]], None], agents: Mapping[Any, Any]) -> None:
+    """Do some work with agents in a fork of this process, so that here they stay as they are.
+
+    Where processes cannot be forked, the work gets a copy of the agents, which then must be such as can be copied.
+
+    Raises
+    ------
+    NetsimError
+        If the work raised: its message.
+    """
+    if "fork" not in multiprocessing.get_all_start_methods():
+        work(copy.deepcopy(dict(agents)))
+        return
+    fork = multiprocessing.get_context("fork")
+    hearing, telling = fork.Pipe(duplex=False)
+    child = fork.Process(target=_do, args=(work, agents, telling, os.getpid()))
+    child.start()
+    telling.close()
+    why = ""
+    try:
+        with hearing, suppress(EOFError):
+            why = hearing.recv()
+        child.join()
+    except BaseException:
+        child.terminate()
+        child.join()
+        raise
+    if why or child.exitcode:
+        raise NetsimError(why or f"a run's own process ended with status {child.exitcode}")
+
+
+def _do(work: Callable[[Mapping[Any, Any]], None], agents: Mapping[Any, Any], telling: Any, parent: int) -> None:
+    """Work, and send the process that forked this one why it failed, if it did."""
+    die_with(parent)
+    try:
+        work(agents)
+    except BaseException as error:
+        telling.send(
+            one_line(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
+        )
+        sys.exit(1)
+
+
+def die_with(parent: int) -> None:
+    """Let this process end as soon as the one that began it has, though that is killed."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PAUSE)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
