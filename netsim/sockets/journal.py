@@ -20,7 +20,7 @@ from netsim.agent import Agent
 from netsim.core import Tally
 from netsim.count.records import DETAIL, EXIT, LEFT, SENT
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.sockets.session import Session
+from netsim.sockets.session import Membership
 from netsim.sockets.states import StateWriter
 from netsim.transport.wire import check_whole
 from netsim.watch import Watch
@@ -77,18 +77,7 @@ _MARK = b"netsim journal 3\n"
 
 
 class Journal:
-    """A file of entries that grows.
-
-    Parameters
-    ----------
-    path : Path
-        A new file.
-
-    Raises
-    ------
-    NetsimError
-        If it cannot be written; so do the methods.
-    """
+    """A new file of entries that grows; it and its methods raise NetsimError if it cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -129,53 +118,38 @@ class Journal:
 class JournalWriter(Journal):
     """Writes a process's part of a run: who it is, what happened, agents' states, rows, and how it ended.
 
-    Parameters
-    ----------
-    path : Path
-        A new file.
-    agents : mapping
-        {name: agent}, all of the network's.
-    places : mapping
-        {name: number of the process}.
-    session : Session
-        This process among the others.
-
-    Raises
-    ------
-    BadInput
-        If an agent that is here holds what cannot be told.
-    NetsimError
-        If the file cannot be written; so do the methods.
+    It takes all agents of the network, and by their names the numbers of their processes. It raises BadInput if an
+    agent that is here holds what cannot be written.
     """
 
     def __init__(
-        self, path: Path, agents: Mapping[Any, Agent], places: Mapping[Hashable, int], session: Session
+        self, path: Path, agents: Mapping[Any, Agent], places: Mapping[Hashable, int], membership: Membership
     ) -> None:
         super().__init__(path)
         self._agents = agents
-        self._here = {name: number for number, name in enumerate(agents) if places[name] == session.me}
-        self._told_kinds = self._told_changes = 0
-        self._session = session
+        self._here = {name: number for number, name in enumerate(agents) if places[name] == membership.me}
+        self._kinds_written = self._changes_written = 0
+        self._membership = membership
         self._writer = StateWriter(agents, lambda digest, data: self.put(ARRAY, [digest, data]))
         self.put(
             BEGIN,
             {
-                "host": session.hosts[session.me],
-                "hosts": session.hosts,
-                "incarnation": session.incarnation,
-                "run": session.run,
-                "mark": session.mark,
+                "host": membership.hosts[membership.me],
+                "hosts": membership.hosts,
+                "incarnation": membership.incarnation,
+                "run": membership.run,
+                "mark": membership.mark,
                 "places": [places[name] for name in agents],
                 "netsim": __version__,
             },
         )
-        # The first time takes longest, and nobody waits yet.
+        # The first time takes longest, and no process waits yet.
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
         """Write from which simulated time (s) on it takes part, with whom, and whether it samples at an interval."""
-        session = self._session
-        about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": session.epoch, "met": session.met()}
+        membership = self._membership
+        about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)
 
     def write_states(self) -> None:
@@ -187,16 +161,16 @@ class JournalWriter(Journal):
 
     def write_events(self, tally: Tally, keep: bool) -> None:
         """Write what has happened since the last time; the tally keeps it only if ``keep``."""
-        if len(tally.kinds) > self._told_kinds:
-            self.put(KINDS, list(tally.kinds)[self._told_kinds :])
-            self._told_kinds = len(tally.kinds)
+        if len(tally.kinds) > self._kinds_written:
+            self.put(KINDS, list(tally.kinds)[self._kinds_written :])
+            self._kinds_written = len(tally.kinds)
         self.put_records(tally.news(forget=not keep))
 
     def write_changes(self, watch: Watch) -> None:
         """Write what of the agents' states has changed since the last time."""
-        if len(watch) > self._told_changes:
-            self.put(CHANGES, [part.tobytes() for part in watch.changes(self._told_changes)])
-            self._told_changes = len(watch)
+        if len(watch) > self._changes_written:
+            self.put(CHANGES, [part.tobytes() for part in watch.changes(self._changes_written)])
+            self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
         """Write that what is written so far is a row: its number, its time (s), whether an agent here took part."""
@@ -228,7 +202,7 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
             place = len(_MARK)
             while len(head := file.read(_HEAD_SIZE)) == _HEAD_SIZE:
                 size, what, check = _HEAD.unpack_from(head)
-                # Who is killed leaves the beginning of an entry: what is there is as it was written.
+                # A killed process leaves the beginning of an entry, as it was written.
                 if zlib.crc32(head[: _HEAD.size]) != _CHECK.unpack_from(head, _HEAD.size)[0]:
                     raise _damage(path, place)
                 end = place + _HEAD_SIZE + size

@@ -25,7 +25,7 @@ _ANSWER = 10.0
 
 
 class MQTT(Transport):
-    """A transport over an MQTT broker, with aiomqtt: quality of service 0, nothing is kept for who is not there.
+    """A transport over an MQTT broker, with aiomqtt: quality of service 0, nothing is kept for an absent process.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class MQTT(Transport):
         self._paho = client._client
         self._paho.on_message = self._take
         # In paho's calls, the socket comes last.
-        self._paho.on_socket_register_write = lambda *told: loop.call_soon_threadsafe(self._await_room, told[-1])
+        self._paho.on_socket_register_write = lambda *given: loop.call_soon_threadsafe(self._await_room, given[-1])
         # What is called when the socket can be written to belongs to no agent, though an agent sends.
         self._context = copy_context()
         try:

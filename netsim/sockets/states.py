@@ -715,7 +715,7 @@ class _Unpickler(pickle._Unpickler):
         set.update(self.stack[-1], items)
 
     def _check_keys(self, target: Any, keys: list[Any]) -> None:
-        """Raise WireError if so many keys have the same hash that looking one up takes long."""
+        """Raise WireError if many keys have the same hash, so that looking one up takes long."""
         seen = self._hashes.setdefault(id(target), set())
         seen.update(map(hash, keys))
         if len(target) + len(keys) - len(seen) > _FEW_COLLISIONS:

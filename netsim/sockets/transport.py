@@ -49,7 +49,7 @@ class Transport(ABC):
     most : int
         Bytes of a datagram that it carries at most.
     failure : NetsimError or None
-        What `fail` was told.
+        What `fail` was given.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class Transport(ABC):
         # The number of the first run, of one that goes on where another of the same name was.
         self.first_run = 0
         # This process among the others, from its first run to its last.
-        self.session: Any = None
+        self.membership: Any = None
 
     # --- what a subclass writes ---------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Transport(ABC):
 
     @classmethod
     def local_addresses(cls, count: int) -> list[str]:
-        """Return addresses for so many processes on this machine."""
+        """Return addresses for ``count`` processes on this machine."""
         return [f"p{number}" for number in range(1, count + 1)]
 
     @classmethod
@@ -128,7 +128,7 @@ class Transport(ABC):
     # --- what it calls ------------------------------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
-        """Take in a datagram that came, whoever sent it: what is none of a peer's is dropped and counted."""
+        """Take in a datagram that came: what no peer has sent is dropped and counted."""
         if self._deliver is not None:
             self._deliver(data)
 
@@ -139,7 +139,7 @@ class Transport(ABC):
     # --- what netsim calls --------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Hand what comes to a function; None: to nobody."""
+        """Hand what comes to a function; None: drop it."""
         self.failure = None
         self._deliver = deliver
 

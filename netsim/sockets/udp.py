@@ -109,7 +109,7 @@ class UDP(Transport):
             try:
                 data = receive(_MOST)
             except OSError:
-                # There is nothing more; or, on some systems, nobody listened to what was sent.
+                # There is nothing more; or, on some systems, no process listened to what was sent.
                 return
             deliver(data)
 

@@ -132,7 +132,7 @@ def reserve_next(name: str) -> Reservation:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder that stays: whether nobody else has; the lock is given back at the end, or if the process dies.
+    """Lock a folder that stays; False if another process has locked it. The lock ends with this process at the latest.
 
     Raises
     ------

@@ -275,7 +275,7 @@ def two(folder: Path | None = None, **settings: Any) -> list[Any]:
         except BaseException as error:
             outcome[me] = error
         finally:
-            transport.seen = transport.session  # type: ignore[attr-defined]
+            transport.seen = transport.membership  # type: ignore[attr-defined]
 
     threads = [threading.Thread(target=part, args=(me,)) for me in range(2)]
     for thread in threads:

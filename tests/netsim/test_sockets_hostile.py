@@ -17,9 +17,9 @@ import pytest
 
 from netsim import UDP, BadInput, NetsimError, Network, gather
 from netsim.sockets import job
-from netsim.sockets.envelope import Beat, Message, Parcel, Refused, seal, unseal
+from netsim.sockets.envelope import Heartbeat, Message, Parcel, Refused, seal, unseal
 from netsim.sockets.journal import STATE, entries, entry
-from netsim.sockets.session import DROPPED, Session
+from netsim.sockets.session import DROPPED, Membership
 from netsim.sockets.states import StateReader
 from netsim.transport.wire import encode
 from tests.fuzzers import journals as journals_fuzzer
@@ -39,7 +39,7 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_sealed_is_unsealed() -> None:
-    beat = Beat(1, 2, 3, {"run": 0})
+    beat = Heartbeat(1, 2, 3, {"run": 0})
     for message in (PARCEL, beat):
         assert unseal(seal(message, KEY), KEY) == message
         assert type(unseal(seal(message, KEY), KEY)) is type(message)
@@ -162,19 +162,19 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
     assert errors == []
     made, agents = network()
     must_be_the_same(simulated, gather(made, agents, tmp_path, [spread], trace=True))
-    attacked, quiet = (transport.session for transport in transports)
+    attacked, quiet = (transport.membership for transport in transports)
     assert attacked.dropped["strangers"] > 100
     assert attacked.dropped["replayed"] > 20
     assert set(attacked.dropped) <= set(DROPPED)
     assert sum(quiet.dropped.values()) == 0
 
 
-def meeting() -> tuple[Session, Session, list[bytes]]:
+def meeting() -> tuple[Membership, Membership, list[bytes]]:
     """Return two processes that meet, and what the second one says."""
-    first = Session(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
-    other = Session(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
-    for session in (first, other):
-        session.begin(b"mark")
+    first = Membership(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
+    other = Membership(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
+    for membership in (first, other):
+        membership.begin(b"mark")
     heard: list[bytes] = []
     other.transport.send = lambda to, data: heard.append(data)  # type: ignore[method-assign]
     return first, other, heard
@@ -206,13 +206,13 @@ def meeting() -> tuple[Session, Session, list[bytes]]:
 )
 def test_a_beat_that_says_what_none_says_is_malformed(said: dict[str, Any]) -> None:
     first, other, heard = meeting()
-    other.beat()
+    other.send_heartbeat()
     beat = unseal(heard[0], KEY)
-    assert isinstance(beat, Beat)
-    first.receive(seal(beat._replace(said={**beat.said, **said}), KEY))
+    assert isinstance(beat, Heartbeat)
+    first.receive(seal(beat._replace(state={**beat.state, **said}), KEY))
     assert first.dropped == {"malformed": 1}
     assert first.peers[1].incarnation == -1
-    first.receive(seal(beat._replace(said={name: beat.said[name] for name in beat.said if name not in said}), KEY))
+    first.receive(seal(beat._replace(state={name: beat.state[name] for name in beat.state if name not in said}), KEY))
     assert first.dropped == {"malformed": 2}
     first.receive(heard[0])
     assert first.dropped == {"malformed": 2}
@@ -223,7 +223,7 @@ def test_a_recording_does_not_begin_a_run() -> None:
     # Of an earlier process of the same name and key: it answers to nothing that this one has said.
     first, other, heard = meeting()
     for _ in range(5):
-        other.beat()
+        other.send_heartbeat()
     for data in heard:
         first.receive(data)
     assert not first.peers[1].met

@@ -13,7 +13,7 @@ import pytest
 from netsim import UDP, Agent, Link, Network, Run, Stalled, gather, latency, topology
 from netsim.faults import ClockSkew
 from netsim.sockets import job
-from netsim.sockets.envelope import Beat, unseal
+from netsim.sockets.envelope import Heartbeat, unseal
 from tests.parts import PERIOD, Average, Made, addresses, deployed, in_parts, played, shares
 
 PACE = 0.3
@@ -106,7 +106,7 @@ class Beating(UDP):
         self.sizes: list[int] = []
 
     def send(self, to: str, data: bytes) -> None:
-        if isinstance(unseal(data, self.key or b""), Beat):
+        if isinstance(unseal(data, self.key or b""), Heartbeat):
             self.sizes.append(len(data))
         super().send(to, data)
 

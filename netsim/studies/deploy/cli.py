@@ -51,7 +51,7 @@ def _command(scenario: Scenario) -> click.Command:
     options += [click.Option([name], **more) for name, more in _OPTIONS]
     options.append(click.Option(["--trace"], **_TRACE))
     options += [
-        click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in FORMATS
+        click.Option([flag], type=str, default=usual, show_default=True, help=text) for flag, usual, text in FORMATS
     ]
 
     def call(out: str | None, trace: bool, figures: str, tables: str, **given: Any) -> None:
@@ -99,13 +99,13 @@ def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
     if parent is not None:
         die_with(parent)
 
-    def told(run: int, row: int) -> None:
+    def report(run: int, row: int) -> None:
         if tell:
             print(run, row, flush=True)
         elif row == 1:
             print(f"run {run + 1}: begun", file=sys.stderr, flush=True)
 
-    participate(Path(folder), host, told)
+    participate(Path(folder), host, report)
 
 
 @click.command("gather")

@@ -16,7 +16,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.sockets.job import Missed
-from netsim.sockets.merge import Gathered, gathered
+from netsim.sockets.merge import MergedRun, merge_run
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.deploy import sameness
@@ -83,8 +83,8 @@ class _Ended(Exception):  # noqa: N818  it is no error
 class Participant:
     """Plays a process's part of each run, and then simulates the run: by its results the study goes on."""
 
-    def __init__(self, plan: Plan, host: Host, folder: Path, told: Callable[[int, int], None]) -> None:
-        self._plan, self._host, self._folder, self._told = plan, host, folder, told
+    def __init__(self, plan: Plan, host: Host, folder: Path, report: Callable[[int, int], None]) -> None:
+        self._plan, self._host, self._folder, self._report = plan, host, folder, report
         self._count = 0
 
     def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
@@ -95,7 +95,7 @@ class Participant:
             transport = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
             transport.first_run = number
             with suppress(Missed):  # it began again, and the others are further
-                _run(network, agents, wanted, trace=False, progress=lambda row: self._told(number, row),
+                _run(network, agents, wanted, trace=False, progress=lambda row: self._report(number, row),
                      transport=transport)  # fmt: skip
 
         # The agents here are those that are simulated below.
@@ -110,19 +110,19 @@ class Collector:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.found: list[Gathered] = []
+        self.found: list[MergedRun] = []
 
     def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
         """Put the next run together."""
         result = network.result_of(agents, wanted.probes, wanted.progress)
-        self.found.append(gathered(network.settings, result, self._folder, len(self.found), wanted.asked.trace))
+        self.found.append(merge_run(network.settings, result, self._folder, len(self.found), wanted.asked.trace))
         return self.found[-1].run
 
 
 # --- what the commands do ---------------------------------------------------------------------------------------------
 
 
-class _Progress(Reporter):
+class _OnlyProgress(Reporter):
     """Shows progress only."""
 
     def line(self, text: str = "") -> None:
@@ -140,7 +140,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
     scenario = catalogue.find(plan.scenario)
     with terminable(), reserved(scenario, out) as place:
         if plan.is_here:
-            # What is not to be had should be known before the work.
+            # What cannot be reached should be known before the work.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(plan.try_out())
         simulated = _dry_run(plan, reporter)
@@ -148,7 +148,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
         if not plan.is_here:
             _write_folder(plan, place, reporter)
             return True
-        # Nobody else may read it, for the key's sake.
+        # No other user may read it, for the key's sake.
         with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
             plan.write(folder)
@@ -169,7 +169,7 @@ def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Rep
     return whole
 
 
-def participate(folder: Path, name: str, told: Callable[[int, int], None]) -> None:
+def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> None:
     """Run what one process has to, to the end of the last run."""
     plan = Plan.read(folder)
     host = plan.host(name)
@@ -178,7 +178,7 @@ def participate(folder: Path, name: str, told: Callable[[int, int], None]) -> No
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # With a trace, agents' states are kept, too.
     study = scenario.prepare(trace=plan.trace, **parameters)
-    with _on(Participant(plan, host, folder / PARTS, told)):
+    with _on(Participant(plan, host, folder / PARTS, report)):
         try:
             scenario.play(study)
         except _Ended:
@@ -190,7 +190,7 @@ def _dry_run(plan: Plan, reporter: Reporter) -> list[Run]:
     """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
     scenario, parameters = plan.find()
     dry_run = DryRun(plan)
-    study = scenario.prepare(reporter=reporter if reporter.quiet else _Progress(), **parameters)
+    study = scenario.prepare(reporter=reporter if reporter.quiet else _OnlyProgress(), **parameters)
     with _on(dry_run):
         _play(scenario, study)
     if not dry_run.runs:
@@ -228,7 +228,7 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
     """
     scenario, parameters = plan.find()
     collector = Collector(folder / PARTS)
-    study = scenario.prepare(trace=plan.trace, reporter=_Told(reporter), **parameters)
+    study = scenario.prepare(trace=plan.trace, reporter=_WithoutProgress(reporter), **parameters)
     try:
         with _on(collector):
             _play(scenario, study)
@@ -251,8 +251,8 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
     return study, not any(made.killed or made.failed for made in collector.found)
 
 
-class _Told(Reporter):
-    """Shows what a study says, but no progress: putting runs together is quick."""
+class _WithoutProgress(Reporter):
+    """Shows what a study reports, but no progress: putting runs together is quick."""
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter.quiet)

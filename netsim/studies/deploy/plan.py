@@ -34,14 +34,8 @@ _MOST_PROCESSES = 1000
 class Host:
     """A process.
 
-    Attributes
-    ----------
-    name : str
-        Its name, by which it is started.
-    address : str
-        Where it is reached: over UDP "host:port", over MQTT its name there.
-    agents : tuple or None
-        Names of the agents that it runs, as text; None: a share of those that nobody names.
+    It has a name, by which it is started; an address, where it is reached ("host:port" over UDP, a name over MQTT); and
+    the names of its agents, as text, or None for a share of those that no process names.
     """
 
     name: str
@@ -56,19 +50,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Settings:
-    """How processes reach each other.
-
-    Attributes
-    ----------
-    carrier : str
-        One of `netsim.sockets.transport.TRANSPORTS`.
-    broker : str
-        Of MQTT, "host:port".
-    round_time : float
-        Real seconds that a round takes.
-    patience, silence : float
-        As in `netsim.Transport`.
-    """
+    """How processes reach each other: a name of `TRANSPORTS`, a broker's "host:port", and real seconds."""
 
     carrier: str = "udp"
     broker: str = "127.0.0.1:1883"
@@ -84,25 +66,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Plan:
-    """A deployment.
-
-    Attributes
-    ----------
-    scenario : str
-        The study's name, or the path of its file.
-    parameters : mapping
-        Its parameters.
-    settings : Settings
-    hosts : tuple of Host
-    runs : int
-        How many runs the study makes.
-    trace : bool
-        Whether the event log is kept.
-    key : bytes
-        By which datagrams are authenticated.
-    sha256 : str
-        Of the study's file, if it has one.
-    """
+    """A deployment: a study by its name or its file, with that file's hash; its number of runs; a key for datagrams."""
 
     scenario: str
     parameters: Mapping[str, Any]
@@ -127,13 +91,7 @@ class Plan:
         return scenario, parameters_of(f"deployment of {self.scenario!r}", scenario, self.parameters)
 
     def places(self, agents: Iterable[Any]) -> dict[str, list[Any]]:
-        """Return the agents of each process, by its address: those that it names, and of the rest an even share.
-
-        Raises
-        ------
-        BadInput
-            If a process would have none.
-        """
+        """Return the agents of each process by its address; raises BadInput if a process would have none."""
         known = {str(name): name for name in agents}
         mine: dict[str, list[Any]] = {host.address: [] for host in self.hosts}
         left = dict(known)
@@ -177,7 +135,7 @@ class Plan:
     # --- as a folder --------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder that exists: the plan, and the key, which nobody else may read."""
+        """Write it into a folder that exists: the plan, and the key, which no other user may read."""
         content = {
             "netsim": __version__,
             "scenario": self.scenario,
@@ -233,13 +191,13 @@ def _host(content: Mapping[str, Any]) -> Host:
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
-    """Return agents in so many parts, one after the other, as even as can be."""
+    """Return agents in ``count`` parts, one after the other, as even as can be."""
     bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
     return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
 
 
 def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
-    """Return so many processes on this machine."""
+    """Return a number of processes on this machine."""
     count = check.integer("processes", processes, low=2)
     if count > _MOST_PROCESSES:
         raise check.refuse("processes", processes, f"at most {_MOST_PROCESSES}")
@@ -248,15 +206,7 @@ def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
-    """Return the processes that a TOML file names, and the settings it gives (``broker``).
-
-    Each is a table ``[hosts.NAME]`` with an ``address`` and, if it is to run certain agents, their names (``agents``).
-
-    Raises
-    ------
-    BadInput
-        If it is missing, no TOML, or says anything else.
-    """
+    """Return the processes, and the broker, that a TOML file names; raises BadInput for one that is anything else."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
