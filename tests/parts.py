@@ -99,11 +99,18 @@ def addresses(count: int) -> list[str]:
 
 
 def in_parts(
-    make: Callable[[], Made], folder: Path | None, *, parts: int = 4, probes: Sequence[Probe] = (), **settings: Any
+    make: Callable[[], Made],
+    folder: Path | None,
+    *,
+    parts: int = 4,
+    probes: Sequence[Probe] = (),
+    sample: float | None = None,
+    **settings: Any,
 ) -> dict[str, Run | BaseException]:
     """Return by address how each part of a run over UDP ended."""
     peers = shares(addresses(parts), list(make()[0].graph))
-    return played(make, {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}, probes)
+    transports = {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}
+    return played(make, transports, probes, sample=sample)
 
 
 def deployed(

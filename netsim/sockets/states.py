@@ -162,6 +162,9 @@ def _of_arguments(cls: Any, *given: Any) -> Any:
     if home in _OF_ARGUMENTS and any(isinstance(each, Iterable) and type(each) not in _PLAIN for each in given):
         # A range may be as long as it claims.
         raise NetsimError(f"a {cls.__qualname__} of a {[type(each).__name__ for each in given]} is none")
+    if home is OrderedDict and given:
+        # Python would have a class of one's own take them in.
+        raise NetsimError("an OrderedDict is none")
     if home in (set, frozenset):
         [items] = given
         check_keys(items, "decode")
