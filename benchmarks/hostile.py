@@ -22,7 +22,7 @@ import numpy as np
 import netsim
 from netsim import Network
 from netsim.distributed import UDP, envelope
-from netsim.distributed.envelope import Beat, Message, Parcel, seal
+from netsim.distributed.envelope import Heartbeat, Message, Parcel, seal
 from tests.parts import free_port
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -97,13 +97,13 @@ def node(me: int, places: list[str], over: Any, answer: Any, recorder: Any) -> N
         kernel[0] = dropped_by_kernel(port)
 
     Network(nx.path_graph(2), round_period=PERIOD, seed=1).run(agents, transport=transport, progress=look)
-    agent, session = agents[me], transport.session
+    agent, membership = agents[me], transport.membership
     answer.send(
         {
             "rounds": agent.rounds_played,
             "heard": agent.rounds_heard,
-            "received": session.received,
-            "dropped": dict(session.dropped),
+            "received": membership.received,
+            "dropped": dict(membership.dropped),
             "kernel": kernel[0],
             "memory_MB": megabytes(),
             "growth_MB": megabytes() - memory[0],
@@ -128,7 +128,7 @@ def shots(recorded: list[bytes], number: random.Random) -> Iterator[bytes]:
         yield seal(far._replace(host=number.randrange(2, 1 << 40)), KEY)
         legs = [number.randrange(100), 0, 1.0]
         yield seal(far._replace(incarnation=number.randrange(1 << 60), messages=[message._replace(legs=legs)]), KEY)
-        yield seal(Beat(1, incarnation, number.randrange(1 << 40), {"run": number.randbytes(9)}), KEY)
+        yield seal(Heartbeat(1, incarnation, number.randrange(1 << 40), {"run": number.randbytes(9)}), KEY)
         yield seal(far._replace(messages=[[b"", [], {}, None, 1.5], -1, {}]), KEY)
         yield number.choice([envelope.seal(far, KEY)[:-1], b"", good + b"\0"])
 

@@ -59,7 +59,7 @@ BESIDES = {
     "netsim/agent": ["agent", "failures", "rounds"],
     "netsim/network": ["failures", "links", "actions"],
     "netsim/run": ["agent", "files", "failures"],
-    "netsim/studies": ["cli", "files", "files_claim", "edge"],
+    "netsim/studies": ["cli", "files", "files_reserve", "edge"],
 }
 
 

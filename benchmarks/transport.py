@@ -117,7 +117,7 @@ def play(make: Make, places: list[str], me: int, size: int, count: int, folder: 
     transport = make(places[me], {places[1 - me]: sides[1 - me]}, folder)
     Network(graph, round_period=1.0, seed=1).run(agents, transport=transport)
     if me == 0:
-        mean = transport.session.sent_bytes / transport.session.sent
+        mean = transport.membership.sent_bytes / transport.membership.sent
         mine = [agents[number] for number in sides[0]]
         worked = [moment for agent in mine for moment in agent.worked]
         answer.send(([agent.moments for agent in mine], max(worked) - min(worked), mean))

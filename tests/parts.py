@@ -107,11 +107,18 @@ def addresses(count: int) -> list[str]:
 
 
 def in_parts(
-    make: Callable[[], Made], folder: Path | None, *, parts: int = 4, probes: Sequence[Probe] = (), **settings: Any
+    make: Callable[[], Made],
+    folder: Path | None,
+    *,
+    parts: int = 4,
+    probes: Sequence[Probe] = (),
+    sample: float | None = None,
+    **settings: Any,
 ) -> dict[str, Run | BaseException]:
     """Return by address how each part of a run over UDP ended."""
     peers = shares(addresses(parts), list(make()[0].graph))
-    return played(make, {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}, probes)
+    transports = {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}
+    return played(make, transports, probes, sample=sample)
 
 
 def deployed(
@@ -127,7 +134,7 @@ def deployed(
             if isinstance(outcome, BaseException):
                 raise AssertionError(here) from outcome
         network, agents = make()
-        run = netsim.distributed.gather(network, agents, place, probes, trace=True)
+        run = netsim.distributed.merge_parts(network, agents, place, probes, trace=True)
         if longest_lag(place) < network.round_period / slower / 5:
             break
     return run, agents
@@ -154,7 +161,7 @@ def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
     network, agents = make()
     simulated = network.run(agents, [spread], trace=True)
     network, gathered_agents = make()
-    gathered = netsim.distributed.gather(network, gathered_agents, folder, [spread], trace=True)
+    gathered = netsim.distributed.merge_parts(network, gathered_agents, folder, [spread], trace=True)
     for name, agent in agents.items():
         assert np.array_equal(vars(agent)["value"], vars(gathered_agents[name])["value"]), name
     pd.testing.assert_frame_equal(simulated.rounds, gathered.rounds[simulated.rounds.columns], check_exact=True)

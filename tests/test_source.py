@@ -79,13 +79,10 @@ REAL = {
     # It looks whether agents drew any, and draws none.
     "netsim/engine/process.py": ["random", "np.random.get_state"],
     "netsim/live/server.py": ["secrets"],
-    # Generators that agents hold are told of to other processes.
-    "netsim/distributed/objects.py": [
-        "random",
-        "np.random.RandomState",
-        "np.random.MT19937",
-        "np.random.PCG64DXSM",
-        "np.random.SFC64",
+    # Generators that agents hold are written to other processes.
+    "netsim/distributed/states.py": [
+        *("random", "np.random.RandomState", "np.random.MT19937", "np.random.PCG64DXSM", "np.random.SFC64"),
+        *["np.random.RandomState"] * 3,
     ],
     "netsim/studies/deploy/plan.py": ["secrets"],
     "netsim/distributed/membership.py": ["time.time"],

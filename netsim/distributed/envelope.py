@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-__all__ = ["LEG", "OVERHEAD", "Beat", "Message", "Parcel", "Refused", "seal", "unseal"]
+__all__ = ["LEG", "OVERHEAD", "Heartbeat", "Message", "Parcel", "Refused", "seal", "unseal"]
 
 _MARK = b"nsm1"
 _CODE = 16
@@ -24,66 +24,38 @@ LEG = 30
 
 
 class Message(NamedTuple):
-    """A frame, and the links between two processes on which it travels.
+    """A frame, and the links between two processes on which it travels."""
 
-    Attributes
-    ----------
-    number : int
-        As in `netsim.core.records.Transmission`.
-    kind : str
-        Under which kind of message it is counted.
-    sent_at : float
-        In simulated seconds.
-    data : bytes
-        The frame.
-    legs : list
-        For each link three numbers in turn: the link's, how many frames it has carried before, and when (simulated s)
-        this one arrives by the link's model.
-    """
-
+    # As in `netsim.core.records.Transmission`.
     number: int
+    # Under which kind of message it is counted.
     kind: str
+    # In simulated seconds.
     sent_at: float
     data: bytes
+    # For each link three numbers in turn: the link's, how many frames it has carried before, and when (simulated s)
+    # this one arrives by the link's model.
     legs: list[Any]
 
 
 class Parcel(NamedTuple):
-    """Frames from one process to another.
+    """Frames from one process to another, of one of the processes' runs, counted from 0."""
 
-    Attributes
-    ----------
-    host, incarnation : int
-        Which process sent it: its place among all, and when (ns) it began.
-    run : int
-        Of which of the processes' runs it is, from 0.
-    messages : list of Message
-        The frames.
-    """
-
+    # The sender's place among all processes, and when (ns) it began.
     host: int
     incarnation: int
     run: int
     messages: list[Any]
 
 
-class Beat(NamedTuple):
-    """What a process says of itself to another, again and again.
-
-    Attributes
-    ----------
-    host, incarnation : int
-        As of a `Parcel`.
-    number : int
-        How many beats it sent before.
-    said : dict
-        See `netsim.distributed.membership`.
-    """
+class Heartbeat(NamedTuple):
+    """The state of a process, which it sends to the others again and again; see `netsim.distributed.membership`."""
 
     host: int
     incarnation: int
+    # How many it sent before.
     number: int
-    said: dict[str, Any]
+    state: dict[str, Any]
 
 
 class Refused(Exception):  # noqa: N818  it is no error: anybody may send anything
@@ -94,17 +66,17 @@ class Refused(Exception):  # noqa: N818  it is no error: anybody may send anythi
         self.why = why
 
 
-_PARCEL, _BEAT = [int, int, int, list], [int, int, int, dict]
+_PARCEL, _HEARTBEAT = [int, int, int, list], [int, int, int, dict]
 _MESSAGE = [int, str, float, bytes, list]
 
 
-def seal(message: Parcel | Beat, key: bytes) -> bytes:
+def seal(message: Parcel | Heartbeat, key: bytes) -> bytes:
     """Return the datagram of a message, authenticated (HMAC-SHA-256, 128 bits of it) by a key that all share."""
-    body: bytes = msgpack.packb([int(type(message) is Beat), *message])
+    body: bytes = msgpack.packb([int(type(message) is Heartbeat), *message])
     return _MARK + hmac.digest(key, body, "sha256")[:_CODE] + body
 
 
-def unseal(data: bytes, key: bytes) -> Parcel | Beat:
+def unseal(data: bytes, key: bytes) -> Parcel | Heartbeat:
     """Return the message that `seal` gave these bytes; raises Refused for any others."""
     body = data[len(_MARK) + _CODE :]
     code = hmac.digest(key, body, "sha256")[:_CODE]
@@ -116,8 +88,8 @@ def unseal(data: bytes, key: bytes) -> Parcel | Beat:
         if which == 0 and types == _PARCEL and _are_in_range(fields):
             host, incarnation, run, messages = fields
             return Parcel(host, incarnation, run, [_message(each) for each in messages])
-        if which == 1 and types == _BEAT and _are_in_range(fields):
-            return Beat(*fields)
+        if which == 1 and types == _HEARTBEAT and _are_in_range(fields):
+            return Heartbeat(*fields)
     except Exception:
         # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
         pass

@@ -3,13 +3,14 @@
 import asyncio
 import math
 import time
+from dataclasses import replace
 
 from netsim.clock.clock import ClockName, Loop
 from netsim.clock.pacing import PacedSelector
-from netsim.distributed.membership import Phase, Session, clock
-from netsim.distributed.node import NodeRuntime, Part, mark_of, places_of
-from netsim.distributed.relay import Post
-from netsim.distributed.scribe import Scribe
+from netsim.distributed.journal import JournalWriter
+from netsim.distributed.membership import Membership, Phase, clock
+from netsim.distributed.node import NodeRuntime, mark_of, places_of
+from netsim.distributed.relay import Relay
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Asked
 from netsim.engine.job import Host, Job
@@ -19,7 +20,7 @@ from netsim.run import Run
 __all__ = ["Missed", "NodeJob", "journal_name"]
 
 # Real seconds from beat to beat, before a run and during it; and from the meeting to the run's beginning.
-_MEETING, _BEAT, _MARGIN = 0.05, 0.1, 1.0
+_MEETING, _HEARTBEAT, _MARGIN = 0.05, 0.1, 1.0
 # How late an instant may be, in rounds, before the clock jumps.
 _SLACK = 0.5
 
@@ -29,29 +30,23 @@ class Missed(NetsimError):  # noqa: N818  names that say what happened
 
 
 def journal_name(run: int, host: int, incarnation: int) -> str:
-    """Return where in the folder a process writes its part of a run."""
+    """Return the file, in the folder, of a process's part of a run."""
     return f"run-{run}/{host:03d}-{incarnation}.journal"
 
 
 class NodeJob(Job):
-    """A run of which a part is here.
-
-    Parameters
-    ----------
-    states : bool
-        Whether agents' states are to be written with each row.
-    """
+    """A run of which a part is here; with ``states`` it writes those of agents with each row."""
 
     def __init__(self, network: Host, result: Run, asked: Asked, transport: Transport, states: bool) -> None:
         settings = network.settings
         places = places_of(settings, transport)
-        if transport.session is None:
-            transport.session = Session(transport)
-        self._session: Session = transport.session
-        self._post = Post(self._session, places, transport.folder is not None)
-        super().__init__(network, result, Asked(**(vars(asked) | {"elsewhere": self._post})))
+        if transport.membership is None:
+            transport.membership = Membership(transport)
+        self._membership: Membership = transport.membership
+        self._relay = Relay(self._membership, places, transport.folder is not None)
+        super().__init__(network, result, replace(asked, elsewhere=self._relay))
         self._places = places
-        self._scribe: Scribe | None = None
+        self._journal: JournalWriter | None = None
         self._mark = mark_of(settings, result.agents, places)
         self._transport = transport
         self._period = settings.round_period
@@ -61,59 +56,59 @@ class NodeJob(Job):
 
     def simulate(self, clock: ClockName = "wall", speed: float = 1.0) -> Run:
         """Meet the others, and run; raises Missed if they have ended the run."""
-        session = self._session
-        session.begin(self._mark)
+        membership = self._membership
+        membership.begin(self._mark)
         try:
-            self._scribe = self._make_scribe()
+            self._journal = self._open_journal()
             # Not every system's own loop can say when a socket can be read.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 epoch = runner.run(self._meet())
             if math.isnan(epoch):
-                if self._scribe is not None:
-                    self._scribe.discard()
-                raise Missed(f"run {session.run}: the other processes have ended it")
+                if self._journal is not None:
+                    self._journal.discard()
+                raise Missed(f"run {membership.run}: the other processes have ended it")
             selector = PacedSelector(_monotonic(epoch), self._transport.pace, _SLACK * self._period)
             return self.run_on(Loop(selector))
         except BaseException as error:
-            session.phase, session.why = Phase.OVER, one_line(error) or type(error).__name__
+            membership.phase, membership.why = Phase.OVER, one_line(error) or type(error).__name__
             raise
 
-    def _make_scribe(self) -> Scribe | None:
-        session, folder = self._session, self._transport.folder
+    def _open_journal(self) -> JournalWriter | None:
+        membership, folder = self._membership, self._transport.folder
         if folder is None:
             return None
-        path = folder / journal_name(session.run, session.me, session.incarnation)
-        return Scribe(path, self._result.agents, self._places, session)
+        path = folder / journal_name(membership.run, membership.me, membership.incarnation)
+        return JournalWriter(path, self._result.agents, self._places, membership)
 
     async def _meet(self) -> float:
         """Find out when the run begins, in seconds of `clock`; NaN: it is over."""
-        session = self._session
+        membership = self._membership
         give_up = time.monotonic() + self._transport.patience
-        await session.open()
+        await membership.open()
         try:
             while True:
-                session.beat()
+                membership.send_heartbeat()
                 await asyncio.sleep(_MEETING)
                 if self._transport.failure is not None:
                     raise self._transport.failure
-                epoch = session.when(_MARGIN)
+                epoch = membership.when(_MARGIN)
                 if epoch is not None:
                     break
                 if time.monotonic() > give_up:
-                    absent = ", ".join(map(repr, session.missing())) or repr(session.hosts[0])
+                    absent = ", ".join(map(repr, membership.missing())) or repr(membership.hosts[0])
                     raise NetsimError(f"nothing was heard of {absent} in {self._transport.patience:g} real seconds")
             if not math.isnan(epoch):
-                session.epoch, session.phase = epoch, Phase.RUNNING
-            session.beat()
+                membership.epoch, membership.phase = epoch, Phase.RUNNING
+            membership.send_heartbeat()
             return epoch
         finally:
-            await session.close()
+            await membership.close()
 
     async def run(self, loop: Loop) -> Run:
         """Run on a loop of simulated time from the instant on at which all begin."""
-        session = self._session
-        session.taker = self._post
-        await session.open()
+        membership = self._membership
+        membership.take = self._relay.take
+        await membership.open()
         try:
             self._tick(loop)
             begun = loop.create_future()
@@ -121,29 +116,29 @@ class NodeJob(Job):
             await begun
             return await super().run(loop)
         except BaseException as error:
-            session.phase, session.why = Phase.OVER, one_line(error) or type(error).__name__
+            membership.phase, membership.why = Phase.OVER, one_line(error) or type(error).__name__
             raise
         finally:
-            session.taker = session.on_beat = None
+            membership.take = membership.on_heartbeat = None
             if self._ticking is not None:
                 self._ticking.cancel()
-            session.beat()
-            await session.close()
-            if self._scribe is not None:
-                self._scribe.close()
+            membership.send_heartbeat()
+            await membership.close()
+            if self._journal is not None:
+                self._journal.close()
 
     def _tick(self, loop: Loop) -> None:
         """Say that this process is alive, and see whether the others are."""
-        self._session.beat()
+        self._membership.send_heartbeat()
         if self._node is not None:
             self._node.check()
-        self._ticking = loop.call_later(_BEAT * self._transport.pace, self._tick, loop)
+        self._ticking = loop.call_later(_HEARTBEAT * self._transport.pace, self._tick, loop)
 
     def _make_runtime(self, loop: Loop) -> NodeRuntime:
-        host, session = self._network, self._session
-        part = Part(session, self._post, self._scribe, self._states)
-        self._node = NodeRuntime(host.settings, self._result, loop, self._asked, host._scheduled, part)
-        session.on_beat = self._node.check
+        host, membership = self._network, self._membership
+        what = host.settings, self._result, loop, self._asked, host._scheduled
+        self._node = NodeRuntime(*what, membership, self._relay, self._journal, self._states)
+        membership.on_heartbeat = self._node.check
         return self._node
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,14 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim._version import __version__
+from netsim.agent import Agent
+from netsim.core import Tally
 from netsim.core.records import DETAIL, EXIT, LEFT, SENT
+from netsim.distributed.membership import Membership
+from netsim.distributed.states import StateWriter
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.watch import Watch
 from netsim.wire.codec import check_whole
 
 __all__ = [
@@ -29,6 +35,7 @@ __all__ = [
     "ROW",
     "STATE",
     "Journal",
+    "JournalWriter",
     "Records",
     "entries",
     "entry",
@@ -53,7 +60,7 @@ _FORMS: dict[int, Any] = {
     CHANGES: [bytes, bytes, bytes, bytes],
     ROW: [int, float, bool],
     ARRAY: [bytes, bytes],
-    STATE: [int, {"new": {int: [object]}, "told": {int: bytes}, "gone": [int]}, int],
+    STATE: [int, bytes, int],
     END: {
         **{"end": float, "in_flight": [[int]], "why": str, "dead": [str], "clocks": {str: [float]}},
         **{"dropped": {str: int}, "datagrams": [int, int, int, int], "overruns": int, "longest_lag": float},
@@ -66,22 +73,11 @@ _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
 _STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
-_MARK = b"netsim journal 2\n"
+_MARK = b"netsim journal 3\n"
 
 
 class Journal:
-    """A file of entries that grows.
-
-    Parameters
-    ----------
-    path : Path
-        A new file.
-
-    Raises
-    ------
-    NetsimError
-        If it cannot be written; so do the methods.
-    """
+    """A new file of entries that grows; it and its methods raise NetsimError if it cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -119,6 +115,77 @@ class Journal:
         return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
 
 
+class JournalWriter(Journal):
+    """Writes a process's part of a run: who it is, what happened, agents' states, rows, and how it ended.
+
+    It takes all agents of the network, and by their names the numbers of their processes. It raises BadInput if an
+    agent that is here holds what cannot be written.
+    """
+
+    def __init__(
+        self, path: Path, agents: Mapping[Any, Agent], places: Mapping[Hashable, int], membership: Membership
+    ) -> None:
+        super().__init__(path)
+        self._agents = agents
+        self._here = {name: number for number, name in enumerate(agents) if places[name] == membership.me}
+        self._kinds_written = self._changes_written = 0
+        self._membership = membership
+        self._writer = StateWriter(agents, lambda digest, data: self.put(ARRAY, [digest, data]))
+        self.put(
+            BEGIN,
+            {
+                "host": membership.hosts[membership.me],
+                "hosts": membership.hosts,
+                "incarnation": membership.incarnation,
+                "run": membership.run,
+                "mark": membership.mark,
+                "places": [places[name] for name in agents],
+                "netsim": __version__,
+            },
+        )
+        # The first time takes longest, and no process waits yet.
+        self.write_states()
+
+    def joined(self, time: float, sampled: bool) -> None:
+        """Write from which simulated time (s) on it takes part, with whom, and whether it samples at an interval."""
+        membership = self._membership
+        about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
+        self.put(BEGIN, about)
+
+    def write_states(self) -> None:
+        """Write the states of the agents that are here, and in which round they are."""
+        for name, number in self._here.items():
+            place = vars(self._agents[name]).get("_netsim")
+            in_round = 0 if place is None else place.round
+            self.put(STATE, [number, self._writer.state(name), in_round])
+
+    def write_events(self, tally: Tally, keep: bool) -> None:
+        """Write what has happened since the last time; the tally keeps it only if ``keep``."""
+        if len(tally.kinds) > self._kinds_written:
+            self.put(KINDS, list(tally.kinds)[self._kinds_written :])
+            self._kinds_written = len(tally.kinds)
+        self.put_records(tally.news(forget=not keep))
+
+    def write_changes(self, watch: Watch) -> None:
+        """Write what of the agents' states has changed since the last time."""
+        if len(watch) > self._changes_written:
+            self.put(CHANGES, [part.tobytes() for part in watch.changes(self._changes_written)])
+            self._changes_written = len(watch)
+
+    def write_row(self, number: int, time: float, took_part: bool) -> None:
+        """Write that what is written so far is a row: its number, its time (s), whether an agent here took part."""
+        self.put(ROW, [number, time, took_part])
+
+    def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
+        """Write when (s) the run ended, what was under way, and more."""
+        self.put(END, {"end": end, "in_flight": [list(each) for each in in_flight], **more})
+
+    def discard(self) -> None:
+        """Leave no file: there is nothing to tell."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
+
 def entry(what: int, body: bytes) -> bytes:
     """Return an entry as it stands in the file."""
     head = _HEAD.pack(len(body), what, zlib.crc32(body))
@@ -135,7 +202,7 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
             place = len(_MARK)
             while len(head := file.read(_HEAD_SIZE)) == _HEAD_SIZE:
                 size, what, check = _HEAD.unpack_from(head)
-                # Who is killed leaves the beginning of an entry: what is there is as it was written.
+                # A killed process leaves the beginning of an entry, as it was written.
                 if zlib.crc32(head[: _HEAD.size]) != _CHECK.unpack_from(head, _HEAD.size)[0]:
                     raise _damage(path, place)
                 end = place + _HEAD_SIZE + size

@@ -1,9 +1,9 @@
-"""A process among the others: what each says of itself, whose datagrams are taken, when a run begins and who is dead.
+"""A process among the others: heartbeats, whose datagrams are taken, when a run begins, and which processes are dead.
 
-agent → outbox → link → inbox → agent: you are beside the links, between processes. Every process tells every other its
-state, again and again (a beat). Nothing is acknowledged, so nothing depends on any one datagram: whoever missed a beat
-learns the same from the next. A beat bears what it answers to, so it also measures how far two clocks are apart; and a
-beat that was recorded before this process began answers to nothing of it.
+agent → outbox → link → inbox → agent: you are beside the links, between processes. Every process sends every other its
+state, again and again, as a heartbeat. Nothing is acknowledged, so nothing depends on any one datagram: a process that
+missed a heartbeat learns the same from the next. A heartbeat bears what it answers to, so it also measures how far two
+clocks are apart; and one that was recorded before this process began answers to nothing of it.
 """
 
 import math
@@ -12,20 +12,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
-from netsim.distributed.envelope import Beat, Parcel, Refused, seal, unseal
+from netsim.distributed.envelope import Heartbeat, Parcel, Refused, seal, unseal
 from netsim.distributed.transport import Transport
 from netsim.errors import NetsimError
 
-__all__ = ["DROPPED", "Peer", "Phase", "Session", "Taker", "clock"]
+__all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
 """Why datagrams are dropped: not authenticated, no message, seen before, too large, of another run."""
 
-# Clocks are compared by the best of the last so many answers.
+# Clocks are compared by the best of this many last answers.
 _ANSWERS = 64
-# Names and reasons of others are cut to so many characters.
+# Reasons are cut to this many characters.
 _MOST_TEXT = 300
 
 # The wall's clock, without the jumps that it may make.
@@ -49,39 +49,28 @@ class Phase(IntEnum):
 
 @dataclass
 class Peer:
-    """What is known of another process.
+    """What is known of another process."""
 
-    Attributes
-    ----------
-    incarnation, number : int
-        Of its last beat; −1: none came yet.
-    met : bool
-        Whether it has answered a beat of this process: before that, a recording could be talking.
-    run, phase, mark, epoch, done
-        What it said: its run, how far it is, the mark of what it runs, when the run began by its own clock (s), when
-        its last agent ended (simulated s).
-    final : tuple or None
-        Of its last run that is closed: the run, its end (simulated s), and how many frames it sent here.
-    why : str
-        What ended it, if that was an error.
-    heard_at : float
-        When it was last heard, in seconds of `time.monotonic`.
-    answers : deque of (float, float)
-        Round trips and offsets (s) of its clock.
-    """
-
+    # Of its last heartbeat; −1: none came yet.
     incarnation: int = -1
     number: int = -1
+    # Whether it has answered a heartbeat of this process: before that, it could be a recording.
     met: bool = False
+    # Its run, how far it is, the mark of what it runs, when the run began by its own clock (s), when its last agent
+    # ended (simulated s).
     run: int = -1
     phase: int = Phase.MEETING
     mark: bytes = b""
     epoch: float | None = None
     done: float | None = None
+    # Of its last run that is closed: the run, its end (simulated s), and the number of frames that it sent here.
     final: tuple[int, float, int] | None = None
+    # What ended it, if that was an error.
     why: str = ""
+    # When it was last heard, in seconds of `time.monotonic`.
     heard_at: float = float("-inf")
     last: tuple[float, float] | None = None
+    # Round trips and offsets (s) of its clock.
     answers: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
 
     @property
@@ -97,48 +86,18 @@ class Peer:
         return self.run > run or (self.run == run and self.phase >= phase)
 
 
-class Taker(Protocol):
-    """Who takes in the frames of a run."""
-
-    def take(self, parcel: Parcel) -> str:
-        """Take in a frame; return why not, one of `DROPPED`, or ""."""
-
-
-class Session:
-    """This process among the others.
-
-    Parameters
-    ----------
-    transport : Transport
-        What carries its datagrams.
-
-    Attributes
-    ----------
-    hosts : list of str
-        The names of all processes; the first says when a run begins.
-    me : int
-        The place of this one.
-    run : int
-        The present run, from 0; the one before the first, before that.
-    dropped : Counter
-        Datagrams of the present run that were dropped, by `DROPPED`.
-    sent, received : int
-        Its datagrams so far.
-    sent_bytes, received_bytes : int
-        Their bytes.
-    taker : Taker or None
-        Who takes in frames.
-    on_beat : callable or None
-        Called after each beat that came.
-    """
+class Membership:
+    """This process among the others, whose datagrams a transport carries."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.key = transport.key or b""
+        # The first of all processes decides when a run begins.
         self.hosts = sorted([transport.here, *transport.peers])
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
         self.peers = {number: Peer() for number in range(len(self.hosts)) if number != self.me}
+        # The present run; before the first, the one before that.
         self.run = transport.first_run - 1
         self.phase = Phase.MEETING
         self.mark = b""
@@ -146,11 +105,13 @@ class Session:
         self.done: float | None = None
         self.why = ""
         self.finals: tuple[int, float, Mapping[int, int]] | None = None
+        # Of the present run: datagrams that were dropped, by `DROPPED`; and datagrams and their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
-        self.taker: Taker | None = None
-        self.on_beat: Callable[[], None] | None = None
-        self._beats = 0
+        # Takes in frames, and returns why not, if not.
+        self.take: Callable[[Parcel], str] | None = None
+        self.on_heartbeat: Callable[[], None] | None = None
+        self._heartbeats = 0
 
     # --- datagrams ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +125,7 @@ class Session:
         self.transport.receive_with(None)
         await self.transport.close()
 
-    def post(self, host: int, message: Parcel | Beat) -> None:
+    def send(self, host: int, message: Parcel | Heartbeat) -> None:
         """Send a message to a process."""
         data = seal(message, self.key)
         self.sent += 1
@@ -189,24 +150,24 @@ class Session:
         peer = self.peers.get(message.host)
         if peer is None:
             return "strangers"
-        if type(message) is Beat:
+        if type(message) is Heartbeat:
             return self._hear(message, peer)
         assert isinstance(message, Parcel)
         if not peer.met or message.incarnation != peer.incarnation:
             return "replayed" if message.incarnation < peer.incarnation else "stale"
-        if self.taker is None or message.run != self.run:
+        if self.take is None or message.run != self.run:
             return "stale"
-        return self.taker.take(message)
+        return self.take(message)
 
     # --- beats --------------------------------------------------------------------------------------------------------
 
-    def beat(self) -> None:
-        """Tell all others how far this process is."""
+    def send_heartbeat(self) -> None:
+        """Send all others the state of this process."""
         for number in self.peers:
-            self.post(number, Beat(self.me, self.incarnation, self._beats, self._said(number)))
-        self._beats += 1
+            self.send(number, Heartbeat(self.me, self.incarnation, self._heartbeats, self._state_for(number)))
+        self._heartbeats += 1
 
-    def _said(self, to: int) -> dict[str, Any]:
+    def _state_for(self, to: int) -> dict[str, Any]:
         peer = self.peers[to]
         final = None
         if self.finals is not None:
@@ -224,11 +185,11 @@ class Session:
             "answer": None if peer.last is None else [peer.incarnation, *peer.last],
         }
 
-    def _hear(self, beat: Beat, peer: Peer) -> str:
+    def _hear(self, beat: Heartbeat, peer: Peer) -> str:
         if (beat.incarnation, beat.number) <= (peer.incarnation, peer.number):
             return "replayed"
-        said, now = _checked(beat.said), clock()
-        if said is None:
+        state, now = _checked(beat.state), clock()
+        if state is None:
             return "malformed"
         if beat.incarnation > peer.incarnation:
             # It is new, or began again.
@@ -236,20 +197,20 @@ class Session:
             for name, value in vars(fresh).items():
                 setattr(peer, name, value)
         peer.number, peer.heard_at = beat.number, time.monotonic()
-        peer.last = said["sent"], now
-        answer = said["answer"]
+        peer.last = state["sent"], now
+        answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
             _, first, second = answer
-            third, fourth = said["sent"], now
+            third, fourth = state["sent"], now
             peer.answers.append(((fourth - first) - (third - second), ((second - first) + (third - fourth)) / 2))
-        peer.run, peer.phase, peer.mark = said["run"], said["phase"], said["mark"]
-        peer.epoch, peer.done, peer.why = said["epoch"], said["done"], said["why"]
-        if said["final"] is not None:
-            run, end, count = said["final"]
+        peer.run, peer.phase, peer.mark = state["run"], state["phase"], state["mark"]
+        peer.epoch, peer.done, peer.why = state["epoch"], state["done"], state["why"]
+        if state["final"] is not None:
+            run, end, count = state["final"]
             peer.final = run, end, count
-        if self.on_beat is not None:
-            self.on_beat()
+        if self.on_heartbeat is not None:
+            self.on_heartbeat()
         return ""
 
     # --- the others ---------------------------------------------------------------------------------------------------
@@ -305,25 +266,25 @@ class Session:
         return [self.hosts[number] for number, peer in self.peers.items() if not peer.met or peer.run < self.run]
 
 
-def _checked(said: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a beat says if it is of the form that `Session._said` has, else None."""
+def _checked(state: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a heartbeat says if it is of the form that `Membership._state_for` returns, else None."""
     try:
         sound = (
-            type(said["run"]) is int
-            and said["run"] >= 0
-            and type(said["phase"]) is int
-            and 0 <= said["phase"] <= Phase.OVER
-            and type(said["mark"]) is bytes
-            and _is_time(said["sent"])
-            and all(said[name] is None or _is_time(said[name]) for name in ("epoch", "done"))
-            and type(said["why"]) is str
-            and len(said["why"]) <= _MOST_TEXT
-            and (said["answer"] is None or _is_answer(*said["answer"]))
-            and (said["final"] is None or _is_final(*said["final"]))
+            type(state["run"]) is int
+            and state["run"] >= 0
+            and type(state["phase"]) is int
+            and 0 <= state["phase"] <= Phase.OVER
+            and type(state["mark"]) is bytes
+            and _is_time(state["sent"])
+            and all(state[name] is None or _is_time(state[name]) for name in ("epoch", "done"))
+            and type(state["why"]) is str
+            and len(state["why"]) <= _MOST_TEXT
+            and (state["answer"] is None or _is_answer(*state["answer"]))
+            and (state["final"] is None or _is_final(*state["final"]))
         )
     except (KeyError, TypeError):
         return None
-    return said if sound else None
+    return state if sound else None
 
 
 def _is_time(value: Any) -> bool:

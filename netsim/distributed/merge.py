@@ -30,13 +30,13 @@ from netsim.distributed.journal import (
     records_of,
 )
 from netsim.distributed.node import mark_of
-from netsim.distributed.restoring import StateReader
+from netsim.distributed.states import StateReader
 from netsim.engine.build import Asked, Parts, Settings, build
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.run import Probe, Run
 from netsim.util import check
 
-__all__ = ["Gathered", "Part", "gather", "gathered"]
+__all__ = ["MergedRun", "Part", "merge_parts", "merge_run"]
 
 
 # Real seconds by which a process may differ from an earlier one about when a run began.
@@ -47,25 +47,17 @@ _MOST = 1 << 53
 
 @dataclass
 class Part:
-    """What one process wrote of a run.
-
-    Attributes
-    ----------
-    begin, end : dict
-        What it said at the beginning and at the end; ``end`` is empty if it was killed.
-    kinds : list of str
-        Kinds of message by its numbers.
-    pieces : list of (float, list of entries)
-        What it wrote up to each row: the row's number, infinite for what came after the last.
-    rows : list of (int, float, bool)
-        Its rows: number, time (s), whether agents there took part.
-    """
+    """What one process wrote of a run."""
 
     path: Path
+    # What it wrote of itself at the beginning and at the end; no end: it was killed.
     begin: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
+    # Kinds of message by its numbers.
     kinds: list[str] = field(default_factory=list)
+    # The entries up to each row, and the row's number: infinite for what came after the last.
     pieces: list[tuple[float, list[tuple[int, Any]]]] = field(default_factory=list)
+    # Number, time (s), whether agents there took part.
     rows: list[tuple[int, float, bool]] = field(default_factory=list)
 
     @property
@@ -75,16 +67,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """A run put together.
-
-    Attributes
-    ----------
-    run : Run
-        As a simulation would leave it.
-    parts : list of Part
-        What it was made of.
-    """
+class MergedRun:
+    """A run as a simulation would leave it, and the parts of which it was put together."""
 
     run: Run
     parts: list[Part]
@@ -100,7 +84,7 @@ class Gathered:
         return {part.host: part.end["why"] for part in self.parts if part.end.get("why")}
 
 
-def gather(
+def merge_parts(
     network: Any,
     agents: Mapping[Any, Agent],
     folder: str | Path,
@@ -116,7 +100,8 @@ def gather(
     network : Network
         As it was in every process; what it is to watch was watched there.
     agents : mapping
-        {node: Agent}, made as they were made there. They are given the states that they came to.
+        {node: Agent}, made as they were made there. Each is given the state that it came to: all that it holds is
+        another object then, so probes, and what reads the run, may read only the agents.
     folder : str or Path
         Where the journals of all processes are.
     probes : sequence of callables
@@ -140,13 +125,13 @@ def gather(
     """
     number = check.integer("run", run, low=0)
     result = network.result_of(agents, probes, None)
-    return gathered(network.settings, result, Path(folder), number, trace).run
+    return merge_run(network.settings, result, Path(folder), number, trace).run
 
 
-def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
-    """Put a run together; see `gather`."""
+def merge_run(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> MergedRun:
+    """Put a run together; see `merge_parts`."""
     try:
-        return _gathered(settings, result, folder, run, trace)
+        return _merged(settings, result, folder, run, trace)
     except NetsimError:
         raise
     except Exception as error:
@@ -155,7 +140,7 @@ def gathered(settings: Settings, result: Run, folder: Path, run: int, trace: boo
         raise NetsimError(f"folder = {str(folder)!r}: must hold what the processes of a run wrote ({why})") from error
 
 
-def _gathered(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> Gathered:
+def _merged(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> MergedRun:
     written = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
     parts = [part for part in written if "joined" in part.begin]
     if not parts:
@@ -226,7 +211,7 @@ class _Merger:
     def __init__(self, settings: Settings, result: Run, parts: list[Part], trace: bool) -> None:
         self._settings, self._result, self._parts = settings, result, parts
         self._loop: Loop = new_loop()
-        asked = Asked(None, None, trace, None, None, _Nobody())
+        asked = Asked(None, None, trace, None, None, _NoRelay())
         self._built: Parts = build(
             settings,
             result.agents,
@@ -249,7 +234,7 @@ class _Merger:
         self._after: set[tuple[int, int]] = set()
         self._numbers = (1 << self._tally.shift) - 1
 
-    def merge(self) -> Gathered:
+    def merge(self) -> MergedRun:
         """Return the run."""
         self._result.sampled = any(part.begin["sampled"] for part in self._parts)
         try:
@@ -276,7 +261,7 @@ class _Merger:
             places = positions_of(self._settings.graph, self._names)
             medium, last_round = str(self._settings.medium), self._last_round([number for number, _ in rows])
             self._ledger.scene = Scene(self._settings.round_period, self._end, medium, places, last_round)
-        return Gathered(self._result, self._parts)
+        return MergedRun(self._result, self._parts)
 
     def _apply_all(self, number: float) -> None:
         for part in self._parts:
@@ -336,7 +321,7 @@ class _Merger:
             raise NetsimError(f"file = {str(part.path)!r}: must tell of this network's agents and links; it does not")
 
     def _number_kinds(self) -> None:
-        """Number kinds of message in the order of their first use, as a simulation does, whoever used them first."""
+        """Number kinds of message in the order of their first use, as a simulation does, in whichever process."""
         first: dict[str, float] = {}
         for part, records in self._records():
             for kind, time in zip(records["sent"]["kind"].tolist(), records["sent"]["time"].tolist(), strict=True):
@@ -395,7 +380,7 @@ class _Merger:
                 elif what == STATE:
                     which, state, in_round = content
                     name = self._names[which]
-                    self._states.restore(id(part), name, state)
+                    self._states.restore(name, state)
                     self._built.contexts[name].round = in_round
 
     # --- counting -----------------------------------------------------------------------------------------------------
@@ -450,8 +435,8 @@ class _Merger:
             self._tally.left(time, key, number, bits)
 
 
-class _Nobody:
-    """Stands for nobody: all that was elsewhere is here now."""
+class _NoRelay:
+    """All agents are here: none has a stand-in."""
 
     keeps = False
 

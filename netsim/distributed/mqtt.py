@@ -5,7 +5,7 @@ import re
 import socket
 import ssl
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
@@ -25,7 +25,7 @@ _ANSWER = 10.0
 
 
 class MQTT(Transport):
-    """A transport over an MQTT broker, with aiomqtt: quality of service 0, nothing is kept for who is not there.
+    """A transport over an MQTT broker, with aiomqtt: quality of service 0, nothing is kept for an absent process.
 
     Parameters
     ----------
@@ -50,6 +50,8 @@ class MQTT(Transport):
         If aiomqtt is not installed, a name cannot be part of a topic, the broker is beyond loopback and there is no
         key, or another argument cannot be used.
     """
+
+    needs_broker = True
 
     def __init__(
         self,
@@ -83,6 +85,18 @@ class MQTT(Transport):
         self._waiting: deque[tuple[Any, int]] = deque()
         self._bytes = 0
 
+    @classmethod
+    def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
+        """Return whether the broker is."""
+        return is_loopback(broker)
+
+    @classmethod
+    def of_deployment(
+        cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
+    ) -> "MQTT":
+        """Return the transport of a process of a deployment."""
+        return cls(broker, here, peers, topic=topic, **settings)
+
     async def open(self) -> None:
         """Connect and subscribe; raises NetsimError if the broker cannot be reached or refuses."""
         loop = asyncio.get_running_loop()
@@ -96,7 +110,7 @@ class MQTT(Transport):
         self._paho = client._client
         self._paho.on_message = self._take
         # In paho's calls, the socket comes last.
-        self._paho.on_socket_register_write = lambda *told: loop.call_soon_threadsafe(self._await_room, told[-1])
+        self._paho.on_socket_register_write = lambda *given: loop.call_soon_threadsafe(self._await_room, given[-1])
         # What is called when the socket can be written to belongs to no agent, though an agent sends.
         self._context = copy_context()
         try:

@@ -9,13 +9,12 @@ import hashlib
 import math
 import time
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from netsim.clock.clock import Loop
-from netsim.distributed.membership import Phase, Session
-from netsim.distributed.relay import Post
-from netsim.distributed.scribe import Scribe
+from netsim.distributed.journal import JournalWriter
+from netsim.distributed.membership import Membership, Phase
+from netsim.distributed.relay import Relay
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Asked, Settings
 from netsim.engine.diagnosis import waiting
@@ -24,7 +23,7 @@ from netsim.errors import BadInput, NetsimError, Stalled, one_line
 from netsim.radio.settings import Radio
 from netsim.run import Run
 
-__all__ = ["NodeRuntime", "Part", "mark_of", "places_of"]
+__all__ = ["NodeRuntime", "mark_of", "places_of"]
 
 # Real seconds that the last frames may take once all agents have ended.
 _LAST_FRAMES = 2.0
@@ -68,46 +67,33 @@ def mark_of(settings: Settings, agents: Mapping[Any, Any], places: Mapping[Hasha
     return hashlib.blake2b(repr(what).encode(errors="backslashreplace"), digest_size=16).digest()
 
 
-@dataclass(frozen=True)
-class Part:
-    """What a part of a run has besides what every run has.
-
-    Attributes
-    ----------
-    session : Session
-        This process among the others.
-    post : Post
-        The frames that cross.
-    scribe : Scribe or None
-        Who writes down what happens.
-    states : bool
-        Whether agents' states are to be written with each row, or at the end only.
-    """
-
-    session: Session
-    post: Post
-    scribe: Scribe | None
-    states: bool
-
-
 class NodeRuntime(Runtime):
-    """The part of a run that is here; parameters as `Runtime` has them, and the part."""
+    """The part of a run that is here: as `Runtime`, among other processes; with ``states`` each row has the agents'."""
 
     def __init__(
-        self, settings: Settings, result: Run, loop: Loop, asked: Asked, scheduled: Sequence[Action], part: Part
+        self,
+        settings: Settings,
+        result: Run,
+        loop: Loop,
+        asked: Asked,
+        scheduled: Sequence[Action],
+        membership: Membership,
+        relay: Relay,
+        journal: JournalWriter | None,
+        states: bool,
     ) -> None:
-        self.session, self.post, self.scribe, self._states = part.session, part.post, part.scribe, part.states
+        self.membership, self.relay, self.journal, self._states = membership, relay, journal, states
         self.ended_at = math.inf
         self._closed_at = math.inf
         self._active = (time.monotonic(), 0)
         self._keeps: bool | None = None
         super().__init__(settings, result, loop, asked, scheduled)
-        self.here = [name for name in self.agents if self.post.is_here(name)]
-        # Who looks at the result is shown what there is to see here.
+        self.here = [name for name in self.agents if self.relay.is_here(name)]
+        # The result shows what there is to see here.
         result.agents = {name: self.agents[name] for name in self.here}
-        if self.scribe is not None:
-            self.scribe.joined(loop.now(), sampled=self.sampler is not None)
-            self.post.before_sending = self._write_events
+        if self.journal is not None:
+            self.journal.joined(loop.now(), sampled=self.sampler is not None)
+            self.relay.before_sending = self._write_events
 
     # --- its beginning ------------------------------------------------------------------------------------------------
 
@@ -116,7 +102,7 @@ class NodeRuntime(Runtime):
 
     def _start(self) -> None:
         for name in self.agents:
-            if not self.post.is_here(name):
+            if not self.relay.is_here(name):
                 self.tasks.finished(name)
         if self.loop.now() > 0:
             # Rounds have passed, and what an earlier process of the same agents sent has numbers, too.
@@ -124,7 +110,7 @@ class NodeRuntime(Runtime):
             for name in self.here:
                 self.contexts[name].begins_anew()
                 self.contexts[name].outbox.skip_numbers(passed << _NUMBERS_A_ROUND)
-        self.post.connect(self.parts)
+        self.relay.connect(self.parts)
         self._keeper = self.loop.create_task(self._keep_rounds(), context=self.outside)
         super()._start()
 
@@ -145,13 +131,13 @@ class NodeRuntime(Runtime):
 
     def _write_row(self, number: int, time: float, until: float) -> None:
         super()._write_row(number, time, until)
-        if self.scribe is not None and self.error is None:
+        if self.journal is not None and self.error is None:
             try:
                 if self._states:
-                    self.scribe.write_states()
+                    self.journal.write_states()
                 self._write_events()
-                self._write_changes(self.scribe)
-                self.scribe.write_row(number, time, self.sampler is not None or self._took_part(number))
+                self._write_changes(self.journal)
+                self.journal.write_row(number, time, self.sampler is not None or self._took_part(number))
             except NetsimError as error:
                 self._fail(error)
 
@@ -165,12 +151,12 @@ class NodeRuntime(Runtime):
         return kept or any(context.round == number or context.left[0] == number for context in own)
 
     def _write_events(self) -> None:
-        if self.scribe is not None:
-            self.scribe.write_events(self.parts.shared.tally, self.asked.trace)
+        if self.journal is not None:
+            self.journal.write_events(self.parts.shared.tally, self.asked.trace)
 
-    def _write_changes(self, scribe: Scribe) -> None:
+    def _write_changes(self, journal: JournalWriter) -> None:
         if self.result.watch is not None:
-            scribe.write_changes(self.result.watch)
+            journal.write_changes(self.result.watch)
 
     def _settle(self, until: float) -> None:
         super()._settle(min(until, math.nextafter(self.ended_at, math.inf)))
@@ -179,49 +165,49 @@ class NodeRuntime(Runtime):
 
     def _come_to_end(self) -> None:
         """All agents here are finished, or time is up: the others may need what is here."""
-        if self.session.phase == Phase.RUNNING:
-            self.session.done, self.session.phase = self.loop.now(), Phase.DONE
-            self.session.beat()
+        if self.membership.phase == Phase.RUNNING:
+            self.membership.done, self.membership.phase = self.loop.now(), Phase.DONE
+            self.membership.send_heartbeat()
             self.check()
 
     def check(self) -> None:
         """See whether the run goes on: called now and then, and whenever another process says something."""
-        session, run = self.session, self.session.run
+        membership, run = self.membership, self.membership.run
         if self.ended.done() or not self.started:
             return
-        if session.transport.failure is not None:
-            self._fail(session.transport.failure)
+        if membership.transport.failure is not None:
+            self._fail(membership.transport.failure)
             return
-        if session.phase == Phase.RUNNING:
+        if membership.phase == Phase.RUNNING:
             self._look_for_standstill()
-        if session.phase == Phase.DONE:
-            finals = [peer.final[1] for peer in session.peers.values() if peer.final and peer.final[0] == run]
-            alive = [peer for number, peer in session.peers.items() if session.is_alive(number)]
+        if membership.phase == Phase.DONE:
+            finals = [peer.final[1] for peer in membership.peers.values() if peer.final and peer.final[0] == run]
+            alive = [peer for number, peer in membership.peers.items() if membership.is_alive(number)]
             if finals or all(peer.is_past(run, Phase.DONE) for peer in alive):
-                told = [peer.done for peer in session.peers.values() if peer.run == run and peer.done is not None]
-                end = max(finals) if finals else max([session.done or 0.0, *told])
-                session.phase = Phase.CLOSED
+                ends = [peer.done for peer in membership.peers.values() if peer.run == run and peer.done is not None]
+                end = max(finals) if finals else max([membership.done or 0.0, *ends])
+                membership.phase = Phase.CLOSED
                 # The clock of this process may not have come so far.
                 self.timers.append(self.loop.call_at(end, self.loop.instants.at_instant_end, lambda: self._last(end)))
-        if session.phase == Phase.CLOSED and self._closed_at < math.inf:
+        if membership.phase == Phase.CLOSED and self._closed_at < math.inf:
             in_time = time.monotonic() - self._closed_at < _LAST_FRAMES
-            if not (in_time and any(map(self._is_awaited, session.peers))):
+            if not (in_time and any(map(self._is_awaited, membership.peers))):
                 self._end()
 
     def _last(self, end: float) -> None:
         """All agents everywhere have ended: tell the others how much they are to have from here."""
         self.ended_at, self._closed_at = end, time.monotonic()
-        self.post.flush()
-        self.session.finals = self.session.run, end, self.post.sent_to()
-        self.session.beat()
+        self.relay.flush()
+        self.membership.finals = self.membership.run, end, self.relay.sent_to()
+        self.membership.send_heartbeat()
         self.check()
 
     def _is_awaited(self, number: int) -> bool:
         """Return whether frames of a process are still to come."""
-        final = self.session.peers[number].final
-        if final is None or final[0] != self.session.run:
-            return self.session.is_alive(number)
-        return not self.post.has_all_of(number, final[2])
+        final = self.membership.peers[number].final
+        if final is None or final[0] != self.membership.run:
+            return self.membership.is_alive(number)
+        return not self.relay.has_all_of(number, final[2])
 
     def _look_for_standstill(self) -> None:
         """End iterations over inboxes, or fail, if agents here can only wait, and for long no frame has come."""
@@ -231,11 +217,11 @@ class NodeRuntime(Runtime):
         unfinished = {task: name for task, name in self.tasks.mains.items() if not task.done()}
         if count != before or self._can_go_on(set(unfinished.values())):
             self._active = time.monotonic(), count
-        elif unfinished and time.monotonic() - since > self.session.transport.patience:
+        elif unfinished and time.monotonic() - since > self.membership.transport.patience:
             self._active = time.monotonic(), count
             if not self._end_iterations():
                 waited = waiting(unfinished, self.contexts)
-                self._fail(Stalled(f"nothing came for {self.session.transport.patience:g} real seconds; {waited}"))
+                self._fail(Stalled(f"nothing came for {self.membership.transport.patience:g} real seconds; {waited}"))
 
     def _can_go_on(self, names: Collection[Hashable]) -> bool:
         """Return whether something may happen to agents here although no other process sends anything."""
@@ -254,26 +240,26 @@ class NodeRuntime(Runtime):
         if hasattr(self, "_keeper"):
             self._keeper.cancel()
         super()._close()
-        self.post.closed = True
+        self.relay.closed = True
         self.result.ended_at = min(self.result.ended_at, self.ended_at)
-        if self.scribe is not None:
+        if self.journal is not None:
             try:
-                self.scribe.write_states()
+                self.journal.write_states()
                 self._write_events()
-                self._write_changes(self.scribe)
-                self.scribe.end(self.result.ended_at, self.ledger.in_flight(), **self._ending())
+                self._write_changes(self.journal)
+                self.journal.end(self.result.ended_at, self.ledger.in_flight(), **self._ending())
             except NetsimError as error:
                 self.error = self.error or error
 
     def _ending(self) -> dict[str, Any]:
-        session = self.session
+        membership = self.membership
         selector: Any = self.loop.instants
         return {
             "why": "" if self.error is None else one_line(self.error),
-            "dead": [session.hosts[each] for each in session.peers if not session.is_alive(each)],
-            "clocks": {session.hosts[each]: list(peer.offset or ()) for each, peer in session.peers.items()},
-            "dropped": dict(session.dropped),
-            "datagrams": [session.sent, session.sent_bytes, session.received, session.received_bytes],
+            "dead": [membership.hosts[each] for each in membership.peers if not membership.is_alive(each)],
+            "clocks": {membership.hosts[each]: list(peer.offset or ()) for each, peer in membership.peers.items()},
+            "dropped": dict(membership.dropped),
+            "datagrams": [membership.sent, membership.sent_bytes, membership.received, membership.received_bytes],
             "overruns": selector.overruns,
             "longest_lag": selector.longest_lag,
         }

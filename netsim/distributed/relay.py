@@ -13,11 +13,11 @@ from typing import Any
 from netsim.core import Arrivals, Frame, Tally
 from netsim.core.framing import decode_frame
 from netsim.distributed.envelope import LEG, OVERHEAD, Message, Parcel
-from netsim.distributed.membership import Session
+from netsim.distributed.membership import Membership
 from netsim.engine.build import Parts
 from netsim.errors import AgentError, WireError
 
-__all__ = ["Far", "Post"]
+__all__ = ["Relay", "RemoteEndpoint"]
 
 # Frames of a link beyond one that has not come; and kinds of message that others may bring up.
 _WINDOW = 10_000
@@ -26,11 +26,8 @@ _TOGETHER = 1400
 _MOST_KINDS = 10_000
 
 
-class Far:
-    """What stands in the place of an agent that runs elsewhere: links put frames into ``arrivals``, as into an inbox's.
-
-    See `netsim.transport.wiring.Neighbor`.
-    """
+class RemoteEndpoint:
+    """Stands for an agent that runs elsewhere (a `netsim.transport.wiring.Neighbor`): links put frames into it."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = Arrivals(tally)
@@ -93,7 +90,7 @@ class _Waiting:
         self._frame: Frame | None = None
 
     def add(self, frame: Frame, message: Message, size: int) -> None:
-        """Add a frame of about so many bytes."""
+        """Add a frame, about ``size`` bytes of a datagram."""
         self.messages.append(message)
         self.size += size
         self._frame = frame
@@ -111,37 +108,20 @@ class _Waiting:
         return True
 
 
-class Post:
-    """The frames of one run that cross between processes.
+class Relay:
+    """The frames of one run that cross between processes; by their names, the numbers of the agents' processes."""
 
-    Parameters
-    ----------
-    session : Session
-        This process among the others.
-    places : mapping
-        {agent: number of its process}.
-    keeps : bool
-        Whether the event log is to be written.
-
-    Attributes
-    ----------
-    before_sending : callable
-        Called before frames leave this process.
-    closed : bool
-        Whether nothing more is taken in.
-    """
-
-    def __init__(self, session: Session, places: Mapping[Hashable, int], keeps: bool) -> None:
-        self._session = session
+    def __init__(self, membership: Membership, places: Mapping[Hashable, int], keeps: bool) -> None:
+        self._membership = membership
         self._places = places
-        self._fars: list[Far] = []
+        self._remotes: list[RemoteEndpoint] = []
         self._kinds: list[str] = []
         self._sent: dict[int, int] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._flushing = False
         # What is sent off later is no agent's doing.
         self._context = copy_context()
-        self._heard: dict[int, dict[int, _Sequence]] = {number: {} for number in session.peers}
+        self._heard: dict[int, dict[int, _Sequence]] = {number: {} for number in membership.peers}
         # What a process received before it began again belongs to frames that its successor does not know of.
         self._incarnations: dict[int, int] = {}
         self._early: list[Parcel] = []
@@ -149,25 +129,24 @@ class Post:
         # By link: the sender's process, the sender, the receiver.
         self._ends: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
+        # Whether the event log is to be written.
         self.keeps = keeps
+        # Called before frames leave this process.
         self.before_sending: Callable[[], None] = lambda: None
+        # Whether nothing more is taken in.
         self.closed = False
-
-    def place_of(self, agent: Hashable) -> int:
-        """Return the number of the process in which an agent runs."""
-        return self._places[agent]
 
     def is_here(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this process."""
-        return self._places[agent] == self._session.me
+        return self._places[agent] == self._membership.me
 
-    def stand_in(self, agent: Hashable, tally: Tally) -> Far | None:
+    def stand_in(self, agent: Hashable, tally: Tally) -> RemoteEndpoint | None:
         """Return what takes the frames for an agent that runs elsewhere; None if it runs here."""
         if self.is_here(agent):
             return None
-        far = Far(agent, tally, self._send)
-        self._fars.append(far)
-        return far
+        remote = RemoteEndpoint(agent, tally, self._send)
+        self._remotes.append(remote)
+        return remote
 
     def connect(self, parts: Parts) -> None:
         """Take part in a run that is built."""
@@ -175,8 +154,8 @@ class Post:
         ledger, names = parts.ledger, self._names
         for sender, receiver in zip(ledger.senders.tolist(), ledger.receivers.tolist(), strict=True):
             self._ends.append((self._places[names[sender]], names[sender], names[receiver]))
-        for far in self._fars:
-            far.listen()
+        for remote in self._remotes:
+            remote.listen()
         early, self._early = self._early, []
         for parcel in early:
             self.take(parcel)
@@ -192,7 +171,7 @@ class Post:
         host = self._places[to]
         waiting = self._waiting.get(host)
         if waiting is None:
-            waiting = self._waiting[host] = _Waiting(self._session.transport.most)
+            waiting = self._waiting[host] = _Waiting(self._membership.transport.most)
         for time, key, kind, frame in entries:
             link, name = key >> tally.shift, self._kinds[kind]
             number = self._sent.get(link, 0)
@@ -202,7 +181,7 @@ class Post:
             if not waiting.add_leg(frame, count, name, (link, number, time)):
                 size = len(frame.data) + 4 * len(name) + OVERHEAD
                 if waiting.messages and waiting.size + size > _TOGETHER:
-                    self._post(host, waiting)
+                    self._send_off(host, waiting)
                 waiting.add(frame, Message(count, name, frame.sent_at, frame.data, [link, number, time]), size)
         if not self._flushing:
             self._flushing = True
@@ -213,16 +192,16 @@ class Post:
         self._flushing = False
         for host, waiting in self._waiting.items():
             if waiting.messages:
-                self._post(host, waiting)
+                self._send_off(host, waiting)
 
-    def _post(self, host: int, waiting: "_Waiting") -> None:
-        session = self._session
+    def _send_off(self, host: int, waiting: "_Waiting") -> None:
+        membership = self._membership
         self.before_sending()
-        session.post(host, Parcel(session.me, session.incarnation, session.run, waiting.messages))
+        membership.send(host, Parcel(membership.me, membership.incarnation, membership.run, waiting.messages))
         waiting.clear()
 
     def _must_fit(self, frame: Frame, kind: str, to: Hashable) -> None:
-        transport = self._session.transport
+        transport = self._membership.transport
         most = transport.most - OVERHEAD
         if len(frame.data) + 4 * len(kind) > most:
             what = f"a frame {kind!r} of {len(frame.data):,} bytes"
@@ -230,7 +209,7 @@ class Post:
             raise AgentError(f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {most:,}")
 
     def sent_to(self) -> dict[int, int]:
-        """Return how many frames were sent, by the number of the receiver's process."""
+        """Return the number of frames sent, by the number of the receiver's process."""
         assert self._parts is not None
         receivers = self._parts.ledger.receivers
         counts = Counter[int]()
@@ -241,7 +220,7 @@ class Post:
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, parcel: Parcel) -> str:
-        """Put frames into the inboxes that they are for; return why not all (`session.DROPPED`), or ""."""
+        """Put frames into the inboxes that they are for; return why not all (`membership.DROPPED`), or ""."""
         if self.closed or (self._parts is None and len(self._early) >= _WINDOW):
             return "stale"
         if self._parts is None:
@@ -289,5 +268,5 @@ class Post:
         return self._heard[parcel.host].setdefault(link, _Sequence())
 
     def has_all_of(self, host: int, count: int) -> bool:
-        """Return whether all frames have come that a process sent here, so many."""
+        """Return whether all ``count`` frames have come that a process sent here."""
         return sum(sequence.count for sequence in self._heard[host].values()) >= count

@@ -5,16 +5,20 @@ it loses, delays and counts as in a simulation, and draws the same. What leaves 
 the time at which it is to arrive, and waits there until then.
 """
 
+import importlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from netsim.errors import BadInput, NetsimError
 from netsim.util import check
 
-__all__ = ["Transport"]
+__all__ = ["TRANSPORTS", "Transport", "transport_of"]
+
+TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
+"""What `netsim deploy --transport` takes: a module of this package, and its class."""
 
 
 class Transport(ABC):
@@ -38,14 +42,14 @@ class Transport(ABC):
     silence : float
         Real seconds after which a process that says nothing is taken to be dead.
     folder : str or Path, optional
-        Where what happens here is written as it goes, for `netsim.distributed.gather`; it is made if need be.
+        Where what happens here is written as it goes, for `netsim.distributed.merge_parts`; it is made if need be.
 
     Attributes
     ----------
     most : int
         Bytes of a datagram that it carries at most.
     failure : NetsimError or None
-        What `fail` was told.
+        What `fail` was given.
 
     Raises
     ------
@@ -54,6 +58,8 @@ class Transport(ABC):
     """
 
     most: int = 1 << 20
+    needs_broker = False
+    """Whether processes reach each other by a broker, whose address then goes with a deployment."""
 
     def __init__(
         self,
@@ -84,7 +90,7 @@ class Transport(ABC):
         # The number of the first run, of one that goes on where another of the same name was.
         self.first_run = 0
         # This process among the others, from its first run to its last.
-        self.session: Any = None
+        self.membership: Any = None
 
     # --- what a subclass writes ---------------------------------------------------------------------------------------
 
@@ -100,10 +106,29 @@ class Transport(ABC):
     async def close(self) -> None:
         """Let go of what `open` took."""
 
+    # --- what a deployment asks of a subclass: by default as of processes that have names, and no broker --------------
+
+    @classmethod
+    def local_addresses(cls, count: int) -> list[str]:
+        """Return addresses for ``count`` processes on this machine."""
+        return [f"p{number}" for number in range(1, count + 1)]
+
+    @classmethod
+    def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
+        """Return whether a deployment with these addresses, or this broker, is on this machine only."""
+        return False
+
+    @classmethod
+    def of_deployment(
+        cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
+    ) -> "Transport":
+        """Return the transport of a process; ``topic`` is a name that deployments with one broker do not share."""
+        return cls(here, peers, **settings)
+
     # --- what it calls ------------------------------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
-        """Take in a datagram that came, whoever sent it: what is none of a peer's is dropped and counted."""
+        """Take in a datagram that came: what no peer has sent is dropped and counted."""
         if self._deliver is not None:
             self._deliver(data)
 
@@ -114,13 +139,20 @@ class Transport(ABC):
     # --- what netsim calls --------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Hand what comes to a function; None: to nobody."""
+        """Hand what comes to a function; None: drop it."""
         self.failure = None
         self._deliver = deliver
 
     def __repr__(self) -> str:
         others = f"{len(self.peers)} other process" + ("es" if len(self.peers) > 1 else "")
         return f"<{type(self).__name__} at {self.here!r}, {others}>"
+
+
+def transport_of(name: str) -> type[Transport]:
+    """Return the class of `TRANSPORTS` of a name; raises BadInput if there is none."""
+    module = importlib.import_module(f"{__package__}.{check.one_of('transport', name, TRANSPORTS)}")
+    found: type[Transport] = getattr(module, TRANSPORTS[name])
+    return found
 
 
 def _name(argument: str, value: Any) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import socket
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -53,6 +53,23 @@ class UDP(Transport):
             raise BadInput(f"here = {here!r}: must be a loopback address, or come with a key: anybody could send there")
         self._socket: socket.socket | None = None
 
+    @classmethod
+    def local_addresses(cls, count: int) -> list[str]:
+        """Return loopback addresses whose ports are free now, in the order of the ports."""
+        held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+        try:
+            for each in held:
+                each.bind(("127.0.0.1", 0))
+            return [f"127.0.0.1:{port}" for port in sorted(each.getsockname()[1] for each in held)]
+        finally:
+            for each in held:
+                each.close()
+
+    @classmethod
+    def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
+        """Return whether all addresses are loopback."""
+        return all(map(is_loopback, addresses))
+
     async def open(self) -> None:
         """Listen; raises NetsimError if the address cannot be had."""
         loop = asyncio.get_running_loop()
@@ -92,7 +109,7 @@ class UDP(Transport):
             try:
                 data = receive(_MOST)
             except OSError:
-                # There is nothing more; or, on some systems, nobody listened to what was sent.
+                # There is nothing more; or, on some systems, no process listened to what was sent.
                 return
             deliver(data)
 

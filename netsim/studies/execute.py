@@ -1,4 +1,4 @@
-"""A scenario executed by the command line: its folder claimed and saved, its run ended by Ctrl-C or SIGTERM."""
+"""A scenario executed by the command line: its folder reserved and saved, its run ended by Ctrl-C or SIGTERM."""
 
 import asyncio
 import shlex
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import BadInput, Interrupted, NetsimError
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.claim import Claim, claim, claim_next
 from netsim.studies.folder import Unsaved
 from netsim.studies.formats import Formats
+from netsim.studies.reserve import Reservation, reserve, reserve_next
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 
@@ -28,8 +28,8 @@ __all__ = [
     "INTERRUPTED",
     "Asked",
     "Watched",
-    "claimed",
     "execute",
+    "reserved",
     "status_of_interrupt",
     "tell_saved",
     "terminable",
@@ -88,11 +88,11 @@ def execute(scenario: Scenario, asked: Asked, parameters: dict[str, Any]) -> Non
 def _execute(
     scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "ViewServer | None"
 ) -> None:
-    place: Claim | None = None
+    place: Reservation | None = None
     heeded = signal.getsignal(signal.SIGINT)
     try:
         # A folder that cannot be written should be known before the work, not after it.
-        with claimed(scenario, asked.out) as place, ExitStack() as until_saved:
+        with reserved(scenario, asked.out) as place, ExitStack() as until_saved:
             study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             study.formats, study.session = asked.formats, session
@@ -112,18 +112,18 @@ def _execute(
     tell_saved(place, reporter)
 
 
-def claimed(scenario: Scenario, out: str | None) -> Claim:
-    """Claim the given folder, or else the next one of a scenario."""
-    return claim_next(Path(scenario.name).stem) if out is None else claim(out)
+def reserved(scenario: Scenario, out: str | None) -> Reservation:
+    """Reserve the given folder, or else the next one of a scenario."""
+    return reserve_next(Path(scenario.name).stem) if out is None else reserve(out)
 
 
-def tell_saved(place: Claim, reporter: Reporter) -> None:
+def tell_saved(place: Reservation, reporter: Reporter) -> None:
     """Print where a run folder is, and its files."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")
 
 
-def _play(scenario: Scenario, study: Study, place: Claim) -> None:
+def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
     """Play a study; if it stops early, save its results so far, marked partial, and raise one line on why."""
     try:
         scenario.play(study)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.studies.claim import Claim, claim
 from netsim.studies.formats import find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
+from netsim.studies.reserve import Reservation, reserve
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Unsaved(NetsimError):  # noqa: N818  names that say what happened
     """Results that could not all be saved where they should be; the message gives the place where they are."""
 
 
-def save(study: "Study", place: Claim) -> Path:
-    """Write a study's run folder to a claimed place and return it.
+def save(study: "Study", place: Reservation) -> Path:
+    """Write a study's run folder to a reserved place and return it.
 
     Raises Unsaved if a file could not be made, or if the folder had to go to the temporary directory.
     """
@@ -58,7 +58,7 @@ def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.scenario).stem[:40]}-"))
-        with claim(folder) as place:
+        with reserve(folder) as place:
             failed = write(study, place.parts, report=True)
             place.publish()
     except (OSError, BadInput) as error:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import chain
 from netsim.network import Agents, Network
 from netsim.run import Probe, Run
-from netsim.studies.claim import Claim, claim
 from netsim.studies.folder import check_algorithm, check_file_name, plain
 from netsim.studies.folder import save as write_folder
 from netsim.studies.formats import Formats
+from netsim.studies.reserve import Reservation, reserve
 from netsim.studies.terminal import Reporter
 from netsim.util import check
 from netsim.util.datafiles import used
@@ -283,15 +283,15 @@ class Study:
         """Whether the event logs of its runs are kept."""
         return self._trace
 
-    def save(self, folder: str | Path | Claim, *, figures: str | None = None, tables: str | None = None) -> Path:
+    def save(self, folder: str | Path | Reservation, *, figures: str | None = None, tables: str | None = None) -> Path:
         """Write the run folder, which must be new or empty, and return it.
 
         A new folder appears by one rename, once it is whole; one that exists is filled file by file, summary.json last.
 
         Parameters
         ----------
-        folder : str, Path or Claim
-            Where to; a `Claim` was made before the run, and stays the caller's to close.
+        folder : str, Path or Reservation
+            Where to; a `Reservation` was made before the run, and stays the caller's to close.
         figures : str, optional
             In which formats: "png" (the default), "svg", "pdf", or several with commas between.
         tables : str, optional
@@ -306,9 +306,9 @@ class Study:
         """
         if figures is not None or tables is not None:
             self.formats = Formats.chosen(figures, tables)
-        if isinstance(folder, Claim):
+        if isinstance(folder, Reservation):
             return write_folder(self, folder)
-        with claim(folder) as place:
+        with reserve(folder) as place:
             return write_folder(self, place)
 
 

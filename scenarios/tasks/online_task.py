@@ -310,6 +310,12 @@ class OnlineTask:
         """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
         return self._weights[node]
 
+    def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
+        """Return the agents' costs, which count their errors; without ``cost``, the one that was given."""
+        found = [getattr(agent, "cost", None) for agent in agents.values()]
+        # Agents merged from several processes have costs of their own: a probe reads only `agents`.
+        return [cost if isinstance(cost, OnlineCost) else own for cost, own in zip(found, self.costs, strict=True)]
+
     @property
     def variance(self) -> float:
         """The variance of the targets so far: the MSE of the best constant."""
@@ -319,9 +325,9 @@ class OnlineTask:
     def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return a round's columns (a probe): running MSE, regret, consensus error and residuals.
 
-        The agents have a ``theta``, and call their cost's `draw` once a round; raises BadInput if one does not.
+        The agents have a ``theta`` and a ``cost``, and call its `draw` once a round; raises BadInput if one does not.
         """
-        costs, before = self.costs, self._lost
+        costs, before = self.costs_of(agents), self._lost
         if not all(cost.count for cost in costs):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(cost.squared_error for cost in costs) / sum(cost.count for cost in costs)}
@@ -371,8 +377,9 @@ class Streaming:
         """Return the running MSE at the end of a run; infinity if it diverged."""
         task = self.task()
         with may_diverge() as outcome:
-            self.network.run(method.agents(task, self.rounds))
-        mean = sum(cost.squared_error for cost in task.costs) / (len(task.costs) * self.rounds)
+            self.network.run(agents := method.agents(task, self.rounds))
+        costs = task.costs_of(agents)
+        mean = sum(cost.squared_error for cost in costs) / (len(costs) * self.rounds)
         return mean if outcome.error is None and math.isfinite(mean) else math.inf
 
 

@@ -1,8 +1,7 @@
 """Hostile journals: honest ones with parts exchanged, states and events of somebody's own making.
 
-`netsim.distributed.gather` reads them or raises a NetsimError; then a probe looks at what the agents were given. And
-damaged ones:
-what is not as it was written is refused, unless the file only ends too early. A seed repeats what it found:
+`merge_parts` reads them or raises a NetsimError; then a probe looks at what the agents were given. And
+damaged ones: what is not as it was written is refused, unless the file only ends too early. A seed repeats a finding:
 ``check_one(np.random.default_rng(seed))``, ``check_damage(…)``. ``python -m tests.fuzzers.journals 0 500`` tries seeds.
 """
 
@@ -14,6 +13,8 @@ import decimal
 import enum
 import fractions
 import functools
+import pickle
+import pickletools
 import random
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from netsim import Agent, Link, NetsimError, Network, core, latency, topology
 from netsim.core.records import EXIT, LEFT, SENT
 from netsim.distributed.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal, entries, entry
 from netsim.distributed.node import mark_of
-from netsim.distributed.states import StateWriter, Tag
+from netsim.distributed.states import StateWriter
 from netsim.wire.codec import encode
 
 Rng = np.random.Generator
@@ -164,17 +165,10 @@ def gathered(found: Any, folder: Path) -> Any:
             body = content if isinstance(content, bytes) else packed(content)
             file.write(entry(what, body))
     network, agents = made()
-    return netsim.distributed.gather(network, agents, folder, [look], trace=True)
+    return netsim.distributed.merge_parts(network, agents, folder, [look], trace=True)
 
 
 # --- hostile ----------------------------------------------------------------------------------------------------------
-
-
-def deep(levels: int) -> Any:
-    tree: Any = None
-    for _ in range(levels):
-        tree = [int(Tag.TUPLE), tree]
-    return tree
 
 
 def array(descr: Any, shape: list[int], raw: bytes) -> bytes:
@@ -192,50 +186,110 @@ BAD_ARRAYS = (
     array("f8", [0, 2**60], b""),
     *(b"", b"\xc1", encode("text"), encode([1.0]), encode(np.float64(1.0)), encode((1, 2))),
 )
-TREES: tuple[Any, ...] = (
-    *([Tag.REFERENCE, each] for each in (0, 1, -1, 10**6, 2**63, 1.5, None, [0], "0")),
-    *([Tag.AGENT, each] for each in (-1, 4, 2**63, "0", None)),
-    *([Tag.NAME, *each] for each in (
-        ("os", "system"), ("builtins", "eval"), ("builtins", "list"), ("numpy", "ndarray"), ("numpy", "dtype"),
-        ("numpy._core.multiarray", "_reconstruct"), ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"),
-        ("tests.fuzzers.journals", "sys.exit"), ("tests.fuzzers.journals", "Path"), ("", ""), ("os",), (1, 2),
-        ("netsim.core._core", "Tally"), ("netsim.clock.clock", "Loop"), ("builtins", "ValueError"),
-    )),
-    *([Tag.MADE, *each] for each in (
-        ("bytearray", 10**12), ("bytearray", "x"), ("Decimal", "1e999999999999"), ("Decimal", 1), ("Decimal", "x"),
-        ("slice", 1, 2, 3), ("range", 0, 1.5, 1), ("range", 0, 1, 0), ("date", 0, 0, 0), ("datetime", *[10**9] * 8),
-        ("timedelta", 10**18, 0, 0), ("timezone", 1, 2), ("time", 99, 0, 0, 0, None), ("eval", "1"),
-        ("partial", 1, 2, 3),
-        ("partial", [Tag.NAME, "builtins", "list"], [Tag.TUPLE, 1], [Tag.TUPLE, 1]),
-    )),
-    *([Tag.METHOD, *each] for each in (
-        ([Tag.NAME, "builtins", "list"], "append"), ([Tag.REFERENCE, 0], "run"), ([Tag.REFERENCE, 0], "__class__"),
-        ([Tag.REFERENCE, 0], "_netsim"), (1, "bit_length"), ("x", "format"), ([Tag.LEFT_OUT], "x"), (None, None),
-    )),
-    *([Tag.SUBCLASS, *each] for each in (
-        ("tests.fuzzers.journals", "Corner", [Tag.TUPLE, 1]), ("tests.fuzzers.journals", "Fixed", [Tag.TUPLE, 1]),
-        ("tests.fuzzers.journals", "Corner", 1), ("tests.fuzzers.journals", "Colour", 1), ("builtins", "bool", 1),
-    )),
-    *([Tag.MEMBER, *each] for each in (
-        ("tests.fuzzers.journals", "Colour", "BLUE"), ("tests.fuzzers.journals", "Colour", 1),
-        ("builtins", "int", "real"),
-    )),
-    *([tag, each] for tag in (Tag.SCALAR, Tag.DTYPE) for each in (*BAD_ARRAYS, encode(1j), encode(np.int8(1)), 5)),
-    *([Tag.FROZENSET, *each] for each in (([Tag.REFERENCE, 0],), ([Tag.REFERENCE, 3],), tuple(range(50)))),
-    *([Tag.INTEGER, each] for each in (b"", b"\xff" * 500, 5, "x")),
-    *([], [0], [99], [-1], [None], [[]], {}, {1: 2}, [Tag.LEFT_OUT, 1], msgpack.ExtType(1, b"x"), b"raw", "text"),
-    *(float("nan"), float("inf"), 2**63, -(2**63), True, None, deep(40), deep(400)),
+
+
+# A state is a pickle: here are its instructions, which may be put together in any way.
+
+
+def plain(value: Any) -> bytes:
+    """Return what makes a value, as Python has it, without a mark and an end."""
+    return pickletools.optimize(pickle.dumps(value, 3))[2:-1]
+
+
+def in_tuple(*values: bytes) -> bytes:
+    return pickle.MARK + b"".join(values) + pickle.TUPLE
+
+
+def named(module: Any, name: Any) -> bytes:
+    return plain(module) + plain(name) + pickle.STACK_GLOBAL
+
+
+def call(function: bytes, *values: bytes) -> bytes:
+    return function + in_tuple(*values) + pickle.REDUCE
+
+
+def maker(name: str, *values: bytes) -> bytes:
+    """Return a call of one of those by which values are made."""
+    return call(named("netsim.distributed.states", name), *values)
+
+
+def new(cls: bytes, *values: bytes) -> bytes:
+    return cls + in_tuple(*values) + pickle.NEWOBJ
+
+
+def build(value: bytes, state: bytes) -> bytes:
+    return value + state + pickle.BUILD
+
+
+def refer(*reference: Any) -> bytes:
+    return plain(reference) + pickle.BINPERSID
+
+
+def state_of(**attributes: bytes) -> bytes:
+    """Return the state of an agent with these attributes."""
+    items = b"".join(plain(name) + value for name, value in attributes.items())
+    return pickle.PROTO + b"\x05" + pickle.EMPTY_DICT + pickle.MARK + items + pickle.SETITEMS + pickle.STOP
+
+
+HERE = "tests.fuzzers.journals"
+NAMES = (
+    ("os", "system"), ("os", "_exit"), ("builtins", "eval"), ("builtins", "getattr"), ("numpy", "ndarray"),
+    ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
+    ("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"), (HERE, "sys.exit"), (HERE, "Path"),
+    ("netsim.distributed.states", "importlib"), ("netsim.distributed.states", "_empty"), ("copyreg", "__newobj__"),
+    ("", ""),
+    (1, 2), ("netsim.core._core", "Tally"), ("netsim.clock.clock", "Loop"), ("builtins", "list.append"),
 )  # fmt: skip
-KINDS_OF = ("array", "items", "object", "itself", "error", "value", "list", "dict", "set", "deque", "", "left out", 5)
 CLASSES = (
-    ("tests.fuzzers.journals", "Holder"), ("tests.fuzzers.journals", "Itself"), ("numpy", "ndarray"),
+    *NAMES, (HERE, "Holder"), (HERE, "Itself"), (HERE, "Fixed"), (HERE, "Corner"), (HERE, "Colour"),
     ("numpy.random._pcg64", "PCG64"), ("numpy.random._generator", "Generator"), ("random", "Random"),
-    ("netsim.core._core", "Copies"), ("netsim.core._core", "Frame"), ("netsim.core._core", "Tally"),
-    ("builtins", "ValueError"),
-    ("builtins", "UnicodeDecodeError"), ("builtins", "OSError"), ("builtins", "object"), ("collections", "OrderedDict"),
-    ("netsim.core.frame", "Frame"), ("netsim.clock.clock", "Loop"), ("asyncio.queues", "Queue"),
-    ("os", "stat"),
-    (), (3,), (2**40,), (2**40, 2**40), (-1,), (0, 2**62), ("x", 1),
+    ("netsim.core._core", "Copies"), ("netsim.core._core", "Frame"), ("netsim.core.frame", "Frame"),
+    *(("builtins", name) for name in ("ValueError", "UnicodeDecodeError", "OSError", "object", "int", "list", "set",
+                                      "range", "slice", "frozenset", "bytearray", "bool", "tuple")),
+    *(("collections", name) for name in ("OrderedDict", "Counter", "defaultdict", "deque")),
+    ("asyncio.queues", "Queue"), ("decimal", "Decimal"), ("fractions", "Fraction"), ("functools", "partial"),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+)  # fmt: skip
+LONG = maker("_of_arguments", named("builtins", "range"), plain(0), plain(10**12), plain(1))
+ARGUMENTS = (
+    (), (plain(1),), (plain(10**12),), (plain("x"),), (plain("1e999999999999"),), (plain((1,)),), (plain([1, [2]]),),
+    (LONG,), (plain(0), LONG), (plain(None), plain(3), plain(2**70)), (named("builtins", "list"),),
+    (named("builtins", "list"), plain({1: 2})), tuple(plain(10**9) for _ in range(8)), (plain(b"x" * 10),),
+    (refer("agent", 0),), (plain([(2**61 - 1) * i for i in range(2000)]),),
+)  # fmt: skip
+STATES = (
+    *map(plain, (1, None, {}, {"x": 1}, {1: 2}, {"__class__": 1}, (None, {"size": 1}), (None, {"__class__": int}))),
+    *map(plain, (({}, {"__dict__": {}}), ((), (), {}, None), {"__setstate__": 1}, {"_netsim": 1}, [1], "x")),
+)
+REFERENCES = (
+    *((kind, number) for kind in ("agent", "left out") for number in (-1, 0, 4, 2**63, "0", 1.5)),
+    *(("array", number, kept, raw, order) for raw in BAD_ARRAYS for number, kept, order in ((0, False, 1), (7, 0, 0))),
+    *(("name", *each) for each in NAMES),
+    *(("left out", None), ("array", 0), ("array", 9, True, b"none of them", False), ("x", 1), (), 1, "agent", None),
+)
+VALUES: tuple[bytes, ...] = (
+    *(named(*each) for each in NAMES),
+    *(call(named(*each), plain("true")) for each in NAMES),
+    call(named("os", "_exit"), plain(77)),
+    *(refer(*each) if isinstance(each, tuple) else plain(each) + pickle.BINPERSID for each in REFERENCES),
+    *(maker(name, plain(raw)) for name in ("_scalar", "_dtype") for raw in (*BAD_ARRAYS, encode(1j), 5)),
+    *(maker("_items", plain(shape), plain([1, 2])) for shape in ((2,), (1,), (-1, -2), (2**40,), (2, 1), 2, "x")),
+    *(
+        maker("_method", holder, plain(name))
+        for holder in (refer("agent", 0), named("builtins", "list"), plain([1]), plain("x"), refer("left out", 0))
+        for name in ("append", "run", "__class__", "_netsim", "format", "__init__", 1)
+    ),
+    *(maker("_member", named(*each), plain(name)) for each in CLASSES[-30:] for name in ("RED", "real")),
+    *(maker("_bits", plain(name), state) for name in ("PCG64", "MT19937", "x") for state in STATES),
+    *(maker(name, *values) for values in ARGUMENTS for name in
+      ("_bits", "_generator", "_old_generator", "_random", "_frame", "_copies", "_of_arguments")),
+    *(maker("_copies", plain((1, 2)), plain([3, 4]), plain([5])), maker("_random", plain((3, (1,) * 625, None)))),
+    *(maker("_frame", *map(plain, ("x", 0, 1, 0.5, raw, False, 0, False))) for raw in BAD_ARRAYS),
+    *(pickle.BYTEARRAY8 + b"\xff" * 5 + bytes(3), pickle.BINBYTES8 + b"\xff" * 5 + bytes(3)),
+    *(pickle.FRAME + b"\xff" * 5 + bytes(3), pickle.LONG4 + b"\xff" * 3 + b"\x7f", pickle.EXT1 + b"\x01"),
+    *(pickle.EMPTY_TUPLE * 400 + pickle.TUPLE1 * 400, pickle.EMPTY_LIST * 400 + pickle.APPEND * 399),
+    *(pickle.GLOBAL + b"os\nsystem\n", pickle.MARK + plain("true") + pickle.INST + b"os\nsystem\n"),
+    *(plain(value) for value in (float("nan"), float("inf"), 2**63, -(2**63), 10**4000, True, None, {1}, "\ud800")),
 )  # fmt: skip
 
 
@@ -243,14 +297,27 @@ def any_of(rng: Rng, choices: Any) -> Any:
     return choices[int(rng.integers(len(choices)))]
 
 
+def made_up(rng: Rng) -> bytes:
+    """Return instructions that make a value, or are to look like it."""
+    how = int(rng.integers(5))
+    if how < 2:
+        return any_of(rng, VALUES)
+    cls = named(*any_of(rng, CLASSES))
+    value = (maker("_of_arguments", cls, *any_of(rng, ARGUMENTS)), new(cls, *any_of(rng, ARGUMENTS)), new(cls))[how - 2]
+    if rng.random() < 0.4:
+        value = build(any_of(rng, (value, value, cls, refer("agent", 0), refer("left out", 0))), any_of(rng, STATES))
+    if rng.random() < 0.3:
+        add = any_of(rng, ((pickle.APPENDS, 2), (pickle.SETITEMS, 2), (pickle.ADDITEMS, 3), (pickle.SETITEMS, 3)))
+        value += pickle.MARK + b"".join(any_of(rng, VALUES) for _ in range(add[1])) + add[0]
+    return value
+
+
 def anything(rng: Rng) -> Any:
     """Return a value that msgpack takes."""
-    kind = int(rng.integers(8))
-    if kind < 3:
-        return any_of(rng, TREES)
-    if kind == 3:
+    kind = int(rng.integers(6))
+    if kind < 2:
         return int(rng.integers(-(2**63), 2**63 - 1)) >> int(rng.integers(64))
-    if kind == 4:
+    if kind == 2:
         return rng.bytes(int(rng.integers(40)))
     return any_of(rng, (0, 1, -1, 2**31, 2**63, 1e300, -0.0, float("nan"), "", "\ud800", b"", [], {}, [[]], True, None))
 
@@ -275,24 +342,25 @@ def changed(rng: Rng, value: Any) -> Any:
 
 
 def changed_state(rng: Rng, content: Any) -> Any:
-    """Return a state with something else in it; what was told is looked into."""
-    which, written, in_round = content
-    written = {name: dict(part) if isinstance(part, dict) else list(part) for name, part in written.items()}
-    told, new = written["told"], written["new"]
-    if told and rng.random() < 0.8:
-        number = any_of(rng, list(told))
-        if rng.random() < 0.15:
-            told[number] = bytes(flipped(rng, told[number]))
-        else:
-            tree = msgpack.unpackb(told[number], unicode_errors="surrogatepass")
-            told[number] = packed(changed(rng, tree))
-    elif new:
-        number = any_of(rng, [*new, 10**6])
-        new[number] = [any_of(rng, KINDS_OF), *any_of(rng, CLASSES)]
-        told.setdefault(number, packed(anything(rng)))
-    else:
+    """Return a state with something else in it."""
+    which, state, in_round = content
+    how = rng.random()
+    if how < 0.1:
         return changed(rng, content)
-    return [which, written, in_round]
+    if how < 0.2:
+        return [which, flipped(rng, state), in_round]
+    if how < 0.5 or not state:
+        return [which, state_of(**{any_of(rng, ("value", "old", "more", "x")): made_up(rng)}), in_round]
+    starts = [place for _, _, place in pickletools.genops(state)]
+    # Without frames, whose sizes would have to be right.
+    steps = [state[low:high] for low, high in zip(starts, [*starts[1:], len(state)], strict=True)]
+    steps = [step for step in steps if step[:1] != pickle.FRAME]
+    for _ in range(int(rng.integers(1, 3))):
+        place = int(rng.integers(1, len(steps)))
+        values = [each for each, step in enumerate(steps) if step[:1] in (pickle.BININT1, pickle.BINFLOAT, pickle.NONE)]
+        place = any_of(rng, values) if values and rng.random() < 0.7 else place
+        steps[place] = any_of(rng, (b"", steps[place] * 2, any_of(rng, steps), made_up(rng), made_up(rng)))
+    return [which, b"".join(steps), in_round]
 
 
 def flipped(rng: Rng, data: bytes) -> bytes:
@@ -343,7 +411,7 @@ def hostile(rng: Rng) -> Entries:
         elif how < 0.1:
             found[place] = what, flipped(rng, packed(content))
         elif how < 0.13:
-            found[place] = any_of(rng, (0, 1, 2, 3, 4, 5, 6, 7, 2**31)), packed(content)
+            found[place] = any_of(rng, (*range(8), 2**31)), packed(content)
         elif what == STATE and how < 0.95:
             found[place] = what, packed(changed_state(rng, content))
         elif what == RECORDS:

@@ -27,12 +27,12 @@ from matplotlib.figure import Figure
 import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, Run, core, topology
 from netsim.studies import catalogue, cli
-from netsim.studies.claim import claim
 from netsim.studies.folder import Unsaved, load
+from netsim.studies.reserve import reserve
 from netsim.studies.study import Study
 from netsim.studies.terminal import Reporter, text
 from tests.command import MAIN, call
-from tests.netsim.test_files_claim import disk, fill, left
+from tests.netsim.test_files_reserve import disk, fill, left
 
 __all__ = ["disk"]
 
@@ -263,7 +263,7 @@ def test_on_a_full_disk_the_results_go_to_the_temporary_directory(inside: bool, 
 
 def test_a_disk_that_filled_during_the_run(disk: Path, temporary: Path) -> None:
     study = studied()
-    with claim(disk / "out") as place:
+    with reserve(disk / "out") as place:
         fill(disk)
         with pytest.raises(Unsaved, match="No space left on device"):
             study.save(place)
@@ -275,7 +275,7 @@ def test_a_disk_that_filled_during_the_run(disk: Path, temporary: Path) -> None:
 def test_a_folder_that_went_away_during_the_run(tmp_path: Path, temporary: Path) -> None:
     study = studied()
     (tmp_path / "room").mkdir()
-    with claim(tmp_path / "room" / "out") as place:
+    with reserve(tmp_path / "room" / "out") as place:
         (tmp_path / "room").rename(tmp_path / "moved")
         with pytest.raises(Unsaved, match=r"the results are in .*netsim-idle-"):
             study.save(place)

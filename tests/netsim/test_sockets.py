@@ -3,9 +3,13 @@
 import asyncio
 import re
 import socket
+import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +22,12 @@ from netsim.clock import new_loop, pacing
 from netsim.clock.clock import Loop
 from netsim.clock.instants import PATIENCE, WallSelector
 from netsim.clock.pacing import PacedSelector
-from netsim.distributed import UDP, gather, job
+from netsim.distributed import UDP, job, merge_parts
+from netsim.distributed.envelope import Heartbeat, unseal
+from netsim.faults import ClockSkew
 from netsim.links import Reliability
-from tests.parts import Average, Made, addresses, deployed, in_parts, slow, spread
+from netsim.run import Probe
+from tests.parts import PERIOD, Average, Made, addresses, deployed, in_parts, played, shares, spread
 
 HARD = Link(
     latency=latency.uniform(5e-3, 40e-3),
@@ -42,10 +49,16 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "_MARGIN", 0.4)
 
 
-def network(link: Link | None = None, **settings: Any) -> Made:
+def network(link: Link | None = None, rounds: int = 12, **settings: Any) -> Made:
     graph = topology.random_geometric(12, radius=0.6, seed=1)
     made = Network(graph, link or Link(), round_period=0.1, seed=7, **settings)
-    return made, {node: Average(float(node)) for node in graph}
+    return made, {node: Average(float(node), rounds) for node in graph}
+
+
+def ring(make: Callable[[int], Agent], count: int = 6, latency: Any = 0.02, **settings: Any) -> Made:
+    link = settings.pop("link", None) or Link(latency=latency)
+    made = Network(nx.cycle_graph(count), link, **({"round_period": PERIOD, "seed": 3} | settings))
+    return made, {i: make(i) for i in range(count)}
 
 
 def must_be_the_same(simulated: Run, run: Run) -> None:
@@ -69,33 +82,7 @@ def conserved(run: Run) -> None:
     assert (ends >= 0).all()
 
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "ideal": {},
-    "hard": {"link": HARD},
-    "radio": {"link": Link(loss=0.1, rate=1e6, latency=1e-3), "medium": "radio"},
-    # What answers a frame is sent when that arrives by the link's model, if it really came before.
-    "acknowledged": {"link": Link(loss=0.2, latency=0.03, reliability="ack")},
-    "asked for": {"link": Link(loss=0.2, latency=0.03, reliability=Reliability("nack"))},
-}
-
-
-@pytest.mark.parametrize("name", ["ideal", "hard", *map(slow, ["radio", "acknowledged", "asked for"])])
-def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
-    # An answer must really be there when by its link's model it arrives: that takes slower links.
-    rounds, pace = (3, PACE / 8) if name in ("acknowledged", "asked for") else (12, PACE)
-
-    def make() -> Made:
-        made, agents = network(**SETTINGS[name])
-        for agent in agents.values():
-            agent.count = rounds  # type: ignore[attr-defined]
-        return made, agents
-
-    simulation, agents = make()
-    simulated = simulation.run(agents, [spread], trace=True)
-    run, found = deployed(make, tmp_path, [spread], pace=pace)
-    must_be_the_same(simulated, run)
-    for node, agent in agents.items():
-        assert np.array_equal(found[node].value, agent.value)
+# --- agents -----------------------------------------------------------------------------------------------------------
 
 
 class Staggered(Agent):
@@ -111,43 +98,200 @@ class Staggered(Agent):
             self.heard += len(await self.collect())
 
 
-@pytest.mark.slow
-def test_agents_that_end_early_still_hear_as_in_the_simulation(tmp_path: Path) -> None:
-    def make() -> Made:
-        graph = nx.complete_graph(6)
-        return Network(graph, Link(latency=0.13), round_period=0.1, seed=2), {i: Staggered(2 + i) for i in graph}
+class Word(Agent):
+    """Sends its neighbours a word each round."""
 
-    made, agents = make()
-    simulated = made.run(agents, trace=True)
-    run, found = deployed(make, tmp_path, pace=PACE)
-    must_be_the_same(simulated, run)
-    assert [agent.heard for agent in found.values()] == [agent.heard for agent in agents.values()]  # type: ignore[attr-defined]
+    def __init__(self, number: int = 0, rounds: int = 6) -> None:
+        self.count = rounds
+
+    async def run(self) -> None:
+        async for number in self.rounds(self.count):
+            await self.broadcast("word", [number, str(self.name)])
+            await self.collect()
 
 
-@pytest.mark.slow
-def test_rows_at_a_fixed_interval_are_put_together_too(tmp_path: Path) -> None:
-    places = addresses(2)
-    made, agents = network()
-    simulated = made.run(agents, [spread], sample=0.25, trace=True)
-    shares = [list(range(5)), list(range(5, 12))]
-    errors = []
+class Questioner(Agent):
+    """Asks in the background, and ends before the question has arrived."""
 
-    def part(me: int) -> None:
-        made, agents = network()
-        transport = UDP(places[me], {places[1 - me]: shares[1 - me]}, folder=tmp_path, pace=PACE / 2)
+    def __init__(self, number: int) -> None: ...
+
+    def answer(self, frame: Any) -> int:
+        return int(frame.payload) + 1
+
+    async def ask(self) -> None:
+        for other in self.neighbors:
+            await self.request(other, "question", 1, timeout=5)
+
+    async def run(self) -> None:
+        self.asking = asyncio.create_task(self.ask())
+        await asyncio.sleep(0.1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class Taker(Agent):
+    """Takes all that will ever come."""
+
+    def __init__(self, number: int) -> None:
+        self.got: list[Any] = []
+
+    async def run(self) -> None:
+        await self.broadcast("word", 1)
+        async for frame in self.inbox:
+            self.got.append(frame.sender)
+
+
+class Patient(Agent):
+    """Gives up after a time, and goes on."""
+
+    def __init__(self, number: int) -> None:
+        self.gave_up = False
+
+    async def run(self) -> None:
         try:
-            made.run(agents, [spread], sample=0.25, transport=transport)
-        except BaseException as error:
-            errors.append(error)
+            async with asyncio.timeout(0.9):
+                await self.inbox.get()
+        except TimeoutError:
+            self.gave_up = True
+        await self.broadcast("word", 1)
 
-    threads = [threading.Thread(target=part, args=(me,)) for me in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    made, agents = network()
-    must_be_the_same(simulated, gather(made, agents, tmp_path, [spread], trace=True))
+
+class Waiter(Agent):
+    """Waits for two frames."""
+
+    def __init__(self, number: int) -> None: ...
+
+    async def run(self) -> None:
+        await self.broadcast("word", 1)
+        for _ in self.neighbors:
+            await self.inbox.get()
+
+
+@dataclass(frozen=True)
+class Note:
+    """Comes to be held during the run only."""
+
+    heard: int
+
+
+class Holder(Word):
+    """Holds what belongs to its process, and comes to hold more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.log = sys.__stderr__
+        self.numbers = (number for number in range(10))
+        self.heard = 0
+
+    async def listen(self) -> None:
+        while True:
+            await self.queue.get()
+            self.heard += 1
+
+    async def run(self) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+        self.listening = asyncio.create_task(self.listen())
+        async for _ in self.rounds(4):
+            await self.broadcast("number", next(self.numbers))
+            self.last = Note(self.heard)
+            for frame in await self.collect():
+                self.queue.put_nowait(frame.payload)
+
+
+# --- as in a simulation -----------------------------------------------------------------------------------------------
+
+
+def in_round(agents: Any) -> dict[str, float]:
+    return {"in_round": float(sum(agent.round for agent in agents.values()))}
+
+
+def watched() -> Made:
+    made, agents = ring(lambda i: Average(float(i), 5))
+    made.watch({"first": lambda agent: agent.value[0]})
+    return made, agents
+
+
+def skewed(offsets: dict[int, float]) -> Callable[[], Made]:
+    return partial(ring, Word, faults=[ClockSkew(agent, offset=offset) for agent, offset in offsets.items()])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with its agents, its probes, how it is deployed, and which attributes agents must have in the end."""
+
+    make: Callable[[], Made]
+    probes: Sequence[Probe] = ()
+    deployed: dict[str, Any] = field(default_factory=dict)
+    attributes: Sequence[str] = ()
+    # The numbers of the rows.
+    rows: Sequence[int] | None = None
+    # Without rounds processes wait for each other at the end, and only frames are those of the simulation.
+    is_whole: bool = True
+
+
+THREE: dict[str, Any] = {"parts": 3, "pace": 0.3}
+TWO: dict[str, Any] = {"parts": 2, "pace": 0.3}
+# An answer must really be there when by its link's model it arrives: that takes slower links.
+SLOW = {"rounds": 3}
+CASES = {
+    "ideal": Case(network, [spread], attributes=["value"]),
+    "hard": Case(partial(network, HARD), [spread], attributes=["value"]),
+    "radio": Case(partial(network, Link(loss=0.1, rate=1e6, latency=1e-3), medium="radio"), [spread]),
+    **{
+        f"reliable by {how}": Case(
+            partial(network, Link(loss=0.2, latency=0.03, reliability=each), **SLOW), [spread], {"pace": PACE / 8}
+        )
+        for how, each in {"ack": "ack", "nack": Reliability("nack")}.items()
+    },
+    "some end early": Case(partial(ring, lambda i: Staggered(2 + i), latency=0.13), attributes=["heard"]),
+    "watched states": Case(watched, deployed=THREE),
+    "damaged after the end": Case(
+        partial(ring, Word, link=Link(corrupt=0.3, crc=False, latency=latency.uniform(1e-3, 0.2))), deployed=THREE
+    ),
+    # Questions arrive one real millisecond after the end: before processes know of it.
+    "sent once the books are closed": Case(partial(ring, Questioner, latency=0.1003), deployed=THREE),
+    "a clock is late": Case(skewed({3: 0.25, 1: -0.02}), deployed=THREE, rows=range(1, 9)),
+    "all clocks are late": Case(skewed({i: 0.37 + 0.02 * i for i in range(6)}), deployed=THREE, rows=range(4, 11)),
+    "clocks late alike": Case(skewed(dict.fromkeys(range(6), 0.15)), deployed=THREE, rows=range(2, 8)),
+    "a clock very late": Case(skewed({3: 1.5}), deployed=THREE, rows=[*range(1, 7), *range(16, 22)]),
+    "rows at an interval": Case(network, [spread], {"parts": 2, "pace": PACE / 2, "sample": 0.25}),
+    "the agents' rounds": Case(lambda: ring(lambda i: Word(i, 2 + i % 3)), [in_round], TWO),
+    "no rounds": Case(lambda: ring(lambda i: Word(i, 0)), [len], TWO),
+    "no rounds, but rows": Case(lambda: ring(lambda i: Word(i, 0)), [len], TWO | {"sample": 0.05}),
+    "what belongs to a process": Case(partial(ring, Holder, 4), deployed=TWO, attributes=["last", "heard"]),
+    "iterations over inboxes end": Case(
+        partial(ring, Taker, 4, 0.1), deployed=TWO | {"patience": 1.0}, attributes=["got"], is_whole=False
+    ),
+    "a time-out": Case(
+        partial(ring, Patient, 4, 0.1), deployed=TWO | {"patience": 1.0}, attributes=["gave_up"], is_whole=False
+    ),
+    "frames long under way": Case(partial(ring, Waiter, 4, 0.9), deployed=TWO | {"patience": 1.0}, is_whole=False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    made, agents = case.make()
+    simulated = made.run(agents, case.probes, trace=True, sample=case.deployed.get("sample"))
+    run, found = deployed(case.make, tmp_path, case.probes, **({"pace": PACE} | case.deployed))
+    for attribute in case.attributes:
+        ours, theirs = ({node: repr(vars(each)[attribute]) for node, each in some.items()} for some in (found, agents))
+        assert ours == theirs
+    if not case.is_whole:
+        assert run.trace_hash == simulated.trace_hash
+        return
+    must_be_the_same(simulated, run)
+    if case.rows is not None:
+        assert simulated.rounds["round"].tolist() == [*case.rows]
+    if simulated.watch is not None:
+        assert run.trace.scene == simulated.trace.scene
+        order = ["time_s", "agent", "sent"]
+        ours, theirs = (each.states.sort_values(order).to_numpy().tolist() for each in (run, simulated))
+        assert ours == theirs
+        assert len(ours) > 24
 
 
 class Asker(Agent):
@@ -181,9 +325,39 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
         raised[0]
     )
     made, agents = make()
-    run = gather(made, agents, tmp_path)
+    run = merge_parts(made, agents, tmp_path)
     conserved(run)
     assert [agent.got for agent in agents.values()] == [[0, 0], [2, 2], [4, 4], [6, 6]]  # type: ignore[attr-defined]
+
+
+class Beating(UDP):
+    """Notes the sizes of the beats that it sends."""
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.sizes: list[int] = []
+
+    def send(self, to: str, data: bytes) -> None:
+        if isinstance(unseal(data, self.key or b""), Heartbeat):
+            self.sizes.append(len(data))
+        super().send(to, data)
+
+
+def test_beats_are_small_however_many_links_there_are() -> None:
+    def make() -> tuple[Network, dict[Any, Agent]]:
+        graph = topology.complete(60)
+        return Network(graph, round_period=PERIOD), {name: Average(float(name), 3) for name in graph}
+
+    peers = shares(addresses(2), range(60))
+    transports = {here: Beating(here, others, pace=PACE / 2) for here, others in peers.items()}
+    # Of a second run, beats tell how the first one ended.
+    for _ in range(2):
+        for outcome in played(make, transports).values():
+            assert isinstance(outcome, Run), outcome
+            assert outcome.ledger.link_messages == 3 * 30 * 59
+    for transport in transports.values():
+        assert len(transport.sizes) > 20
+        assert max(transport.sizes) < 300
 
 
 # --- what is not as in a simulation -----------------------------------------------------------------------------------
@@ -197,12 +371,11 @@ def test_rounds_too_short_for_the_machine_are_late_and_nothing_hangs(tmp_path: P
     outcome = in_parts(make, tmp_path, pace=100.0)
     assert not [each for each in outcome.values() if isinstance(each, BaseException)]
     made, agents = make()
-    run = gather(made, agents, tmp_path)
+    run = merge_parts(made, agents, tmp_path)
     conserved(run)
     assert run.ledger.table()["late"].sum() > 0
 
 
-@pytest.mark.slow
 def test_a_part_alone_counts_what_it_saw() -> None:
     outcome = in_parts(lambda: network(), None, probes=[lambda agents: len(agents)], pace=PACE)
     for run in outcome.values():
@@ -239,10 +412,33 @@ def test_agents_of_a_process_that_came_to_nothing_are_not_measured(tmp_path: Pat
     outcome = in_parts(make, tmp_path, parts=2, probes=[ready], pace=PACE, silence=1.0)
     assert sum(isinstance(each, AgentError) for each in outcome.values()) == 1
     made, agents = make()
-    run = gather(made, agents, tmp_path, [ready])
+    run = merge_parts(made, agents, tmp_path, [ready])
     conserved(run)
     assert len(run.rounds) == 4
     assert "ready" not in run.rounds or run.rounds["ready"].isna().all()
+
+
+class Pump(Agent):
+    """Waits for what its own background task is to bring."""
+
+    async def pump(self, queue: "asyncio.Queue[Any]") -> None:
+        queue.put_nowait(await self.inbox.get())
+
+    async def run(self) -> None:
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        pump = asyncio.create_task(self.pump(queue))
+        await queue.get()
+        await pump
+
+
+def test_an_agent_that_waits_for_what_never_comes_is_named(tmp_path: Path) -> None:
+    def make() -> Made:
+        return Network(nx.cycle_graph(4), Link(latency=0.1), round_period=0.1), {i: Pump() for i in range(4)}
+
+    outcome = in_parts(make, tmp_path, parts=2, patience=1.0)
+    for each in outcome.values():
+        assert isinstance(each, Stalled)
+        assert "waits for Queue.get() (test_sockets.py" in str(each)
 
 
 # --- what must not be -------------------------------------------------------------------------------------------------
@@ -263,7 +459,7 @@ def two(folder: Path | None = None, **settings: Any) -> list[Any]:
         except BaseException as error:
             outcome[me] = error
         finally:
-            transport.seen = transport.session  # type: ignore[attr-defined]
+            transport.seen = transport.membership  # type: ignore[attr-defined]
 
     threads = [threading.Thread(target=part, args=(me,)) for me in range(2)]
     for thread in threads:
@@ -281,7 +477,6 @@ def test_who_has_another_key_is_a_stranger() -> None:
         assert "in 1 real seconds" in str(each)
 
 
-@pytest.mark.slow
 def test_who_runs_something_else_is_refused() -> None:
     other = lambda: network(Link(loss=0.1))  # noqa: E731
     outcome = two(make=(network, other), patience=5.0)

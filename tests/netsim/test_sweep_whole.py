@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from netsim import BadInput
-from netsim.studies.claim import LOCK
 from netsim.studies.folder import Unsaved
+from netsim.studies.reserve import LOCK
 from netsim.studies.sweeps import sweep
 from tests.command import call
 from tests.netsim.test_sweep import STUDY, files

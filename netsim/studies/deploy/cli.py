@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from netsim.distributed.transport import TRANSPORTS, transport_of
 from netsim.errors import BadInput
 from netsim.studies.catalogue import Scenario
 from netsim.studies.cli_scenarios import FORMATS, group_of, options_of
@@ -20,7 +21,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         "--nodes",
         {"type": str, "help": "Or those of a TOML file: [hosts.NAME] with an address, and agents if it is to."},
     ),
-    ("--transport", {"type": str, "default": "udp", "show_default": True, "help": "udp, or mqtt."}),
+    ("--transport", {"type": str, "default": "udp", "show_default": True, "help": f"{', or '.join(TRANSPORTS)}."}),
     ("--broker", {"type": str, "help": "Of MQTT. Default: 127.0.0.1:1883."}),
     (
         "--round-time",
@@ -50,11 +51,11 @@ def _command(scenario: Scenario) -> click.Command:
     options += [click.Option([name], **more) for name, more in _OPTIONS]
     options.append(click.Option(["--trace"], **_TRACE))
     options += [
-        click.Option([flag], type=str, default=usual, show_default=True, help=told) for flag, usual, told in FORMATS
+        click.Option([flag], type=str, default=usual, show_default=True, help=text) for flag, usual, text in FORMATS
     ]
 
     def call(out: str | None, trace: bool, figures: str, tables: str, **given: Any) -> None:
-        from netsim.studies.deploy.deploy import Asked, deploy, plan_of
+        from netsim.studies.deploy.deploy import deploy, plan_of
         from netsim.studies.deploy.plan import Settings, hosts_in, local_hosts
 
         how = {name: given.pop(name) for name in ("transport", "broker", "round_time", "patience", "silence")}
@@ -66,13 +67,14 @@ def _command(scenario: Scenario) -> click.Command:
             hosts, more = hosts_in(nodes)
         carrier = how.pop("transport")
         broker = how.pop("broker")
-        if broker is not None and carrier != "mqtt":
-            raise BadInput(f"broker = {broker!r}: must go with --transport mqtt")
+        if broker is not None and not transport_of(carrier).needs_broker:
+            with_broker = " or ".join(name for name in TRANSPORTS if transport_of(name).needs_broker)
+            raise BadInput(f"broker = {broker!r}: must go with --transport {with_broker}")
         settings = Settings(carrier, **(more | how | ({} if broker is None else {"broker": broker})))
         if nodes is None:
             hosts = local_hosts(processes, carrier)
         plan = plan_of(scenario, given, settings, hosts, trace)
-        whole = deploy(plan, Asked(out, Formats.chosen(figures, tables)), Reporter())
+        whole = deploy(plan, out, Formats.chosen(figures, tables), Reporter())
         click.get_current_context().exit(0 if whole else 1)
 
     title = scenario.function.__doc__ and scenario.title
@@ -91,19 +93,19 @@ def deploy_them() -> None:
 @click.option("--parent", type=int, hidden=True)
 def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
     """Run one process of a deployment: FOLDER is what `netsim deploy` wrote."""
-    from netsim.studies.deploy.apart import die_with
-    from netsim.studies.deploy.deploy import play_share
+    from netsim.studies.deploy.deploy import participate
+    from netsim.studies.deploy.processes import die_with
 
     if parent is not None:
         die_with(parent)
 
-    def told(run: int, row: int) -> None:
+    def report(run: int, row: int) -> None:
         if tell:
             print(run, row, flush=True)
         elif row == 1:
             print(f"run {run + 1}: begun", file=sys.stderr, flush=True)
 
-    play_share(Path(folder), host, told)
+    participate(Path(folder), host, report)
 
 
 @click.command("gather")
@@ -113,7 +115,7 @@ def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
 @click.option("--tables", type=str, default="csv", show_default=True, help=FORMATS[1][2])
 def gather_it(folder: str, out: str | None, figures: str, tables: str) -> None:
     """Make a run folder of what the processes of a deployment wrote, and hold it against the simulation."""
-    from netsim.studies.deploy.deploy import Asked, gather_folder
+    from netsim.studies.deploy.deploy import gather_folder
 
-    whole = gather_folder(Path(folder), Asked(out, Formats.chosen(figures, tables)), Reporter())
+    whole = gather_folder(Path(folder), out, Formats.chosen(figures, tables), Reporter())
     click.get_current_context().exit(0 if whole else 1)

@@ -1,4 +1,4 @@
-"""A study in several processes: simulated first, then played for real, gathered, and held against the simulation."""
+"""A study in several processes: a dry run, the processes' parts, and these collected and held against the dry run."""
 
 import asyncio
 import dataclasses
@@ -7,39 +7,122 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netsim.distributed.job import Missed
+from netsim.distributed.merge import MergedRun, merge_run
+from netsim.engine.backend import STAGE, Stage, Wanted
 from netsim.errors import BadInput, NetsimError
+from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.studies import Study, catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.claim import Claim
 from netsim.studies.deploy import sameness
 from netsim.studies.deploy.plan import PARTS, Host, Plan, Settings
-from netsim.studies.deploy.processes import Processes
-from netsim.studies.deploy.stages import Ended, Playback, Rehearsal, Share, on
-from netsim.studies.execute import claimed, tell_saved, terminable
+from netsim.studies.deploy.processes import Processes, apart
+from netsim.studies.execute import reserved, tell_saved, terminable
 from netsim.studies.formats import Formats
+from netsim.studies.reserve import Reservation
 from netsim.studies.terminal import Reporter
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Asked", "deploy", "gather_folder", "play_share"]
+__all__ = ["deploy", "gather_folder", "participate", "plan_of"]
+
+Agents = Mapping[Any, Any]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of the run folder: where, and in which formats."""
-
-    out: str | None
-    formats: Formats
+# --- what runs the networks of a study --------------------------------------------------------------------------------
 
 
-class _Progress(Reporter):
+@contextmanager
+def _on(stage: Stage | None) -> Iterator[None]:
+    """Have a stage run networks meanwhile; None: the simulation."""
+    token = STAGE.set(stage)
+    try:
+        yield
+    finally:
+        STAGE.reset(token)
+
+
+def _run(network: Any, agents: Agents, wanted: Wanted, **changes: Any) -> Run:
+    """Run a network as it was to be, but for some changes, and on no stage."""
+    names = ("until", "sample", "trace", "blas_threads")
+    settings = {name: getattr(wanted.asked, name) for name in names} | {"progress": wanted.progress}
+    with _on(None):
+        run: Run = network.run(agents, wanted.probes, **(settings | changes))
+    return run
+
+
+class DryRun:
+    """Simulates the runs of a study, which are then known; raises BadInput for one that cannot be deployed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.runs: list[Run] = []
+
+    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
+        """Simulate a run."""
+        if isinstance(network.medium, Radio) or network.collisions:
+            raise BadInput(
+                f"scenario = {self._plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
+                "what agents share on the air is in one process"
+            )
+        self._plan.places(network.graph)
+        self.runs.append(_run(network, agents, wanted))
+        return self.runs[-1]
+
+
+class _Ended(Exception):  # noqa: N818  it is no error
+    """A process has played all runs of the study: the rest of it is for the collector."""
+
+
+class Participant:
+    """Plays a process's part of each run, and then simulates the run: by its results the study goes on."""
+
+    def __init__(self, plan: Plan, host: Host, folder: Path, report: Callable[[int, int], None]) -> None:
+        self._plan, self._host, self._folder, self._report = plan, host, folder, report
+        self._count = 0
+
+    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
+        """Play a part of a run; raises _Ended after the last."""
+        number, self._count = self._count, self._count + 1
+
+        def play(agents: Agents) -> None:
+            transport = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
+            transport.first_run = number
+            with suppress(Missed):  # it began again, and the others are further
+                _run(network, agents, wanted, trace=False, progress=lambda row: self._report(number, row),
+                     transport=transport)  # fmt: skip
+
+        # The agents here are those that are simulated below.
+        apart(play, agents)
+        if self._count == self._plan.runs:
+            raise _Ended
+        return _run(network, agents, wanted, trace=False)
+
+
+class Collector:
+    """Puts the runs that processes have played together."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.found: list[MergedRun] = []
+
+    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
+        """Put the next run together."""
+        result = network.result_of(agents, wanted.probes, wanted.progress)
+        self.found.append(merge_run(network.settings, result, self._folder, len(self.found), wanted.asked.trace))
+        return self.found[-1].run
+
+
+# --- what the commands do ---------------------------------------------------------------------------------------------
+
+
+class _OnlyProgress(Reporter):
     """Shows progress only."""
 
     def line(self, text: str = "") -> None:
@@ -49,71 +132,70 @@ class _Progress(Reporter):
         """Print nothing."""
 
 
-def deploy(plan: Plan, asked: Asked, reporter: Reporter) -> bool:
+def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) -> bool:
     """Run a study in several processes on this machine, or write what each host is to run.
 
     Returns whether all processes came to their end.
     """
-    scenario = catalogue.find_study(plan.scenario)
-    with terminable(), claimed(scenario, asked.out) as place:
+    scenario = catalogue.find(plan.scenario)
+    with terminable(), reserved(scenario, out) as place:
         if plan.is_here:
-            # What is not to be had should be known before the work.
+            # What cannot be reached should be known before the work.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(plan.try_out())
-        rehearsal = _rehearsed(plan, reporter)
-        plan = dataclasses.replace(plan, runs=len(rehearsal.runs))
+        simulated = _dry_run(plan, reporter)
+        plan = dataclasses.replace(plan, runs=len(simulated))
         if not plan.is_here:
             _write_folder(plan, place, reporter)
             return True
-        # Nobody else may read it, for the key's sake.
+        # No other user may read it, for the key's sake.
         with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
             plan.write(folder)
-            _run_processes(plan, folder, rehearsal.runs, reporter)
-            study, whole = _played_back(plan, folder, rehearsal.runs, reporter)
-        _save(study, place, asked.formats, reporter)
+            _run_processes(plan, folder, simulated, reporter)
+            study, whole = _collected(plan, folder, simulated, reporter)
+        _save(study, place, formats, reporter)
     return whole
 
 
-def gather_folder(folder: Path, asked: Asked, reporter: Reporter) -> bool:
+def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Reporter) -> bool:
     """Make a run folder of what the processes of a deployment wrote; return whether all came to their end."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
-    with terminable(), claimed(scenario, asked.out) as place:
-        rehearsal = _rehearsed(plan, reporter)
-        study, whole = _played_back(plan, folder, rehearsal.runs, reporter)
-        _save(study, place, asked.formats, reporter)
+    with terminable(), reserved(scenario, out) as place:
+        simulated = _dry_run(plan, reporter)
+        study, whole = _collected(plan, folder, simulated, reporter)
+        _save(study, place, formats, reporter)
     return whole
 
 
-def play_share(folder: Path, name: str, told: Callable[[int, int], None]) -> None:
+def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> None:
     """Run what one process has to, to the end of the last run."""
     plan = Plan.read(folder)
     host = plan.host(name)
     scenario, parameters = plan.find()
     # Sent to a process alone, as a scheduler does: its part is then whole, and says why it ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    share = Share(plan, host, folder / PARTS, told)
     # With a trace, agents' states are kept, too.
     study = scenario.prepare(trace=plan.trace, **parameters)
-    with on(share):
+    with _on(Participant(plan, host, folder / PARTS, report)):
         try:
             scenario.play(study)
-        except Ended:
+        except _Ended:
             return
     raise NetsimError(f"scenario = {plan.scenario!r}: must make {plan.runs} runs, as planned; it made fewer")
 
 
-def _rehearsed(plan: Plan, reporter: Reporter) -> Rehearsal:
+def _dry_run(plan: Plan, reporter: Reporter) -> list[Run]:
     """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
     scenario, parameters = plan.find()
-    rehearsal = Rehearsal(plan)
-    study = scenario.prepare(reporter=reporter if reporter.quiet else _Progress(), **parameters)
-    with on(rehearsal):
+    dry_run = DryRun(plan)
+    study = scenario.prepare(reporter=reporter if reporter.quiet else _OnlyProgress(), **parameters)
+    with _on(dry_run):
         _play(scenario, study)
-    if not rehearsal.runs:
+    if not dry_run.runs:
         raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
-    return rehearsal
+    return dry_run.runs
 
 
 def _play(scenario: Scenario, study: Study) -> None:
@@ -139,19 +221,19 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
         processes.wait()
 
 
-def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
+def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
     """Return the study with what the processes did in place of simulations, and whether all came to their end.
 
     The study notes how the two differ.
     """
     scenario, parameters = plan.find()
-    playback = Playback(folder / PARTS)
-    study = scenario.prepare(trace=plan.trace, reporter=_Told(reporter), **parameters)
+    collector = Collector(folder / PARTS)
+    study = scenario.prepare(trace=plan.trace, reporter=_WithoutProgress(reporter), **parameters)
     try:
-        with on(playback):
+        with _on(collector):
             _play(scenario, study)
     except NetsimError as error:
-        for before, made in zip(simulated, playback.found, strict=False):
+        for before, made in zip(simulated, collector.found, strict=False):
             if before.rows and not made.run.rows and not made.killed and not made.failed:
                 seconds = plan.settings.round_time
                 raise NetsimError(
@@ -160,17 +242,17 @@ def _played_back(plan: Plan, folder: Path, simulated: list[Run], reporter: Repor
         raise
     named = {id(run): name for name, run in study.runs.items()}
     # A study may run networks besides those that it names.
-    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(playback.found, start=1)]
+    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(collector.found, start=1)]
     study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
     study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}
-    study.table("processes", "Processes", sameness.processes(names, playback.found))
-    for note in sameness.notes(names, simulated, playback.found):
+    study.table("processes", "Processes", sameness.processes(names, collector.found))
+    for note in sameness.notes(names, simulated, collector.found):
         study.note(note)
-    return study, not any(made.killed or made.failed for made in playback.found)
+    return study, not any(made.killed or made.failed for made in collector.found)
 
 
-class _Told(Reporter):
-    """Shows what a study says, but no progress: putting runs together is quick."""
+class _WithoutProgress(Reporter):
+    """Shows what a study reports, but no progress: putting runs together is quick."""
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter.quiet)
@@ -181,13 +263,13 @@ class _Told(Reporter):
         yield lambda number: None
 
 
-def _save(study: Study, place: Claim, formats: Formats, reporter: Reporter) -> None:
+def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter) -> None:
     study.formats = formats
     study.save(place)
     tell_saved(place, reporter)
 
 
-def _write_folder(plan: Plan, place: Claim, reporter: Reporter) -> None:
+def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:
     """Write the deployment's folder, and say what is to be done with it."""
     plan.write(place.parts)
     place.publish()

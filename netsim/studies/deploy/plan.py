@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from netsim._version import __version__
-from netsim.distributed.transport import Transport
-from netsim.distributed.udp import UDP, is_loopback
+from netsim.distributed.transport import TRANSPORTS, Transport, transport_of
 from netsim.errors import BadInput, one_line
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
@@ -23,10 +22,7 @@ from netsim.studies.verification import parameters_of
 from netsim.util import check
 from netsim.util.files import write_pieces
 
-__all__ = ["CARRIERS", "Host", "Plan", "Settings", "hosts_in", "local_hosts"]
-
-CARRIERS = ("udp", "mqtt")
-"""What can carry datagrams."""
+__all__ = ["Host", "Plan", "Settings", "hosts_in", "local_hosts"]
 
 PLAN, KEY, PARTS = "deployment.json", "key", "parts"
 """What a deployment's folder holds: the plan, the key, what processes write."""
@@ -38,14 +34,8 @@ _MOST_PROCESSES = 1000
 class Host:
     """A process.
 
-    Attributes
-    ----------
-    name : str
-        Its name, by which it is started.
-    address : str
-        Where it is reached: over UDP "host:port", over MQTT its name there.
-    agents : tuple or None
-        Names of the agents that it runs, as text; None: a share of those that nobody names.
+    It has a name, by which it is started; an address, where it is reached ("host:port" over UDP, a name over MQTT); and
+    the names of its agents, as text, or None for a share of those that no process names.
     """
 
     name: str
@@ -60,19 +50,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Settings:
-    """How processes reach each other.
-
-    Attributes
-    ----------
-    carrier : str
-        One of `CARRIERS`.
-    broker : str
-        Of MQTT, "host:port".
-    round_time : float
-        Real seconds that a round takes.
-    patience, silence : float
-        As in `netsim.distributed.Transport`.
-    """
+    """How processes reach each other: a name of `TRANSPORTS`, a broker's "host:port", and real seconds."""
 
     carrier: str = "udp"
     broker: str = "127.0.0.1:1883"
@@ -81,32 +59,14 @@ class Settings:
     silence: float = 5.0
 
     def __post_init__(self) -> None:
-        check.one_of("transport", self.carrier, CARRIERS)
+        check.one_of("transport", self.carrier, TRANSPORTS)
         for name in ("round_time", "patience", "silence"):
             check.finite(name, getattr(self, name), above=0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A deployment.
-
-    Attributes
-    ----------
-    scenario : str
-        The study's name, or the path of its file.
-    parameters : mapping
-        Its parameters.
-    settings : Settings
-    hosts : tuple of Host
-    runs : int
-        How many runs the study makes.
-    trace : bool
-        Whether the event log is kept.
-    key : bytes
-        By which datagrams are authenticated.
-    sha256 : str
-        Of the study's file, if it has one.
-    """
+    """A deployment: a study by its name or its file, with that file's hash; its number of runs; a key for datagrams."""
 
     scenario: str
     parameters: Mapping[str, Any]
@@ -120,24 +80,18 @@ class Plan:
     @property
     def is_here(self) -> bool:
         """Whether all processes are on this machine."""
-        places = [self.settings.broker] if self.settings.carrier == "mqtt" else [host.address for host in self.hosts]
-        return all(is_loopback(place) for place in places)
+        settings = self.settings
+        return transport_of(settings.carrier).is_local([host.address for host in self.hosts], settings.broker)
 
     def find(self) -> tuple[Scenario, dict[str, Any]]:
         """Return the study and its parameters; raises BadInput if it is another than was planned."""
-        scenario = catalogue.find_study(self.scenario)
+        scenario = catalogue.find(self.scenario)
         if scenario.sha256 != self.sha256:
             raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
         return scenario, parameters_of(f"deployment of {self.scenario!r}", scenario, self.parameters)
 
     def places(self, agents: Iterable[Any]) -> dict[str, list[Any]]:
-        """Return the agents of each process, by its address: those that it names, and of the rest an even share.
-
-        Raises
-        ------
-        BadInput
-            If a process would have none.
-        """
+        """Return the agents of each process by its address; raises BadInput if a process would have none."""
         known = {str(name): name for name in agents}
         mine: dict[str, list[Any]] = {host.address: [] for host in self.hosts}
         left = dict(known)
@@ -166,13 +120,9 @@ class Plan:
     def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
-        if settings.carrier == "udp":
-            return UDP(host.address, peers, **more)
-        from netsim.distributed.mqtt import MQTT
-
         # Deployments that share a broker do not hear each other.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
-        return MQTT(settings.broker, host.address, peers, topic=topic, **more)
+        return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 
     async def try_out(self) -> None:
         """See whether all processes could be reached from here; raises NetsimError if one could not."""
@@ -185,7 +135,7 @@ class Plan:
     # --- as a folder --------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder that exists: the plan, and the key, which nobody else may read."""
+        """Write it into a folder that exists: the plan, and the key, which no other user may read."""
         content = {
             "netsim": __version__,
             "scenario": self.scenario,
@@ -241,42 +191,22 @@ def _host(content: Mapping[str, Any]) -> Host:
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
-    """Return agents in so many parts, one after the other, as even as can be."""
+    """Return agents in ``count`` parts, one after the other, as even as can be."""
     bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
     return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
 
 
 def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
-    """Return so many processes on this machine, over UDP at ports that are free now."""
-    import socket
-
+    """Return a number of processes on this machine."""
     count = check.integer("processes", processes, low=2)
     if count > _MOST_PROCESSES:
         raise check.refuse("processes", processes, f"at most {_MOST_PROCESSES}")
-    if carrier != "udp":
-        return tuple(Host(f"p{number}", f"p{number}") for number in range(1, count + 1))
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        # In the order of their ports, as their addresses are.
-        ports = sorted(each.getsockname()[1] for each in held)
-    finally:
-        for each in held:
-            each.close()
-    return tuple(Host(f"p{number}", f"127.0.0.1:{port}") for number, port in enumerate(ports, start=1))
+    addresses = transport_of(carrier).local_addresses(count)
+    return tuple(Host(f"p{number}", address) for number, address in enumerate(addresses, start=1))
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
-    """Return the processes that a TOML file names, and the settings it gives (``broker``).
-
-    Each is a table ``[hosts.NAME]`` with an ``address`` and, if it is to run certain agents, their names (``agents``).
-
-    Raises
-    ------
-    BadInput
-        If it is missing, no TOML, or says anything else.
-    """
+    """Return the processes, and the broker, that a TOML file names; raises BadInput for one that is anything else."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

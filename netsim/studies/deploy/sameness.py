@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.distributed.merge import Gathered, Part
+from netsim.distributed.merge import MergedRun, Part
 from netsim.run import Run
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def losses(run: Run) -> dict[str, int]:
     return {name: counts[name] for name in _ENDS if counts.get(name)}
 
 
-def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[Gathered]) -> list[str]:
+def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[MergedRun]) -> list[str]:
     """Return what is to be said of a deployment's runs: they are as simulated, or what differs, and what is known."""
-    told = []
+    lines = []
     for name, expected, made in zip(names, simulated, found, strict=True):
         if same(expected, made.run):
             continue
@@ -56,31 +56,33 @@ def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[Gather
         counted = (
             f"; link messages {' and '.join(f'{cause}: {count:,}' for cause, count in more.items())}" if more else ""
         )
-        told.append(f"{name}: not as in the simulation {place}{counted}.")
+        lines.append(f"{name}: not as in the simulation {place}{counted}.")
     killed = dict.fromkeys(host for made in found for host in made.killed)
-    told += [f"Process {host} was killed, or its part was cut off: what it took with it is missing." for host in killed]
+    lines += [
+        f"Process {host} was killed, or its part was cut off: what it took with it is missing." for host in killed
+    ]
     failed = {host: why for made in found for host, why in made.failed.items()}
-    told += [f"Process {host} ended in an error: {why}" for host, why in failed.items()]
+    lines += [f"Process {host} ended in an error: {why}" for host, why in failed.items()]
     jumps = sum(part.end.get("overruns", 0) for made in found for part in made.parts)
-    if told and jumps:
-        told.append(
+    if lines and jumps:
+        lines.append(
             f"Clocks jumped {jumps} times: a process came to an instant more than half a round late. "
             "A longer --round-time gives it more."
         )
-    if not told:
+    if not lines:
         events = sum(run.ledger.link_messages for run in simulated)
-        told.append(
+        lines.append(
             f"The same as in the simulation, to the last bit: all rows and the trace hash of {_runs(len(simulated))}, "
             f"{events:,} link messages."
         )
-    return told
+    return lines
 
 
 def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def processes(names: Sequence[str], found: Sequence[Gathered]) -> "pd.DataFrame":
+def processes(names: Sequence[str], found: Sequence[MergedRun]) -> "pd.DataFrame":
     """Return a row for each run and part: what its process said at its end; the columns are in docs/sockets.md."""
     import pandas as pd
 

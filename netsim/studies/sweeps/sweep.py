@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
-from netsim.studies.claim import LOCK, locked
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
 from netsim.studies.origin import changed_files, changed_source, is_recorded, versions
+from netsim.studies.reserve import LOCK, locked
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
 from netsim.studies.sweeps.point import Limits, Work, unwritten

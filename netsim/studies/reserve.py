@@ -1,4 +1,4 @@
-"""The place of a run folder, claimed before the run starts: no other run takes it, and a killed run leaves nothing.
+"""The place of a run folder, reserved before the run starts: no other run takes it, and a killed run leaves nothing.
 
 A lock file and a folder of parts lie beside a folder that is new, and inside one that exists already. The operating
 system gives the lock back when its process ends, however it ends; what is found unlocked was abandoned, and is swept.
@@ -11,12 +11,12 @@ import os
 import shutil
 import socket
 import stat
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from netsim.errors import BadInput
 
@@ -24,14 +24,15 @@ LOCK, PARTS = ".netsim-lock", ".netsim-part"
 
 # What the system itself puts into a disk's topmost folder.
 _OF_THE_SYSTEM = {"lost+found"}
-_PATIENCE_S = 0.5
+_PATIENCE_S, _PAUSE_S = 0.5, 0.02
+# Errors of file systems that cannot lock.
+_WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Where locks belong to processes, as on NFS, opening a lock of our own once more would lose it.
 _held: set[Path] = set()
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Claim:
-    """The place of one run folder, held until `close`; a context manager. Made by `claim` and `claim_next`.
+class Reservation:
+    """The place of one run folder, held until `close`; a context manager. Made by `reserve` and `reserve_next`.
 
     Attributes
     ----------
@@ -45,13 +46,13 @@ class Claim:
         Whether the run folder is there.
     """
 
-    def __init__(self, folder: Path, shown: str, room: Path, stem: str, descriptor: int, made: list[Path]) -> None:
+    def __init__(self, folder: Path, shown: str, room: Path, stem: str, lock: BaseFileLock, made: list[Path]) -> None:
         self.folder = folder
         self.shown = shown
         self.parts = room / (stem + PARTS)
         self._room = room
         self._stem = stem
-        self._descriptor = descriptor
+        self._lock: BaseFileLock | None = lock
         self._made = made
         self.published = False
 
@@ -77,15 +78,15 @@ class Claim:
 
     def close(self) -> None:
         """Give the place back; what was not published is removed."""
-        if self._descriptor < 0:
+        if self._lock is None:
             return
         if not self.published:
             _clear(self._room, self._stem)
-        _give_back(self._room / (self._stem + LOCK), self._descriptor)
-        self._descriptor = -1
+        _give_back(self._room / (self._stem + LOCK), self._lock)
+        self._lock = None
         _unmake(self._made)
 
-    def __enter__(self) -> "Claim":
+    def __enter__(self) -> "Reservation":
         return self
 
     def __exit__(
@@ -94,16 +95,16 @@ class Claim:
         self.close()
 
 
-def claim(folder: str | Path) -> Claim:
-    """Claim a folder that is new or empty; a symbolic link to one is followed.
+def reserve(folder: str | Path) -> Reservation:
+    """Reservation a folder that is new or empty; a symbolic link to one is followed.
 
     Raises
     ------
     BadInput
-        If it is neither, or cannot be written, or another run has claimed it.
+        If it is neither, or cannot be written, or another run has reserved it.
     """
-    found = _claim(folder, _PATIENCE_S)
-    if isinstance(found, Claim):
+    found = _reserve(folder, _PATIENCE_S)
+    if isinstance(found, Reservation):
         return found
     raise BadInput(
         f"out = {str(folder)!r}: must be a folder that no other run writes; "
@@ -111,8 +112,8 @@ def claim(folder: str | Path) -> Claim:
     )
 
 
-def claim_next(name: str) -> Claim:
-    """Claim the first ``runs/NAME-n`` that is free; of several processes each gets its own.
+def reserve_next(name: str) -> Reservation:
+    """Reservation the first ``runs/NAME-n`` that is free; of several processes each gets its own.
 
     Raises
     ------
@@ -123,15 +124,15 @@ def claim_next(name: str) -> Claim:
         folder = Path("runs") / f"{name}-{number}"
         with _refusals(folder):
             taken = os.path.lexists(folder)
-        found = None if taken else _claim(folder, 0.0, new=True)
-        if isinstance(found, Claim):
+        found = None if taken else _reserve(folder, 0.0, new=True)
+        if isinstance(found, Reservation):
             return found
     raise AssertionError("numbers do not end")
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder that stays: whether nobody else has; the lock is given back at the end, or if the process dies.
+    """Lock a folder that stays; False if another process has locked it. The lock ends with this process at the latest.
 
     Raises
     ------
@@ -139,20 +140,20 @@ def locked(folder: Path) -> Iterator[bool]:
         If it cannot be written.
     """
     with _refusals(folder):
-        descriptor = _take(folder / LOCK, _PATIENCE_S)
+        lock = _take(folder / LOCK, _PATIENCE_S)
     try:
-        yield descriptor is not None
+        yield lock is not None
     finally:
-        if descriptor is not None:
-            _give_back(folder / LOCK, descriptor)
+        if lock is not None:
+            _give_back(folder / LOCK, lock)
 
 
-def _claim(folder: str | Path, patience: float, new: bool = False) -> Claim | Path | None:
-    """Return the claim, or the lock that another run holds, or None if the folder must be ``new`` and no longer is."""
+def _reserve(folder: str | Path, patience: float, new: bool = False) -> Reservation | Path | None:
+    """Return a reservation, the lock that another run holds, or None if a folder that must be ``new`` is there."""
     with _refusals(folder):
         for attempt in itertools.count(1):
             try:
-                return _try_to_claim(folder, patience, new)
+                return _try_to_reserve(folder, patience, new)
             except FileNotFoundError:
                 # Another run that ended took a folder above away again.
                 if attempt == 10:
@@ -160,7 +161,7 @@ def _claim(folder: str | Path, patience: float, new: bool = False) -> Claim | Pa
     raise AssertionError("unreachable")
 
 
-def _try_to_claim(folder: str | Path, patience: float, new: bool) -> Claim | Path | None:
+def _try_to_reserve(folder: str | Path, patience: float, new: bool) -> Reservation | Path | None:
     if not str(folder):
         raise BadInput(f"out = {str(folder)!r}: must be a folder's name")
     if os.path.islink(folder) and not os.path.exists(folder):
@@ -177,30 +178,30 @@ def _try_to_claim(folder: str | Path, patience: float, new: bool) -> Claim | Pat
     try:
         if not there:
             _make(room, made)
-        descriptor = _take(room / (stem + LOCK), patience)
-        if descriptor is None:
+        lock = _take(room / (stem + LOCK), patience)
+        if lock is None:
             _unmake(made)
             return room / (stem + LOCK)
     except BaseException:
         _unmake(made)
         raise
-    claimed = Claim(target, str(folder), room, stem, descriptor, made)
+    place = Reservation(target, str(folder), room, stem, lock, made)
     try:
         _clear(room, stem)
         _sweep(room)
         if os.path.lexists(target) != there or (there and _contents(target)):
             if not new:
                 raise _not_free(folder)
-            claimed.close()
+            place.close()
             return None
-        claimed.parts.mkdir()
+        place.parts.mkdir()
         # An umask may have taken rights away that we need ourselves.
-        (claimed.parts / "trial").touch()
-        (claimed.parts / "trial").unlink()
+        (place.parts / "trial").touch()
+        (place.parts / "trial").unlink()
     except BaseException:
-        claimed.close()
+        place.close()
         raise
-    return claimed
+    return place
 
 
 def _not_free(folder: str | Path) -> BadInput:
@@ -246,107 +247,56 @@ def _unmake(made: list[Path]) -> None:
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 
-def _take(path: Path, patience: float) -> int | None:
-    """Make a lock file, or take over one whose process is dead; return its open descriptor, or None if it is held."""
-    deadline = time.monotonic() + patience
-    while path not in _held:
+class _NotOurs(Exception):  # noqa: N818  it is no error
+    """A lock file is of another host, or none."""
+
+
+def _take(path: Path, patience: float) -> BaseFileLock | None:
+    """Lock a file, a new one or one whose process is dead; return the lock, or None if another process holds it."""
+    if path in _held:
+        return None
+    is_new = not os.path.lexists(path)
+    lock: BaseFileLock = FileLock(path, patience, thread_local=False, poll_interval=_PAUSE_S, on_acquired=_sign)
+    try:
         try:
-            descriptor, fresh = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666), True
-        except FileExistsError:
-            fresh, found = False, _open(path)
-            if found is None:
-                return None
-            if found < 0:
-                continue
-            descriptor = found
-        held = _lock(descriptor)
-        if held and _is_still(path, descriptor):
-            if fresh or _is_of_this_host(descriptor):
-                _sign(path, descriptor)
-                return descriptor
-            os.close(descriptor)
-            return None
-        if held is None and fresh:
-            # No locks on this file system: that the file was not there must do.
-            _sign(path, descriptor)
-            return descriptor
-        os.close(descriptor)
-        if not held:
-            # A run that sweeps holds a lock for a moment only.
-            if held is None or time.monotonic() >= deadline:
-                return None
-            time.sleep(0.02)
-    return None
-
-
-def _open(path: Path) -> int | None:
-    """Open a lock file that was there: its descriptor, -1 if it has gone, None if it is not for us."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
+            lock.acquire()
+        except OSError as error:
+            if not is_new or error.errno not in _WITHOUT_LOCKS:
+                raise
+            # The file system has no locks: that the file was not there must do.
+            path.unlink(missing_ok=True)
+            lock = SoftFileLock(path, 0, thread_local=False)
+            lock.acquire()
+    except (Timeout, _NotOurs):
+        return None
     except FileNotFoundError:
-        return -1
-    except OSError:
-        return None
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _lock(descriptor: int) -> bool | None:
-    """Lock an open file; False if another process holds it, None where there are no locks."""
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _is_still(path: Path, descriptor: int) -> bool:
-    """Return whether an open file is still the one of that name: its holder may have removed it before we locked it."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except OSError:
-        return False
-
-
-def _sign(path: Path, descriptor: int) -> None:
-    """Write into the lock on which host it is held; the first write, so a full disk shows here."""
-    try:
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, socket.gethostname().encode())
-        _held.add(path)
-    except BaseException:
-        _give_back(path, descriptor)
         raise
-
-
-def _is_of_this_host(descriptor: int) -> bool:
-    """Return whether a lock was made here: on a disk that hosts share, locks of the others may not be seen."""
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return os.read(descriptor, 300) in (b"", socket.gethostname().encode())
-
-
-def _give_back(path: Path, descriptor: int) -> None:
-    """Remove a lock file, and then only unlock it: who opened it meanwhile must find that it is no longer the one."""
-    try:
-        path.unlink()
-        removed = True
     except OSError:
-        removed = False
-    os.close(descriptor)
+        if not is_new:
+            return None
+        # A disk that is full when the lock is signed.
+        path.unlink(missing_ok=True)
+        raise
+    _held.add(path)
+    return lock
+
+
+def _sign(descriptor: int) -> None:
+    """Write into a lock which host holds it: on a disk that hosts share, locks of the others may not be seen."""
+    here = socket.gethostname().encode()
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.read(descriptor, 300) not in (b"", here):
+        raise _NotOurs
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, here)
+
+
+def _give_back(path: Path, lock: BaseFileLock) -> None:
+    """Remove a lock file, and only then unlock it: a process that opened it meanwhile finds that it has gone."""
+    with suppress(OSError):
+        # Windows removes no open file; there filelock does it.
+        path.unlink()
+    lock.release()
     _held.discard(path)
-    if not removed and sys.platform == "win32":
-        # Open files cannot be removed there.
-        with suppress(OSError):
-            path.unlink()
 
 
 # --- what killed runs left --------------------------------------------------------------------------------------------
@@ -356,15 +306,10 @@ def _sweep(room: Path) -> None:
     """Remove what killed runs left in a folder: parts whose lock no process holds."""
     with suppress(OSError):
         for name in os.listdir(room):
-            if name.endswith(LOCK) and room / name not in _held:
-                descriptor = _open(room / name)
-                if descriptor is None or descriptor < 0:
-                    continue
-                if _lock(descriptor) and _is_still(room / name, descriptor) and _is_of_this_host(descriptor):
-                    _clear(room, name.removesuffix(LOCK))
-                    _give_back(room / name, descriptor)
-                else:
-                    os.close(descriptor)
+            lock = _take(room / name, 0.0) if name.endswith(LOCK) and os.path.lexists(room / name) else None
+            if lock is not None:
+                _clear(room, name.removesuffix(LOCK))
+                _give_back(room / name, lock)
 
 
 def _clear(room: Path, stem: str) -> None:

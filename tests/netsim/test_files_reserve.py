@@ -1,4 +1,4 @@
-"""The place of a run folder: claimed before the run, held against other runs, swept after killed ones."""
+"""The place of a run folder: reserved before the run, held against other runs, swept after killed ones."""
 
 import json
 import multiprocessing
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from netsim import BadInput
-from netsim.studies.claim import LOCK, PARTS, claim, claim_next
 from netsim.studies.folder import load
+from netsim.studies.reserve import LOCK, PARTS, reserve, reserve_next
 from netsim.studies.study import Study
 
 ROOT = os.name == "posix" and os.geteuid() == 0
@@ -46,12 +46,12 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-# --- what is claimed --------------------------------------------------------------------------------------------------
+# --- what is reserved -------------------------------------------------------------------------------------------------
 
 
 def test_a_new_folder_appears_whole_and_nothing_else_stays(tmp_path: Path) -> None:
     out = tmp_path / "a" / "b"
-    with claim(out) as place:
+    with reserve(out) as place:
         assert not out.exists()
         (place.parts / "x").write_text("x")
         place.publish()
@@ -60,7 +60,7 @@ def test_a_new_folder_appears_whole_and_nothing_else_stays(tmp_path: Path) -> No
 
 
 def test_what_is_not_published_leaves_nothing_not_even_the_folders_above(tmp_path: Path) -> None:
-    with claim(tmp_path / "a" / "b" / "c") as place:
+    with reserve(tmp_path / "a" / "b" / "c") as place:
         (place.parts / "x").write_text("x")
     assert left(tmp_path) == []
 
@@ -113,7 +113,7 @@ def test_an_umask_counts(folder: str, tmp_path: Path) -> None:
 
 def refusal(out: str | Path) -> str:
     with pytest.raises(BadInput) as caught:
-        claim(out)
+        reserve(out)
     message = str(caught.value)
     assert message.startswith(f"out = {str(out)!r}: must be ")
     assert "\n" not in message
@@ -179,8 +179,8 @@ def test_a_folder_that_has_gone_is_refused(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "gone").rmdir()
     assert "written" in refusal("out")
     with pytest.raises(BadInput, match=r"^out = 'runs/x-1': must be a folder that can be written"):
-        claim_next("x")
-    with claim(tmp_path / "out"):
+        reserve_next("x")
+    with reserve(tmp_path / "out"):
         pass
 
 
@@ -194,9 +194,9 @@ def test_a_fresh_disk_counts_as_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["empty", "new"])
-def test_a_claimed_folder_is_refused_to_others(folder: str, tmp_path: Path) -> None:
+def test_a_reserved_folder_is_refused_to_others(folder: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with claim(tmp_path / folder) as place:
+    with reserve(tmp_path / folder) as place:
         assert "no other run writes" in refusal(tmp_path / folder)
         (place.parts / "x").write_text("x")
         place.publish()
@@ -205,18 +205,18 @@ def test_a_claimed_folder_is_refused_to_others(folder: str, tmp_path: Path) -> N
 
 def test_default_names_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with claim_next("x") as first, claim_next("x") as second, claim_next("y") as third:
+    with reserve_next("x") as first, reserve_next("x") as second, reserve_next("y") as third:
         assert [each.shown for each in (first, second, third)] == ["runs/x-1", "runs/x-2", "runs/y-1"]
         second.publish()
-    with claim_next("x") as again:
+    with reserve_next("x") as again:
         assert again.shown == "runs/x-1"
     assert left(tmp_path / "runs") == ["x-2"]
 
 
-def _claims(folder: str, count: int) -> None:
+def _reserve_some(folder: str, count: int) -> None:
     os.chdir(folder)
     for _ in range(count):
-        with claim_next("x") as place:
+        with reserve_next("x") as place:
             (place.parts / "who").write_text(str(os.getpid()))
             place.publish()
 
@@ -224,7 +224,7 @@ def _claims(folder: str, count: int) -> None:
 @pytest.mark.slow
 def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_claims, args=(str(tmp_path), 20)) for _ in range(4)]
+    workers = [context.Process(target=_reserve_some, args=(str(tmp_path), 20)) for _ in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -238,7 +238,7 @@ def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path: Path) -
 def test_a_folder_that_came_meanwhile_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
-        with claim(tmp_path / name) as place:
+        with reserve(tmp_path / name) as place:
             (place.parts / "x").write_text("ours")
             (tmp_path / name).mkdir(exist_ok=True)
             (tmp_path / name / "x").write_text("theirs")
@@ -252,8 +252,8 @@ def test_a_folder_that_came_meanwhile_is_not_touched(tmp_path: Path) -> None:
 
 _HOLD = """
 import sys
-from netsim.studies.claim import claim
-with claim(sys.argv[1]) as place:
+from netsim.studies.reserve import reserve
+with reserve(sys.argv[1]) as place:
     (place.parts / "x").write_text("x")
     print("held", flush=True)
     sys.stdin.read()
@@ -280,7 +280,7 @@ def test_a_killed_run_is_swept_by_the_next_and_a_living_one_is_not(inside: bool,
     killed.communicate()
     room, stem = (tmp_path / "killed", "") if inside else (tmp_path, ".killed")
     assert {stem + LOCK, stem + PARTS} <= set(left(room))
-    with claim(tmp_path / "killed") if inside else claim(tmp_path / "another"):
+    with reserve(tmp_path / "killed") if inside else reserve(tmp_path / "another"):
         assert (tmp_path / f".living{PARTS}" / "x").is_file()
         if not inside:
             assert not (room / (stem + LOCK)).exists()
@@ -293,7 +293,7 @@ def test_a_killed_run_is_swept_by_the_next_and_a_living_one_is_not(inside: bool,
 def test_what_looks_abandoned_but_is_of_another_host_stays(tmp_path: Path) -> None:
     (tmp_path / f".x{LOCK}").write_text("another-host")
     (tmp_path / f".x{PARTS}").mkdir()
-    with claim(tmp_path / "y"):
+    with reserve(tmp_path / "y"):
         pass
     assert f".x{LOCK}" in refusal(tmp_path / "x")
     assert left(tmp_path) == [f".x{LOCK}", f".x{PARTS}"]
@@ -307,7 +307,7 @@ def test_a_lock_that_is_none_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / f".c{LOCK}").mkdir()
     (tmp_path / f".d{LOCK}").write_text("")
     (tmp_path / f".d{PARTS}").symlink_to("mine")
-    with claim(tmp_path / "out") as place:
+    with reserve(tmp_path / "out") as place:
         place.publish()
     assert (tmp_path / "mine" / "x").read_text() == "mine"
     assert not (tmp_path / f".d{LOCK}").exists()
@@ -335,7 +335,7 @@ _SAVE_AND_KILL = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 from netsim import BadInput
-from netsim.studies.claim import claim
+from netsim.studies.reserve import reserve
 from netsim.studies.folder import load
 from netsim.studies.study import Study
 
@@ -370,7 +370,7 @@ for number in range(60):
         study().save(here / "another")
         if inside:
             try:
-                claim(out)
+                reserve(out)
             except BadInput:
                 pass
     else:
