@@ -253,7 +253,7 @@ class _HTTPServer(ThreadingHTTPServer):
         try:
             super().__init__(("127.0.0.1", 0), _Handler)
         except OSError as error:
-            raise NetsimError(f"watch: no port of 127.0.0.1 can be had ({error.strerror or one_line(error)})") from None
+            raise NetsimError(f"watch: 127.0.0.1 has no free port ({error.strerror or one_line(error)})") from None
         port = self.server_address[1]
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self.token, self.answer = secrets.token_urlsafe(24), answer

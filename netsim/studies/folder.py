@@ -291,7 +291,7 @@ def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any
     """Return how a folder is marked partial; either file may do so."""
     marked = summary.get("partial")
     if marked is None:
-        return {"why": "settings.json says so", "cut": None, "unit": None} if settings.get("partial") else None
+        return {"why": "settings.json marks it", "cut": None, "unit": None} if settings.get("partial") else None
     _must_have(summary, "summary.json", partial=dict)
     optional = {name: marked.get(name) or "" for name in ("cut", "unit")}
     _must_have(marked | optional, "summary.json: partial", why=str, cut=str, unit=str)

@@ -296,7 +296,7 @@ def interval(
     value : str
         The measure's column; rows where it is empty are left out.
     by : sequence of str
-        Columns that tell groups apart: all settings of which there are several, but for the seed.
+        Columns by which groups differ: all settings with several values, except the seed.
     of : {"mean", "median"}
         What the interval is of.
     share : float
@@ -344,8 +344,8 @@ def _must_differ_in_seed_only(frame: "pd.DataFrame", by: list[str]) -> None:
     if len(twice):
         where = ", ".join(f"{name} = {twice[name].iloc[0]}" for name in by)
         raise BadInput(
-            f"seed = {twice['seed'].iloc[0]}: must be there once for {where}; the same seed says nothing new: "
-            "leave one out, or tell them apart by another column"
+            f"seed = {twice['seed'].iloc[0]}: must be there once for {where}; the same seed adds nothing: "
+            "leave one out, or distinguish them by another column"
         )
 
 

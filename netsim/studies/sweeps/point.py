@@ -219,7 +219,7 @@ def _megabytes(most: int | None) -> Iterator[None]:
 
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
-        raise check.refuse("memory", most, "left out on this system, which does not tell its use") from None
+        raise check.refuse("memory", most, "left out on this system, which does not report its use") from None
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + most * 2**20, before[1]))
     try:

@@ -83,7 +83,7 @@ def run_parallel(
     """Run points by joblib, with the backend that is chosen."""
     from joblib import Parallel, delayed
 
-    # loky puts a new worker in the place of one whose memory has grown, and says so; no point is lost by it.
+    # loky replaces a worker whose memory has grown, and warns of it; no point is lost by that.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     tasks = (delayed(run)(work, point) for point in points)
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
