@@ -1,8 +1,6 @@
 """The public edge: what `import netsim` gives."""
 
 import re
-import subprocess
-import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import netsim
+from tests.command import python
 
 
 def test_all_of_it_is_there() -> None:
@@ -32,16 +31,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     ["Network", "errors.BadInput", "latency.uniform", "Heard", "find('coke').title", "agents.COKE", "testing.play"],
 )
 def test_any_name_may_come_first(first: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", f"import netsim; print(netsim.{first})"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    python(f"import netsim; print(netsim.{first})")
 
 
 def test_the_edge_alone_imports_no_library() -> None:
     code = "import sys, netsim; print(sorted({'numpy', 'pandas', 'networkx', 'asyncio'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert python(code) == "[]\n"
 
 
 def test_there_is_one_version() -> None:
