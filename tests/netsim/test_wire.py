@@ -22,7 +22,7 @@ from netsim.errors import AgentError, BadInput, WireError
 from netsim.transport.frame import FrameEncoder
 from netsim.transport.framing import decode_frame
 from netsim.transport.wire import MOST_NESTED, decode, encode, is_mutable, payload_bits
-from tests.command import python
+from tests.command import python, python
 from tests.fuzzers.wire import same
 
 # Any bit pattern of a double: NaNs with payloads, infinities, −0.
