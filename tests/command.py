@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import textwrap
 import warnings
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -12,6 +13,8 @@ from unittest import mock
 
 from netsim.studies.cli import main
 
+ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 MAIN = "from netsim.studies.cli import main; main()"
 
 Done = subprocess.CompletedProcess[str]
@@ -49,6 +52,26 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
         except SystemExit as stop:
             status = stop.code or 0
         return subprocess.CompletedProcess(words, status, out.getvalue().decode(), err.getvalue().decode())
+
+
+def python(code: str, *words: str, **env: str) -> str:
+    """Run code in a Python of its own, which must end well, and return what it prints; the core is the usual one."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
+    command = [sys.executable, "-c", textwrap.dedent(code), *words]
+    done = subprocess.run(
+        command, cwd=ROOT, env=inherited | env, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def python(code: str, *words: str, **env: str) -> str:
+    """Run code in a Python of its own, which must end well, and return what it prints; the core is the usual one."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
+    command = [sys.executable, "-c", textwrap.dedent(code), *words]
+    done = subprocess.run(command, cwd=ROOT, env=inherited | env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def call_apart(*words: str, cwd: Path, **env: str) -> Done:

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from tests import chromium
@@ -26,6 +27,11 @@ LONGEST = (
     "test_core",
 )
 """The files that take longest, slow or quick, the longest first."""
+
+
+# The same examples in each run, so that a failure is the change's; benchmarks.soak draws new ones for as long as asked.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:

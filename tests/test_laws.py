@@ -1,8 +1,5 @@
 """The laws that hold whatever the algorithm: same seed, same run; each link and agent has its own random numbers."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 from netsim import Agent, AgentError, Link, Network, Run, core, latency, loss, topology
 from netsim.links import Budget
 from netsim.util import draws
+from tests.command import python
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,16 +96,7 @@ def test_same_seed_same_run_in_every_process() -> None:
     script = "from tests.test_laws import gossip; print(gossip().trace_hash)"
     hashes = {gossip().trace_hash}
     for hash_seed in ("0", "1", "random"):
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        hashes.add(done.stdout.strip())
+        hashes.add(python(script, PYTHONHASHSEED=hash_seed).strip())
     assert len(hashes) == 1
 
 

@@ -1,11 +1,6 @@
-"""Random networks: topologies, links of every setting, agents of many habits, and what happens to them on the way.
-
-``python -m tests.fuzzers.networks SEED COUNT`` prints what became of COUNT networks, one a line: the trace hash and
-digests of the tables. It must print the same in every process.
-"""
+"""Random networks: topologies, links of every setting, agents of many habits, and what happens to them on the way."""
 
 import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -320,7 +315,3 @@ def hashes(seed: int, count: int) -> list[str]:
     """Return the digests of ``count`` networks drawn from ``seed``."""
     rng = np.random.default_rng(seed)
     return [digest(Case(int(rng.integers(2**53))).play().run) for _ in range(count)]
-
-
-if __name__ == "__main__":
-    print("\n".join(hashes(int(sys.argv[1]), int(sys.argv[2]))))

@@ -1,8 +1,6 @@
 """While a network runs BLAS has one thread, or so many as were asked for; afterwards it has what it had."""
 
 import asyncio
-import subprocess
-import sys
 import threading
 from typing import Any
 
@@ -12,6 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import netsim
 from netsim import Agent, AgentError, BadInput, Network, topology
+from tests.command import python
 
 BLAS = [each["filepath"] for each in threadpool_info() if each["user_api"] == "blas"]
 
@@ -135,5 +134,4 @@ print(set(seen()))
 import scipy.linalg, sklearn.cluster
 print(set(seen()))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["{1}", "{1}"]
+    assert python(script).split() == ["{1}", "{1}"]

@@ -14,6 +14,7 @@ import pytest
 from netsim import Agent, Link, Network, core, latency, loss, topology
 from netsim.coders import QSGD, Uniform
 from netsim.replay.frames import frames_of
+from tests.command import python
 
 ROOT = Path(__file__).parents[2]
 # The random networks and radios of tests/fuzzers run on both cores, too: these see what a run draws and how it fails.
@@ -86,23 +87,10 @@ def results() -> list[list[str]]:
     return found
 
 
-def with_core(name: str, *command: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=os.environ | {"NETSIM_CORE": name},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.skipif(core.NAME != "compiled", reason="the compiled core was not built")
 def test_the_compiled_core_does_what_its_twin_does() -> None:
     code = "import json; from tests.netsim.test_core import results; print(json.dumps(results()))"
-    done = with_core("python", "-c", code)
-    assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout)
+    theirs = json.loads(python(code, NETSIM_CORE="python"))
     for number, (mine, twins) in enumerate(zip(results(), theirs, strict=True)):
         assert mine == twins, f"network {number}"
     assert len({found[0] for found in theirs}) == len(theirs)
@@ -111,11 +99,11 @@ def test_the_compiled_core_does_what_its_twin_does() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(core.NAME != "compiled", reason="the twin runs all tests already")
 def test_the_twin_passes_tests_of_its_own() -> None:
-    done = with_core("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *BY_TWIN)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", *BY_TWIN]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"NETSIM_CORE": "python"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_an_unknown_core_is_refused_in_one_line() -> None:
-    done = with_core("rust", "-c", "from netsim import Network")
-    assert done.returncode != 0
-    assert done.stderr.splitlines()[-1].endswith("NETSIM_CORE = 'rust': must be python, compiled or empty")
+    with pytest.raises(AssertionError, match=r"NETSIM_CORE = 'rust': must be python, compiled or empty\n"):
+        python("from netsim import Network", NETSIM_CORE="rust")

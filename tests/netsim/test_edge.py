@@ -12,6 +12,7 @@ import pytest
 
 import netsim
 from netsim._former import ATTRIBUTES
+from tests.command import python
 
 
 def test_all_of_it_is_there() -> None:
@@ -41,16 +42,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     ],
 )
 def test_any_name_may_come_first(first: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", f"import netsim; print(netsim.{first})"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    python(f"import netsim; print(netsim.{first})")
 
 
 def test_the_edge_alone_imports_no_library() -> None:
     code = "import sys, netsim; print(sorted({'numpy', 'pandas', 'networkx', 'asyncio'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert python(code) == "[]\n"
 
 
 def test_there_is_one_version() -> None:

@@ -31,7 +31,7 @@ from netsim.studies.folder import Unsaved, load
 from netsim.studies.reserve import reserve
 from netsim.studies.study import Study
 from netsim.studies.terminal import Reporter, text
-from tests.command import MAIN, call
+from tests.command import MAIN, call, python
 from tests.netsim.test_files_reserve import disk, fill, left
 
 __all__ = ["disk"]
@@ -947,7 +947,4 @@ for medium in ("wires", Radio(access="aloha")):
 
 
 def test_a_run_of_the_core_in_python_can_be_pickled_with_what_is_in_flight() -> None:
-    command = [sys.executable, "-c", PICKLES]
-    done = subprocess.run(command, env=os.environ | {"NETSIM_CORE": "python"}, capture_output=True, text=True)
-    assert done.stderr == ""
-    assert done.stdout.count("1 in flight as the run ended") == 4
+    assert python(PICKLES, NETSIM_CORE="python").count("1 in flight as the run ended") == 4

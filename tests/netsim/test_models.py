@@ -1,7 +1,5 @@
 import itertools
 import math
-import subprocess
-import sys
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +16,7 @@ from netsim.links.loss import Loss
 from netsim.testing import Listener, Talker, play
 from netsim.transport.path import Path
 from netsim.util.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
+from tests.command import python
 from tests.parts import slow
 
 MANY = 12_000
@@ -370,16 +369,7 @@ keys = np.array([name_key(n) for n in ("a", 1, (2, "b"))], dtype=np.uint64)
 print(uniforms(stream_keys(5, link_keys(keys, keys[::-1]), "loss"), 3, 4).tolist())
 print(generator(5, "a", "agent").random())
 """
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
+    outputs = [python(program, PYTHONHASHSEED=seed) for seed in ("1", "2")]
     keys = np.array([name_key(n) for n in ("a", 1, (2, "b"))], dtype=np.uint64)
     here = uniforms(stream_keys(5, link_keys(keys, keys[::-1]), "loss"), 3, 4).tolist()
     assert outputs[0] == outputs[1] == f"{here}\n{generator(5, 'a', 'agent').random()}\n"

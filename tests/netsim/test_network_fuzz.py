@@ -1,9 +1,6 @@
 """Random networks keep the laws: a few each time; `benchmarks.soak` runs many more."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -20,6 +17,7 @@ from netsim.core.records import CAUSES
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Straggler
 from netsim.links import Budget, Reliability
 from netsim.radio import DutyCycle
+from tests.command import python
 from tests.fuzzers.laws import Played, check_books
 from tests.fuzzers.messages import check_messages
 from tests.fuzzers.networks import Case, check_one, hashes
@@ -47,25 +45,13 @@ def test_the_networks_are_hard_enough() -> None:
 # --- one seed, one run ------------------------------------------------------------------------------------------------
 
 
-def start_elsewhere(seed: int, count: int, **environment: str) -> "subprocess.Popen[str]":
-    """Begin to print the digests of the same networks in another process."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
-    command = [sys.executable, "-m", "tests.fuzzers.networks", str(seed), str(count)]
-    return subprocess.Popen(command, cwd=ROOT, env=kept | environment, stdout=subprocess.PIPE, text=True)
-
-
 def test_every_process_and_both_cores_run_the_same() -> None:
     """The Python core says what the compiled one must do: the same events, the same tables, to the byte."""
-    others = [
-        start_elsewhere(3, 16, PYTHONHASHSEED="1"),
-        start_elsewhere(3, 16, PYTHONHASHSEED="2", NETSIM_CORE="python"),
-    ]
+    code = "from tests.fuzzers.networks import hashes; print(*hashes(3, 16), sep='\\n')"
     here = hashes(3, 16)
     assert len(set(here)) == 16
-    for other in others:
-        output, _ = other.communicate(timeout=300)
-        assert other.returncode == 0
-        assert output.splitlines() == here
+    for other in ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2", "NETSIM_CORE": "python"}):
+        assert python(code, **other).splitlines() == here
 
 
 # --- the checks see what they should ----------------------------------------------------------------------------------

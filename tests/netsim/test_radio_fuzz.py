@@ -1,9 +1,6 @@
 """Random networks on a `netsim.Radio` keep the laws: one run for each seed, every frame accounted for."""
 
 import math
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.core.records import CAUSES, RADIO_CAUSES
+from tests.command import python
 from tests.fuzzers.networks import digest
 from tests.fuzzers.radios import RadioCase, check_seed
 
@@ -53,8 +51,4 @@ def test_every_process_and_both_cores_run_the_same(environment: dict[str, str]) 
         "from tests.fuzzers.networks import digest; from tests.fuzzers.radios import RadioCase\n"
         "for seed in range(8): print(digest(RadioCase(seed).play().run))"
     )
-    kept = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=kept | environment, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines() == [digest(RadioCase(seed).play().run) for seed in range(8)], done.stderr
+    assert python(code, **environment).splitlines() == [digest(RadioCase(seed).play().run) for seed in range(8)]

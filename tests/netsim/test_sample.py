@@ -3,9 +3,6 @@
 import asyncio
 import itertools
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +17,7 @@ from netsim.core.records import CAUSES
 from netsim.studies import Study
 from netsim.studies.folder import load, told_partial
 from netsim.studies.terminal import Reporter
+from tests.command import python
 from tests.fuzzers.networks import check_sampled
 from tests.netsim.test_failures import message_of
 
@@ -304,18 +302,7 @@ def test_rows_are_the_same_with_either_core() -> None:
         "text += ''.join(rounders(link, sample=0.17).rounds.to_csv() for link in ROUND_LINKS)\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "NETSIM_CORE": core},
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for core in ("python", "")
-    ]
-    assert said[0] == said[1] != ""
+    assert python(code) == python(code, NETSIM_CORE="python") != ""
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

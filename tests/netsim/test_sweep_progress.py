@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netsim.studies.terminal import Reporter, Tally
-from tests.command import call
+from tests.command import MAIN, call
 from tests.netsim.test_sweep import STUDY
 
 
@@ -80,11 +80,10 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain(study: str, tmp_path: Path
 def test_on_a_terminal_one_line_is_kept_true(study: str, tmp_path: Path) -> None:
     import pty
 
-    code = "from netsim.studies.cli import main; main()"
     flags = ["sweep", study, "--seed", "0:4", "--fail", "1", "--slow", "0.2", "--out", "out"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *flags],
+        [sys.executable, "-c", MAIN, *flags],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=theirs,

@@ -1,8 +1,6 @@
 """Sets of tasks have one order: ordinary asyncio gives the same run each time, whatever lies where in memory."""
 
 import asyncio
-import os
-import subprocess
 import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -15,6 +13,7 @@ import pytest
 import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, topology
 from netsim.clock.task import Task
+from tests.command import python
 
 ROOT = Path(__file__).parents[2]
 KEPT: list[Any] = []
@@ -178,16 +177,7 @@ def test_same_hashes_in_every_process() -> None:
     )
     found = {" ".join(hash_of(kind) for kind in KINDS)}
     for number in range(5):
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(number)],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": str(number)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        found.add(done.stdout.strip())
+        found.add(python(script, str(number), PYTHONHASHSEED=str(number)).strip())
     assert len(found) == 1
 
 

@@ -2,10 +2,7 @@
 
 import asyncio
 import math
-import os
 import pickle
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +18,7 @@ from netsim.clock import new_loop
 from netsim.faults import ClockSkew, Crash
 from netsim.replay.frames import frames_of
 from netsim.studies import find_study
+from tests.command import python
 from tests.fuzzers.watched import check_watched
 from tests.recorded import states_at
 
@@ -315,18 +313,9 @@ def test_both_cores_keep_the_same() -> None:
         "for seed in range(5):\n"
         "    for faults in (False, True): print(check_watched(seed, faults).run.states.to_csv())"
     )
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env=os.environ | {"NETSIM_CORE": core},
-            capture_output=True,
-            text=True,
-        )
-        for core in ("compiled", "python")
-    ]
-    assert outputs[0].stdout == outputs[1].stdout
-    assert outputs[0].stdout.count("\n") > 50, outputs[0].stderr
+    compiled = python(code)
+    assert compiled == python(code, NETSIM_CORE="python")
+    assert compiled.count("\n") > 50
 
 
 def test_by_samples_and_from_a_coroutine() -> None:

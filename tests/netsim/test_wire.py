@@ -4,9 +4,6 @@ import contextlib
 import enum
 import math
 import struct
-import subprocess
-import sys
-import textwrap
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -25,6 +22,7 @@ from netsim.core.frame import FrameEncoder
 from netsim.core.framing import decode_frame
 from netsim.errors import AgentError, BadInput, WireError
 from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
+from tests.command import python
 from tests.fuzzers.wire import same
 
 # Any bit pattern of a double: NaNs with payloads, infinities, −0.
@@ -319,8 +317,7 @@ def test_deeply_nested_bytes_do_not_kill_the_interpreter() -> None:
                 except WireError as error:
                     print(str(error).count("\\n"))
     """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, "0\n" * 10), ran.stderr
+    assert python(program) == "0\n" * 10
 
 
 # --- hostile bytes ----------------------------------------------------------------------------------------------------
@@ -477,8 +474,7 @@ def test_decoding_hostile_bytes_takes_memory_and_time_in_proportion_to_their_num
                 assert "MemoryError" not in str(error), error
         assert time.process_time() - start < 20
     """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
+    python(program)
 
 
 TRAILER = b"\x92\xa3|S0\xcf" + (2**63).to_bytes(8)
