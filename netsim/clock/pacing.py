@@ -19,27 +19,15 @@ _TAKING_IN = 0.02
 class PacedSelector(InstantSelector):
     """Simulated time that passes ``speed`` times as fast as on the wall, in instants.
 
-    Parameters
-    ----------
-    epoch : float
-        When time is 0, in seconds of `time.monotonic`; before that it is negative.
-    speed : float
-        Simulated seconds in a real one.
-    slack : float
-        By how many simulated seconds an instant may come late and still be what it was to be.
-
-    Attributes
-    ----------
-    overruns : int
-        How often the clock jumped.
-    longest_lag : float
-        By how much an instant came late at most, in real seconds.
+    It is 0 at ``epoch``, in seconds of `time.monotonic`. An instant may come ``slack`` simulated seconds late and still
+    have the time that it was to have.
     """
 
     def __init__(self, epoch: float, speed: float, slack: float) -> None:
         super().__init__()
         self.limit = float("inf")
         self.speed = speed
+        # How often the clock jumped, and how late (real s) an instant came at most.
         self.overruns = 0
         self.longest_lag = 0.0
         self._epoch = epoch

@@ -308,15 +308,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 
 
 class StateWriter:
-    """Writes agents' states.
-
-    Parameters
-    ----------
-    agents : mapping
-        {name: agent}, all of the network's.
-    keep : callable
-        Called with the digest and the bytes of each array that is new.
-    """
+    """Writes the states of a network's agents; gives ``keep`` the digest and the bytes of each array that is new."""
 
     def __init__(self, agents: Mapping[Any, Agent], keep: Callable[[bytes, bytes], None]) -> None:
         self._agents, self._keep = agents, keep
@@ -344,21 +336,15 @@ class StateWriter:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles one agent's state, again and again.
-
-    Attributes
-    ----------
-    names : set of (str, str)
-        The modules and names of all classes and functions that it named.
-    left_out : list
-        What the first pickle left out: an agent that was made in the same way has the same under the same number.
-    """
+    """Pickles one agent's state, again and again."""
 
     def __init__(self, agent: Agent, numbers: Mapping[int, int], keep: Callable[[bytes, bytes], None]) -> None:
         self._file = io.BytesIO()
         super().__init__(self._file, protocol=5)
         self._agent, self._numbers, self._keep = agent, numbers, keep
+        # The modules and names of all classes and functions that it named.
         self.names: set[tuple[str, str]] = set()
+        # What the first pickle left out: an agent that was made in the same way has the same under the same number.
         self.left_out: list[Any] = []
         self._is_first = True
         # By identity, the arrays of this pickle with what stands for them, and what the large ones held.
@@ -518,19 +504,7 @@ _HARMLESS = {
 
 
 class StateReader:
-    """Gives agents the states that a `StateWriter` wrote of agents that were made in the same way.
-
-    Parameters
-    ----------
-    agents : mapping
-        {name: agent}, each as it was before the run.
-
-    Attributes
-    ----------
-    agents : list of Agent
-    arrays : dict
-        {digest: array}, those that were learned.
-    """
+    """Gives agents that have not run the states that a `StateWriter` wrote of agents made in the same way."""
 
     def __init__(self, agents: Mapping[Hashable, Agent]) -> None:
         self.agents = [*agents.values()]
@@ -557,13 +531,7 @@ class StateReader:
         self.arrays[digest] = _array(data)
 
     def restore(self, name: Hashable, state: bytes) -> None:
-        """Give an agent what was written of it; nothing if that is empty.
-
-        Raises
-        ------
-        NetsimError
-            If it cannot be read, or is of objects that may not be made.
-        """
+        """Give an agent what was written of it, if anything was; raises NetsimError if it cannot or may not be read."""
         try:
             if state:
                 self._give(name, _Unpickler(state, self, self._left_out[name]).load())
