@@ -145,8 +145,8 @@ class Sharing:
         """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
 
         All agents are taken to have the same censor. Then a neighbour that never broke its silence still has the θ̂_n
-        that all began with. Without a censor, or once a round has passed in which the censor lets every agent speak, not
-        to have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
+        that all began with. Without a censor, or once a round has passed in which the censor silences no agent, not to
+        have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
         receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
         """
         if self.only_present:
