@@ -14,7 +14,6 @@ from unittest import mock
 from netsim.studies.cli import main
 
 ROOT = Path(__file__).parents[1]
-ROOT = Path(__file__).parents[1]
 MAIN = "from netsim.studies.cli import main; main()"
 
 Done = subprocess.CompletedProcess[str]
@@ -61,15 +60,6 @@ def python(code: str, *words: str, **env: str) -> str:
     done = subprocess.run(
         command, cwd=ROOT, env=inherited | env, capture_output=True, text=True, check=False, timeout=300
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def python(code: str, *words: str, **env: str) -> str:
-    """Run code in a Python of its own, which must end well, and return what it prints; the core is the usual one."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
-    command = [sys.executable, "-c", textwrap.dedent(code), *words]
-    done = subprocess.run(command, cwd=ROOT, env=inherited | env, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

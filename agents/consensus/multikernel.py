@@ -3,7 +3,7 @@
 Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023: agents gossip coded changes of
 hidden states that their neighbours know, on any connected graph (`GossipOMKL`). With one kernel that is the method of
 Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and gossip algorithms with compressed communication",
-2019. `CompleteOMKL` is their benchmark, in which everybody hears everybody's models and losses: Shen, Karimi-Bidhendi
+2019. `CompleteOMKL` is their benchmark, in which all agents hear all models and losses: Shen, Karimi-Bidhendi
 and Jafarkhani, "Distributed and quantized online multi-kernel learning", 2021.
 """
 
@@ -59,7 +59,7 @@ class GossipOMKL(Gossip):
     weights before line 6 predicts: here, as its eqs. 8 and 9 have it, the prediction is made with the weights from
     before the sample, which has not been seen.
 
-    A neighbour that a censor has kept silent so far takes part with h_n = 0, which everybody knows (line 1). One that
+    A neighbour that a censor has kept silent so far takes part with h_n = 0, which all know (line 1). One that
     was never heard for another reason, as far as that can be told, is left out (`Sharing.known`).
 
     Parameters
@@ -107,7 +107,7 @@ class GossipOMKL(Gossip):
 
 @dataclass(eq=False, repr=False)
 class CompleteOMKL(Cited, netsim.Agent):
-    """Online multi-kernel learning on a complete graph, where everybody averages over everybody.
+    """Online multi-kernel learning on a complete graph, where every agent averages over all.
 
     In each round, with models θ_p and weights w̄_p that all agents have in common: predict; broadcast the model after a
     step, Q(θ_p − η ∇L_p(θ_p)), and the P costs L_p(θ_p) as float32, in one message; θ_p ← the mean of what all agents
@@ -169,17 +169,17 @@ class CompleteOMKL(Cited, netsim.Agent):
             advance(self, k)
             costs = self.cost.draw(self.model, self.kernel_weights.values)
             step = -self.eta * self.cost.gradient(self.model)
-            said = self._coded(step), costs.astype(np.float32)
-            await self.broadcast("model", said)
-            self._learn({self.name: said} | {frame.sender: frame.payload for frame in await self.collect()}, order)
+            sent = self._coded(step), costs.astype(np.float32)
+            await self.broadcast("model", sent)
+            self._learn({self.name: sent} | {frame.sender: frame.payload for frame in await self.collect()}, order)
 
     def _coded(self, step: Vector) -> Encoded:
         """Return what is sent of the model after a step: the model, or the step if that is what the coder codes."""
         return self.coder.encode(self.model + step if self.coder.whole else step, self.rng)
 
-    def _learn(self, said: Mapping[Hashable, tuple[Encoded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
-        """Take the mean of what was said for the model, and learn the weights."""
-        heard = [said[name] for name in order if name in said]
+    def _learn(self, sent: Mapping[Hashable, tuple[Encoded, NDArray[np.float32]]], order: Sequence[Hashable]) -> None:
+        """Take the mean of what was sent for the model, and learn the weights."""
+        heard = [sent[name] for name in order if name in sent]
         mean = np.mean([decoded(coded) for coded, _ in heard], axis=0)
         self.model = mean if self.coder.whole else self.model + mean
         costs = np.asarray(np.mean([costs for _, costs in heard], axis=0, dtype=np.float64))

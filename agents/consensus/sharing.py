@@ -126,7 +126,7 @@ class Sharing:
             self.copies.take_in(heard, add=self._adds)
 
     def _is_key(self, round_number: int) -> bool:
-        """Return whether in this round everybody sends its state whole."""
+        """Return whether all agents send their states whole in this round."""
         return bool(self._key_every) and round_number % self._key_every == 0
 
     def _code(self, state: Vector, change: Vector) -> tuple[Encoded, Vector]:
@@ -145,8 +145,8 @@ class Sharing:
         """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
 
         All agents are taken to have the same censor. Then a neighbour that never broke its silence still has the θ̂_n
-        that all began with. Without a censor, or once a round has passed in which the censor lets everybody speak, not
-        to have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
+        that all began with. Without a censor, or once a round has passed in which the censor silences no agent, not to
+        have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
         receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
         """
         if self.only_present:

@@ -3,12 +3,12 @@
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
 from netsim.errors import BadInput
 from netsim.util import check
+from netsim.util.typing import Array
 
 
 class Loss(Protocol):
@@ -25,16 +25,16 @@ class Loss(Protocol):
     def smooth(self) -> bool:
         """Whether it has a derivative everywhere, as solvers of batch problems require."""
 
-    def check_targets(self, y: NDArray[np.float64], /) -> None:
+    def check_targets(self, y: Array, /) -> None:
         """Raise BadInput if a target has no meaning for this loss."""
 
-    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def value(self, f: Array, y: Array, /) -> Array:
         """Return ℓ(f, y)."""
 
-    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def derivative(self, f: Array, y: Array, /) -> Array:
         """Return ∂ℓ/∂f, a subgradient where there is a kink."""
 
-    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def second_derivative(self, f: Array, y: Array, /) -> Array:
         """Return ∂²ℓ/∂f², which is never negative."""
 
     def slope(self, f: float, k: float, y: float, /) -> float:
@@ -50,18 +50,18 @@ class Squared:
     name: ClassVar[str] = "squared"
     smooth: ClassVar[bool] = True
 
-    def check_targets(self, y: NDArray[np.float64], /) -> None:
+    def check_targets(self, y: Array, /) -> None:
         """Accept every target."""
 
-    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def value(self, f: Array, y: Array, /) -> Array:
         """Return (y − f)²."""
         return np.square(y - f)
 
-    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def derivative(self, f: Array, y: Array, /) -> Array:
         """Return 2 (f − y)."""
         return 2.0 * (f - y)
 
-    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def second_derivative(self, f: Array, y: Array, /) -> Array:
         """Return 2, in the shape of f − y."""
         return np.full(np.broadcast_shapes(np.shape(f), np.shape(y)), 2.0)
 
@@ -70,25 +70,34 @@ class Squared:
         return 2.0 * (f - y) / (1.0 + 2.0 * k)
 
 
-class SquaredHinge:
+class _OfLabels:
+    """What the losses of labels y = ±1 share."""
+
+    name: ClassVar[str]
+
+    def check_targets(self, y: Array, /) -> None:
+        """Raise BadInput unless every label is −1 or +1."""
+        bad = np.argwhere(np.abs(y) != 1.0)
+        if len(bad):
+            where = ", ".join(str(int(i)) for i in bad[0])
+            raise BadInput(f"targets[{where}] = {y[tuple(bad[0])]}: must be -1 or 1 for the {self.name} loss")
+
+
+class SquaredHinge(_OfLabels):
     """The squared hinge max(0, 1 − y f)² for labels y = ±1."""
 
     name: ClassVar[str] = "squared_hinge"
     smooth: ClassVar[bool] = True
 
-    def check_targets(self, y: NDArray[np.float64], /) -> None:
-        """Raise BadInput unless every label is −1 or +1."""
-        _check_labels(y, self.name)
-
-    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def value(self, f: Array, y: Array, /) -> Array:
         """Return max(0, 1 − y f)²."""
         return np.square(np.maximum(0.0, 1.0 - y * f))
 
-    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def derivative(self, f: Array, y: Array, /) -> Array:
         """Return −2y max(0, 1 − y f)."""
         return -2.0 * y * np.maximum(0.0, 1.0 - y * f)
 
-    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def second_derivative(self, f: Array, y: Array, /) -> Array:
         """Return 2 where y f < 1, else 0."""
         return np.where(y * f < 1.0, 2.0, 0.0)
 
@@ -97,25 +106,21 @@ class SquaredHinge:
         return 2.0 * (f - y) / (1.0 + 2.0 * k) if y * f < 1.0 else 0.0
 
 
-class Logistic:
+class Logistic(_OfLabels):
     """The logistic loss log(1 + exp(−y f)) for labels y = ±1, without overflow at any margin y f."""
 
     name: ClassVar[str] = "logistic"
     smooth: ClassVar[bool] = True
 
-    def check_targets(self, y: NDArray[np.float64], /) -> None:
-        """Raise BadInput unless every label is −1 or +1."""
-        _check_labels(y, self.name)
-
-    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def value(self, f: Array, y: Array, /) -> Array:
         """Return log(1 + exp(−y f))."""
         return np.logaddexp(0.0, -y * f)
 
-    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def derivative(self, f: Array, y: Array, /) -> Array:
         """Return −y / (1 + exp(y f))."""
         return -y * expit(-y * f)
 
-    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def second_derivative(self, f: Array, y: Array, /) -> Array:
         """Return 1 / ((1 + exp(y f)) (1 + exp(−y f)))."""
         margin = y * f
         return expit(margin) * expit(-margin)
@@ -127,25 +132,21 @@ class Logistic:
         return -y * float(root)
 
 
-class Hinge:
+class Hinge(_OfLabels):
     """The hinge max(0, 1 − y f) for labels y = ±1, with a kink where the margin y f is 1."""
 
     name: ClassVar[str] = "hinge"
     smooth: ClassVar[bool] = False
 
-    def check_targets(self, y: NDArray[np.float64], /) -> None:
-        """Raise BadInput unless every label is −1 or +1."""
-        _check_labels(y, self.name)
-
-    def value(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def value(self, f: Array, y: Array, /) -> Array:
         """Return max(0, 1 − y f)."""
         return np.maximum(0.0, 1.0 - y * f)
 
-    def derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def derivative(self, f: Array, y: Array, /) -> Array:
         """Return −y where y f < 1, else 0."""
         return np.where(y * f < 1.0, -y, 0.0)
 
-    def second_derivative(self, f: NDArray[np.float64], y: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def second_derivative(self, f: Array, y: Array, /) -> Array:
         """Return 0, in the shape of y f."""
         return np.zeros(np.broadcast_shapes(np.shape(f), np.shape(y)))
 
@@ -157,24 +158,11 @@ class Hinge:
         return -y * (gap / k if gap < k else 1.0)
 
 
-def _check_labels(y: NDArray[np.float64], loss: str) -> None:
-    bad = np.argwhere(np.abs(y) != 1.0)
-    if len(bad):
-        where = ", ".join(str(int(i)) for i in bad[0])
-        raise BadInput(f"targets[{where}] = {y[tuple(bad[0])]}: must be -1 or 1 for the {loss} loss")
-
-
 _LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic] | type[Hinge]] = {
     each.name: each for each in (Squared, SquaredHinge, Logistic, Hinge)
 }
 
 
 def by_name(name: Any) -> Loss:
-    """Return the loss called ``name``: squared, squared_hinge, logistic or hinge.
-
-    Raises
-    ------
-    BadInput
-        For any other name, with the nearest one suggested.
-    """
+    """Return the loss called ``name``: squared, squared_hinge, logistic or hinge; raises BadInput for any other."""
     return _LOSSES[check.one_of("loss", name, _LOSSES)]()

@@ -268,26 +268,26 @@ def why(each: Judged) -> str:
     """
     if each.verdict in (AGREES, NO_DATA):
         return ""
-    said = []
+    reasons = []
     if each.void:
-        said.append(f"Ours does not learn: its error is {each.over_constant:.3g} times a constant answer's.")
+        reasons.append(f"Ours does not learn: its error is {each.over_constant:.3g} times a constant answer's.")
     if each.causes:
-        said.append(f"Cause shown: it agrees with {' or '.join(each.causes)}.")
-        return " ".join(said)
+        reasons.append(f"Cause shown: it agrees with {' or '.join(each.causes)}.")
+        return " ".join(reasons)
     most = max((other.agreeing for other in each.tried.values()), default=0)
     better = [label for label, other in each.tried.items() if other.agreeing == most > each.agreeing]
     hollow = [label for label, other in each.tried.items() if other.void]
     excluded = [label for label in each.tried if label not in (*better, *hollow)]
     if better:
-        said.append(f"More of it agrees ({most} of {len(each.found)}) with {' or '.join(better)}.")
+        reasons.append(f"More of it agrees ({most} of {len(each.found)}) with {' or '.join(better)}.")
     if excluded:
-        said.append(f"Excluded: {'; '.join(excluded)}.")
+        reasons.append(f"Excluded: {'; '.join(excluded)}.")
     if hollow and not each.void:
-        said.append(f"Tells nothing, for nothing is learned: {'; '.join(hollow)}.")
+        reasons.append(f"Tells nothing, for nothing is learned: {'; '.join(hollow)}.")
     if not each.tried and not each.void:
         apart = all(one.verdict in (AGREES, OPEN) for one in each.found)
-        said.append("Our seeds lie too far apart to tell." if apart else "No other setting was run.")
-    return " ".join(said)
+        reasons.append("Our seeds lie too far apart to tell." if apart else "No other setting was run.")
+    return " ".join(reasons)
 
 
 def attempt(each: Judged) -> str:

@@ -64,20 +64,9 @@ def write(
     figures: Mapping[str, str],
     every: Collection[str] = (),
 ) -> str:
-    """Return the report.
+    """Return the report on each paper's judged claims, from the runs by the name of their work.
 
-    Parameters
-    ----------
-    papers : mapping
-        What became of the claims of each paper.
-    runs : mapping
-        The runs by the name of their work.
-    seeds : int
-        Number of seeds.
-    figures : mapping
-        Captions by file name.
-    every : collection of str
-        The names of all papers, so that it can say if some are not in it.
+    ``figures`` are captions by file name; ``every`` has the names of all papers, of which some may be left out.
     """
     shown = [f"![{caption}]({name})\n" for name, caption in figures.items()]
     lines = [
@@ -108,7 +97,7 @@ def _command(papers: Mapping[Paper, Sequence[Judged]], every: Collection[str]) -
 
 
 def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
-    """Return a row for each paper: how many claims there are, and what became of them."""
+    """Return a row for each paper: how many claims there are, and how many have each outcome."""
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         outcomes = [each.outcome for each in claims]
@@ -117,8 +106,8 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
         cells = sum(len(each.found) for each in printed)
         numbers = f"{sum(each.agreeing for each in printed)} of {cells}" if cells else "–"
         close = f"{sum(each.near for each in printed)} of {cells}" if cells else "–"
-        said = {"printed numbers that agree": numbers, "within 10 % of our median": close}
-        rows.append({"paper": paper.name, "claims": len(claims), **counts, **said})
+        near_ones = {"printed numbers that agree": numbers, "within 10 % of our median": close}
+        rows.append({"paper": paper.name, "claims": len(claims), **counts, **near_ones})
     return rows
 
 
@@ -159,7 +148,7 @@ def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
         yield from (
             "### What figures and text say",
             "",
-            f"| where | claim | ours: mean [{_told(statements)}] | verdict | criterion |",
+            f"| where | claim | ours: mean [{_interval_of(statements)}] | verdict | criterion |",
             "|---|---|---|---|---|",
         )
         for each in statements:
@@ -172,16 +161,16 @@ def _section(paper: Paper, claims: Sequence[Judged]) -> Iterator[str]:
 
 
 def _by_outcome(claims: Sequence[Judged]) -> Iterator[str]:
-    """Yield a table of what became of the claims, and why: a row for each outcome, and for each reason."""
+    """Yield a table of outcomes: a row for each outcome and reason."""
     rows: dict[tuple[str, str], list[str]] = {}
     for outcome in OUTCOMES:
         for each in claims:
             if each.outcome == outcome:
-                said = each.missing or why(each)
-                rows.setdefault((outcome, said), []).append(f"{each.claim.where}, {each.claim.what}")
+                reason = each.missing or why(each)
+                rows.setdefault((outcome, reason), []).append(f"{each.claim.where}, {each.claim.what}")
     yield from ("| outcome | claims | which | why |", "|---|---|---|---|")
-    for (outcome, said), which in rows.items():
-        yield _line([_marked(outcome), len(which), "; ".join(which), said])
+    for (outcome, reason), which in rows.items():
+        yield _line([_marked(outcome), len(which), "; ".join(which), reason])
     yield ""
 
 
@@ -201,7 +190,7 @@ def _numbers(where: str, labels: Sequence[str], rows: Sequence[Judged]) -> Itera
 
 
 def _power(numbers: Sequence[float]) -> int:
-    """Return the power of ten in which small numbers are told; 0 of others."""
+    """Return the power of ten in which small numbers are given; 0 of others."""
     largest = max(map(abs, numbers), default=1.0)
     return 3 * math.floor(math.log10(largest) / 3) if 0 < largest < 0.05 else 0
 
@@ -233,7 +222,7 @@ def _short(number: float, digits: int = 3) -> str:
     return f"{number:.{places}f}" if places < 6 else f"{number:.{digits}g}"
 
 
-def _told(statements: Sequence[Judged]) -> str:
+def _interval_of(statements: Sequence[Judged]) -> str:
     """Return which interval of a statement's mean is shown, and of how many seeds."""
     return told_interval(len(one.values) for each in statements for one in each.found)
 
