@@ -15,6 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from netsim._former import must_be_current
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
 from netsim.studies.sources import source_of
@@ -90,7 +91,9 @@ class Scenario:
     def prepare(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
         """Return the study that is to be played; raises BadInput for an unknown parameter."""
         known = {parameter.name: parameter.default for parameter in self.parameters}
-        for name in parameters:
+        for name, value in parameters.items():
+            if name not in known:
+                must_be_current(name, value)
             check.one_of("parameter", name, known)
         columns = tuple(column for shelf in _shelves() for column in shelf.columns)
         study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)

@@ -70,7 +70,7 @@ class Rehearsal:
 
     def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
         """Simulate a run; raises BadInput if it cannot be deployed."""
-        if isinstance(network.medium, Radio) or network.collisions:
+        if isinstance(network.medium, Radio):
             raise BadInput(
                 f"scenario = {self._plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
                 "what agents share on the air is in one process"
