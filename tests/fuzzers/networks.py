@@ -90,10 +90,10 @@ def a_budget(rng: Rng, period: float) -> Any:
     )
 
 
-def at_the_sender(rng: Rng, period: float) -> dict[str, Any]:
+def at_the_sender(rng: Rng, period: float, rated: bool = False) -> dict[str, Any]:
     """Return what a transmitter does: rate, queue, budget, fragments."""
     rates = [500 / period, 5000 / period, 1e5 / period, 1e12]
-    rate = float(rng.choice(rates)) if rng.random() < 0.4 else None
+    rate = float(rng.choice(rates)) if rated or rng.random() < 0.4 else None
     budget = a_budget(rng, period)
     waits = rate is not None or budget is not None
     return {
