@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = ["former_names", "with_former_names"]
+__all__ = ["SETTINGS", "former_names", "must_be_current", "with_former_names"]
 
 ATTRIBUTES = {
     "Budget": "links.Budget",
@@ -113,6 +113,17 @@ NAMES = {
     "netsim.studies.catalogue.Shelf": "Registry",
 }
 """Names in modules; such a module has a ``__getattr__`` that `former_names` returns."""
+
+SETTINGS = {"collisions": "left out; transmissions collide on a network with medium=netsim.Radio(access='aloha')"}
+"""Parameters of networks and studies that are gone, and what must be done instead."""
+
+
+def must_be_current(name: str, value: object) -> None:
+    """Raise BadInput for a parameter of earlier versions, with what must be done instead."""
+    if name in SETTINGS:
+        from netsim.util import check
+
+        raise check.refuse(name, value, SETTINGS[name])
 
 
 def with_former_names(current: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import networkx as nx
 
+from netsim._former import must_be_current
 from netsim.agent import Agent
 from netsim.clock.clock import ClockName, Loop
 from netsim.clock.instants import LATEST
@@ -67,7 +68,7 @@ class Network:
         that all neighbours hear; ``links`` then may change latency, loss and what follows only. A `Radio` is a medium
         that all share besides: who may speak when, carrier sense, collisions, acknowledgements, energy.
     collisions : bool
-        "radio" with a rate only: transmissions that overlap in time at a receiver destroy each other there.
+        Must be False: transmissions collide on a `Radio`.
     inbox_limit : int, optional
         Frames that an inbox holds at most; more are dropped.
     seed : int
@@ -114,10 +115,8 @@ class Network:
             self._check_override(ends, override)
         for each in (self.link, *self.links.values()):
             each.reliability_model.resend_after(each.latency_model, self.round_period)
-        collisions = check.flag("collisions", collisions)
-        if collisions and (medium != "radio" or self.link.rate is None):
-            raise BadInput("collisions = True: must go with medium='radio' and a rate, or a transmission takes no time")
-        self.collisions = collisions
+        if collisions:
+            must_be_current("collisions", collisions)
         if isinstance(medium, Radio):
             medium.check_network(graph, self.link, self.links)
         self.inbox_limit = None if inbox_limit is None else check.integer("inbox_limit", inbox_limit, low=1)
@@ -155,7 +154,6 @@ class Network:
             self.links,
             self.round_period,
             self.medium,
-            self.collisions,
             self.inbox_limit,
             self.seed,
             self.faults,

@@ -39,7 +39,7 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
     BadInput
         If an agent has none or several, none runs here, or the network cannot be taken apart.
     """
-    if isinstance(settings.medium, Radio) or settings.collisions:
+    if isinstance(settings.medium, Radio):
         raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
     hosts = sorted([transport.here, *transport.peers])
     places: dict[Hashable, int] = {}

@@ -31,7 +31,6 @@ class RemoteEndpoint:
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = Arrivals(tally)
-        self.collided: set[int] = set()
         self.watchers: list[Any] = []
         self._name = name
         self._send = send

@@ -21,7 +21,6 @@ from netsim.links.link import Link
 from netsim.radio.energy import Account
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
-from netsim.transport.air import Air
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 from netsim.transport.offered import Taker
@@ -43,7 +42,6 @@ class Settings:
     links: Mapping[tuple[Any, Any], Link]
     round_period: float
     medium: str | Radio
-    collisions: bool
     inbox_limit: int | None
     seed: int
     faults: Faults
@@ -157,7 +155,6 @@ def build(
     )
     outboxes: dict[Hashable, Outbox] = {}
     contexts: dict[Hashable, Context] = {}
-    air = Air() if settings.collisions else None
     radio = None if settings.medium == "wires" else settings.link
     medium = None
     if isinstance(settings.medium, Radio):
@@ -176,7 +173,6 @@ def build(
             block=block,
             seed=settings.seed,
             radio=radio,
-            air=air,
         )
         mine = own.get(name, shared)
         station = None if medium is None else medium.station(name, wiring, inboxes[name], mine.clock)

@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from netsim._former import former_names
+from netsim._former import former_names, must_be_current
 from netsim.errors import BadInput, NetsimError, chain, one_line
 from netsim.studies import Study, script
 from netsim.studies.origin import source_of
@@ -94,7 +94,9 @@ class Scenario:
     def prepare(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
         """Return a study for `play`; raises BadInput for an unknown parameter."""
         known = {parameter.name: parameter.default for parameter in self.parameters}
-        for name in parameters:
+        for name, value in parameters.items():
+            if name not in known:
+                must_be_current(name, value)
             check.one_of("parameter", name, known)
         columns = tuple(column for registry in _registries() for column in registry.columns)
         study = Study(self.name, known | parameters, columns=columns, trace=trace, reporter=reporter)

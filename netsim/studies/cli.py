@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from netsim._former import must_be_current
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
@@ -167,6 +168,8 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     for word in words:
         flag, joined, value = word.partition("=")
         negated = flag.startswith("--no-") and f"--{flag[5:]}" in known
+        if flag not in known and not negated:
+            must_be_current(flag.removeprefix("--"), value or True)
         parameter = known[check.one_of("flag", f"--{flag[5:]}" if negated else flag, known)]
         if parameter.kind is bool and not joined:
             value = "false" if negated else "true"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import click
 
+from netsim._former import SETTINGS, must_be_current
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 
@@ -31,7 +32,16 @@ def options_of(scenario: Scenario) -> list[click.Parameter]:
                 help=parameter.description,
             )
         )
+    for name in SETTINGS.keys() - {parameter.name for parameter in scenario.parameters}:
+        flags = f"--{name}/--no-{name}"
+        options.append(click.Option([flags], default=None, hidden=True, expose_value=False, callback=_refuse_former))
     return options
+
+
+def _refuse_former(context: click.Context, option: click.Parameter, value: bool | None) -> None:
+    """Refuse a flag that earlier versions had."""
+    if value is not None:
+        must_be_current(str(option.name), value)
 
 
 def group_of(command: Callable[[Scenario], click.Command]) -> type[click.Group]:

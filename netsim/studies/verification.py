@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim._former import SETTINGS, must_be_current
 from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import key_shift
 from netsim.errors import BadInput
@@ -158,11 +159,12 @@ def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
 def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded parameters as the study takes them; raises BadInput that begins with ``what`` for others."""
     known = {each.name: each for each in scenario.parameters}
-    for name in given:
-        if name not in known:
-            raise BadInput(f"{what}; it has no parameter {name!r} any more")
     try:
-        return {name: _value(known[name], value) for name, value in given.items()}
+        for name, value in given.items():
+            if name not in known and not (name in SETTINGS and value is False):
+                must_be_current(name, value)
+                raise BadInput(f"it has no parameter {name!r} any more")
+        return {name: _value(known[name], value) for name, value in given.items() if name in known}
     except BadInput as error:
         raise BadInput(f"{what}; {error}") from None
 

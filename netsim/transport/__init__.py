@@ -1,7 +1,7 @@
 """A frame's way: agent → outbox → link → inbox → agent.
 
 One module for each stage, in the order in which a frame meets them: `context` (what an agent holds of its network),
-`outbox`, `transmitter` (budget, fragments, queue, rate), `path` (loss, latency, copies), `air` (collisions), `inbox`.
+`outbox`, `transmitter` (budget, fragments, queue, rate), `path` (loss, latency, copies), `inbox`.
 """
 
 import lazy_loader

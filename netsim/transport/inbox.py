@@ -15,7 +15,7 @@ from typing import Any
 from netsim.core import Arrivals, Frame
 from netsim.core.arrivals import Entry
 from netsim.core.framing import for_receiver
-from netsim.core.records import COLLIDED, INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.core.records import INBOX_FULL, LATE, RECEIVER_DOWN
 from netsim.links.reliability import ACK, NACK
 from netsim.transport.shared import Shared
 
@@ -43,7 +43,6 @@ class Inbox:
         "_tally",
         "_watched",
         "arrivals",
-        "collided",
         "iterating",
         "replies",
         "up",
@@ -65,7 +64,6 @@ class Inbox:
         self._strict_until: float = 0
         self._watched = self._abandoned = False
         self.arrivals = Arrivals(shared.tally)
-        self.collided: set[int] = set()
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
@@ -113,7 +111,7 @@ class Inbox:
     def arrived(self, until: float) -> list[Frame]:
         """Return, and forget, the frames that arrived before ``until`` (s), whatever clock the agent has."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful or self.collided) and self.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -172,9 +170,7 @@ class Inbox:
 
     def _refusal(self, entry: Entry) -> int | None:
         """Return why a frame does not get in, apart from want of room; None if it does."""
-        time, key, _, frame = entry
-        if key in self.collided:
-            return COLLIDED
+        time, _, _, frame = entry
         if not self.up:
             return RECEIVER_DOWN
         if 0 < frame.round <= self._strict_until and time >= self._shared.rounds.deadline(frame.round):
@@ -197,7 +193,7 @@ class Inbox:
         time, key, kind, frame = entry
         cause = self._refusal(entry)
         if cause is not None:
-            self.collided.discard(key)
+            pass
         elif self._on_numbered is not None and frame.request is not None and frame.request < 0:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
                 cause = INBOX_FULL  # and it is not acknowledged

@@ -12,7 +12,7 @@ from zlib import crc32
 from netsim.core import Frame, Spreader
 from netsim.core.fan import Fan
 from netsim.core.framing import damaged, new_frame
-from netsim.core.records import COLLIDED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
+from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
 from netsim.core.spreader import weighed
 from netsim.errors import AgentError, RunOver
 from netsim.transport.bursts import Bursts
@@ -119,7 +119,6 @@ class Outbox:
         # Whether a broadcast needs no more than a row of the fan.
         self._plain = (
             not self._ports
-            and wiring.air is None
             and station is None
             and len(headers) <= 1
             and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
@@ -325,11 +324,6 @@ class Outbox:
             wire = sent.bits if on_radio else wire + sent.bits
             if to_all and not on_radio:
                 tally.link_bits(wiring.first + place, slot, sent.bits)
-        if wiring.air is not None and taken and not to_all:
-            for other in range(len(wiring.links)):
-                # On a radio the others hear it, too, though it is not for them.
-                if other not in places and other not in self.down:
-                    self._hear(now, other, sent)
         return taken, wire
 
     def _hand_over(self, station: Taker, now: float, offered: Offered) -> tuple[int, int]:
@@ -364,9 +358,8 @@ class Outbox:
         """Put a frame's copies into the neighbour's inbox, or count why not."""
         wiring, tally = self._wiring, self._shared.tally
         key = self._key(place, number)
-        collided, under_way = self._hear(now, place, sent)
         if not copies:
-            tally.ended(now, key, kind, COLLIDED if collided else LOST)
+            tally.ended(now, key, kind, LOST)
         for copy, (time, corrupted) in enumerate(copies):
             if copy:
                 # A number of its own: two copies may arrive at the same instant.
@@ -376,20 +369,10 @@ class Outbox:
                 if tally.keeps:
                     tally.left(sent.start, key, number, sent.bits)
             received = self._damaged(place, frame) if corrupted else frame
-            if collided:
-                tally.ended(now, key, kind, COLLIDED)
-            elif received is None:
+            if received is None:
                 tally.ended(time, key, kind, CORRUPTED)
             else:
                 wiring.inboxes[place].arrivals.push(time, key, kind, received)
-                under_way.append(key)
-
-    def _hear(self, now: float, place: int, sent: Departure) -> tuple[bool, list[int]]:
-        """Put a transmission on the air at one neighbour, if transmissions collide (see `Air.hear`)."""
-        wiring = self._wiring
-        if wiring.air is None:
-            return False, []
-        return wiring.air.hear(wiring.receivers[place], wiring.inboxes[place].collided, now, sent.start, sent.end)
 
     def _damaged(self, place: int, frame: Frame) -> Frame | None:
         """Return what a receiver makes of a frame with one bit flipped; None if it notices."""

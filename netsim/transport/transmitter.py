@@ -89,8 +89,8 @@ class Departure:
     ----------
     cause : int
         Why it did not; 0 if it did.
-    start, end : float
-        When sending starts and ends, in seconds.
+    start : float
+        When sending starts, in seconds.
     ends : sequence of float
         When each fragment has left.
     bits : int
@@ -101,11 +101,6 @@ class Departure:
     start: float
     ends: Sequence[float]
     bits: int
-
-    @property
-    def end(self) -> float:
-        """When the last bit has left, in seconds."""
-        return self.ends[-1] if self.ends else self.start
 
 
 class Port:

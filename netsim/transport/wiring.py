@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from netsim.core import Arrivals
 from netsim.links.link import Link
-from netsim.transport.air import Air
 from netsim.util.draws import Keys
 
 __all__ = ["Neighbor", "Wiring"]
@@ -21,10 +20,6 @@ class Neighbor(Protocol):
     @property
     def arrivals(self) -> Arrivals:
         """Where links put (arrival time, key, kind, frame)."""
-
-    @property
-    def collided(self) -> set[int]:
-        """Keys of the frames under way that others destroyed."""
 
     watchers: list[Any]
     """Where its senders note that it wants to be told of arrivals, and as which of their places, in turn."""
@@ -53,8 +48,6 @@ class Wiring:
         The network's.
     radio : Link or None
         On a radio, the settings of the agent's one transmitter.
-    air : Air or None
-        On a radio where transmissions collide, who is heard where.
     """
 
     links: Sequence[Link]
@@ -66,4 +59,3 @@ class Wiring:
     block: int
     seed: int
     radio: Link | None
-    air: Air | None

@@ -183,7 +183,7 @@ class Links:
             for name in ("loss", "burst", "slot", "latency", "rate", "budget")
             if getattr(self.channel, name) != getattr(usual, name)
         ]
-        return ", ".join(parts + ["collisions"] * self.channel.collisions)
+        return ", ".join(parts)
 
     @property
     def end(self) -> str:

@@ -47,8 +47,6 @@ class Channel:
         Bits that a transmitter may send per round; the rest is refused.
     medium : str
         "radio": a broadcast is one transmission. "wires": one on each link.
-    collisions : bool
-        On a radio with a rate, transmissions that overlap at a receiver are lost there.
     round_period : float
         Length of a round in seconds.
     reliability : str
@@ -63,14 +61,13 @@ class Channel:
     rate: float | None = None
     budget: float | None = None
     medium: str = "radio"
-    collisions: bool = False
     round_period: float = 1.0
     reliability: str = "none"
 
     @property
     def is_ideal(self) -> bool:
         """Whether every frame arrives at once."""
-        return not (self.loss or self.latency or self.rate or self.budget or self.collisions)
+        return not (self.loss or self.latency or self.rate or self.budget)
 
     @property
     def title(self) -> str:
@@ -78,7 +75,6 @@ class Channel:
         told = {"loss": self.loss, "latency": self.latency, "rate": self.rate, "budget": self.budget}
         units = {"latency": " s", "rate": " bit/s", "budget": " bits a round"}
         parts = [f"{name} {value:g}{units.get(name, '')}" for name, value in told.items() if value]
-        parts += ["collisions"] * self.collisions
         parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
         return "".join(f", {part}" for part in parts)
 
@@ -94,9 +90,7 @@ class Channel:
         )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
         medium: Medium = "radio" if self.medium == "radio" else "wires"
-        return Network(
-            graph, link, round_period=self.round_period, medium=medium, collisions=self.collisions, seed=seed
-        )
+        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import AgentError, BadInput, Link, Network, Run, Stalled, latency
+from netsim import AgentError, BadInput, Link, Network, Radio, Run, Stalled, latency
 from netsim.agents.maps.features import kernel_values
 from netsim.agents.projections.contention import Contention
 from netsim.agents.projections.estimate import Ensemble, Estimate, Part, distance, limit, linear, state_of, together
@@ -62,12 +62,11 @@ def watch(
     link: Link | None = None,
     *,
     medium: Any = "wires",
-    collisions: bool = False,
     probes: Sequence[Any] = (),
     **settings: Any,
 ) -> Watched:
     goal = limit(ensemble)
-    agents = projectors(ensemble, order, sweeps, radio=medium == "radio", **{"duration": 0.1, "pause": 0.5} | settings)
+    agents = projectors(ensemble, order, sweeps, radio=medium != "wires", **{"duration": 0.1, "pause": 0.5} | settings)
     turns: list[Turn] = []
 
     def watched(i: int, agent: Projector, project: Callable[[], None]) -> Callable[[], None]:
@@ -80,7 +79,7 @@ def watch(
 
     for i, agent in agents.items():
         agent.project = watched(i, agent, agent.project)  # type: ignore[method-assign]
-    network = Network(network_graph(ensemble, order), link, medium=medium, collisions=collisions, seed=2)
+    network = Network(network_graph(ensemble, order), link, medium=medium, seed=2)
     return Watched(network.run(agents, probes), turns)
 
 
@@ -162,23 +161,21 @@ def test_the_limit_satisfies_the_optimality_conditions(gram: Callable[[Any, Any]
 
 
 @pytest.mark.parametrize(
-    ("link", "medium", "collisions"),
+    ("link", "medium"),
     [
-        (Link(), "wires", False),
-        (Link(), "radio", False),
-        (HOSTILE, "wires", False),
-        (Link(rate=50e3, header_bits=64), "radio", True),
+        (Link(), "wires"),
+        (Link(), "radio"),
+        (HOSTILE, "wires"),
+        (Link(rate=50e3, header_bits=64), Radio(access="aloha")),
     ],
     ids=["wires", "radio", "lossy", "collisions"],
 )
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_order_reaches_the_limit_and_never_moves_away(
-    order: str, link: Link, medium: str, collisions: bool
-) -> None:
+def test_every_order_reaches_the_limit_and_never_moves_away(order: str, link: Link, medium: Any) -> None:
     ensemble = chain()
     # By contention some agents are done long before others, who then go on without them.
     sweeps = 200 if order == "contention" else 90
-    watched = watch(ensemble, order, sweeps, link, medium=medium, collisions=collisions, timeout=0.1)
+    watched = watch(ensemble, order, sweeps, link, medium=medium, timeout=0.1)
     away = np.array([turn.distance for turn in watched.turns])
     goal = limit(ensemble)
     reached = state_of(ensemble, watched.run.agents)
@@ -190,7 +187,7 @@ def test_every_order_reaches_the_limit_and_never_moves_away(
     for i, agent in watched.run.agents.items():
         np.testing.assert_array_equal(agent.z, reached.z[ensemble.access[i]])
         assert agent.taken == sweeps or order == "random"
-    if collisions:
+    if isinstance(medium, Radio):
         # Where a token goes round only one speaks at a time.
         assert (watched.run.ledger.exits[COLLIDED] > 0) == (order != "token")
 

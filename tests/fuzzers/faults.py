@@ -79,8 +79,6 @@ def world(seed: int, times: float) -> Case:
     network.link = slowed(network.link, times)
     network.links = {ends: slowed(link, times) for ends, link in network.links.items()}
     network._scheduled = [(times * time, action) for time, action in network._scheduled]
-    # When transmissions collide, it matters which of those that begin at one instant is taken first.
-    network.collisions = False
     case.until = None if case.until is None else times * case.until
     # A clock of its own for each, also where that is right: who comes a rounding after others finds no round open.
     network.faults = Faults([ClockSkew(node, drift=times - 1.0) for node in network.graph])

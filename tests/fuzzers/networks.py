@@ -85,10 +85,10 @@ def a_budget(rng: Rng, period: float) -> Any:
     )
 
 
-def at_the_sender(rng: Rng, period: float, collisions: bool) -> dict[str, Any]:
+def at_the_sender(rng: Rng, period: float, rated: bool = False) -> dict[str, Any]:
     """Return what a transmitter does: rate, queue, budget, fragments."""
     rates = [500 / period, 5000 / period, 1e5 / period, 1e12]
-    rate = float(rng.choice(rates)) if collisions or rng.random() < 0.4 else None
+    rate = float(rng.choice(rates)) if rated or rng.random() < 0.4 else None
     budget = a_budget(rng, period)
     waits = rate is not None or budget is not None
     return {
@@ -157,13 +157,12 @@ def a_network(rng: Rng) -> Network:
     period = float(rng.choice(PERIODS))
     graph = a_graph(rng)
     medium = pick(rng, "wires", "wires", "radio")
-    collisions = medium == "radio" and bool(rng.random() < 0.5)
-    is_plain = not collisions and rng.random() < 0.2
-    port = {} if is_plain else at_the_sender(rng, period, collisions)
+    is_plain = rng.random() < 0.2
+    port = {} if is_plain else at_the_sender(rng, period)
     ends = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
     links = {}
     for _ in range(rng.integers(0, 4) if ends else 0):
-        own = port if medium == "radio" else at_the_sender(rng, period, False)
+        own = port if medium == "radio" else at_the_sender(rng, period)
         links[ends[rng.integers(len(ends))]] = Link(**in_numpy(rng, own | on_the_way(rng, period)))
     network = Network(
         graph,
@@ -171,7 +170,6 @@ def a_network(rng: Rng) -> Network:
         links=links,
         round_period=period,
         medium=medium,
-        collisions=collisions,
         inbox_limit=pick(rng, None, None, None, 1, 4),
         seed=int(rng.integers(2**31)),
     )

@@ -15,6 +15,7 @@ from netsim import BadInput
 from netsim.accounting import Trace
 from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
+from netsim.studies.cli import app
 from tests.command import call, call_apart
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
@@ -425,3 +426,9 @@ def test_what_no_sweep_could_run_either_is_refused_as_before(flags: list[str], t
     assert done.returncode == 2
     assert "sweep" not in done.stderr
     assert f"'{flags[0]}'" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["run coke", "sweep coke --out swept", "deploy coke"])
+def test_a_flag_that_is_gone_names_what_to_use(words: str) -> None:
+    with pytest.raises(BadInput, match=r"collisions = True: .* medium=netsim.Radio\(access='aloha'\)"):
+        app([*words.split(), "--collisions"], standalone_mode=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Agent, AgentError, BadInput, Link, Network, latency, topology
+from netsim import Agent, AgentError, BadInput, Link, Network, Radio, latency, topology
 from netsim.accounting import Trace
 from netsim.links import Budget
 from netsim.testing import Actor, Listener, Talker
@@ -201,7 +201,7 @@ def seconds_for(count: int, what: str) -> float:
                 await self.broadcast(f"kind {i}" if what == "kinds" else "x", 1)
 
     reader = Listener() if what != "kinds" else Actor()
-    radio: dict[str, Any] = {"medium": "radio", "collisions": True} if what == "air" else {}
+    radio: dict[str, Any] = {"medium": Radio(access="aloha")} if what == "air" else {}
     link = Link(latency=1.0, rate=1e3 if what == "air" else None)
     graph = topology.path(2) if what != "kinds" else topology.star(200)
     agents: dict[int, Agent] = {i: Actor() for i in graph} | {0: Flood(), 1: reader}

@@ -89,8 +89,8 @@ after_it_left = st.fixed_dictionaries(
 
 
 @st.composite
-def ports(draw: st.DrawFn, collisions: bool) -> dict[str, Any]:
-    rate = draw(st.sampled_from([1500, 8000, 1e6] if collisions else [None, None, 1500, 8000, 1e6]))
+def ports(draw: st.DrawFn) -> dict[str, Any]:
+    rate = draw(st.sampled_from([None, None, 1500, 8000, 1e6]))
     budget = draw(budgets)
     waits = rate is not None or budget is not None
     return {
@@ -109,11 +109,10 @@ def networks(draw: st.DrawFn) -> Network:
     nodes = list(graph)
     graph.add_edges_from(draw(st.lists(st.sampled_from(list(itertools.combinations(nodes, 2))), max_size=3)))
     medium = draw(st.sampled_from(["wires", "radio"]))
-    collisions = medium == "radio" and draw(st.booleans())
-    port = draw(ports(collisions))
+    port = draw(ports())
     edges = st.sampled_from([ends for a, b in graph.edges for ends in ((a, b), (b, a))])
     links = {
-        ends: Link(**(port if medium == "radio" else draw(ports(False))), **draw(after_it_left))
+        ends: Link(**(port if medium == "radio" else draw(ports())), **draw(after_it_left))
         for ends in draw(st.lists(edges, max_size=2, unique=True))
     }
     network = Network(
@@ -121,7 +120,6 @@ def networks(draw: st.DrawFn) -> Network:
         Link(**port, **draw(after_it_left)),
         links=links,
         medium=medium,
-        collisions=collisions,
         inbox_limit=draw(st.sampled_from([None, None, 1, 4])),
         round_period=1.0,
         seed=draw(st.integers(0, 9)),

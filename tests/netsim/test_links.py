@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from netsim import Agent, Frame, Link, Network, Run, latency, loss
+from netsim import Agent, Frame, Link, Network, Radio, Run, latency, loss
 from netsim.core.frame import FrameEncoder
 from netsim.errors import BadInput
 from netsim.faults import LinkDown
 from netsim.links import Budget, Reliability
 from netsim.links.rate import opportunities
-from netsim.testing import Listener, Talker, counts, play, sized
+from netsim.testing import Listener, Talker, counts, losing, play, sized
 
 Plan = Iterable[tuple[float, int]]
 
@@ -520,7 +520,7 @@ HIDDEN = nx.Graph([(1, 0), (0, 2), (2, 3)])
 def on_air(first: float, second: float, to: Any = None, link: Link | None = None, **links: Link) -> Run:
     """Agents 1 and 2 each send a frame of 1 s at a time of their own."""
     link = link or Link(rate=800)
-    network = Network(HIDDEN, link, links={(2, 0): links.get("from_2", link)}, medium="radio", collisions=True)
+    network = Network(HIDDEN, link, links={(2, 0): links.get("from_2", link)}, medium=Radio(access="aloha"))
     agents = {0: Listener(), 1: speaker([(first, 100)], 0), 2: speaker([(second, 100)], to), 3: Listener()}
     return network.run(agents)
 
@@ -540,7 +540,7 @@ def test_transmissions_one_after_the_other_do_not_collide(gap: float) -> None:
 
 
 def test_frames_that_one_station_sends_in_a_row_do_not_collide() -> None:
-    network = Network(HIDDEN, Link(rate=800), medium="radio", collisions=True)
+    network = Network(HIDDEN, Link(rate=800), medium=Radio(access="aloha"))
     run = network.run({0: Listener(), 1: speaker([(0, 100)] * 4, 0), 2: speaker([(2.5, 100)], 0), 3: Listener()})
     assert counts(run, sender=1) == {"delivered": 2, "collided": 2}
     assert counts(run, sender=2) == {"collided": 1}
@@ -554,15 +554,15 @@ def test_a_transmission_for_another_neighbour_interferes() -> None:
 
 def test_a_frame_that_would_have_been_lost_interferes() -> None:
     for times in ((0, 0.5), (0.5, 0)):
-        run = on_air(*times, from_2=Link(rate=800, loss=1.0))
+        run = on_air(*times, from_2=Link(rate=800, loss=losing(0)))
         assert counts(run, sender=1) == {"collided": 1}
 
 
 @pytest.mark.parametrize("latency_", [0.0, 2.5])
-def test_all_copies_of_a_transmission_are_destroyed(latency_: float) -> None:
-    run = on_air(0, 0.5, link=Link(rate=800, duplicate=1.0, latency=latency_))
-    assert counts(run, receiver=0) == {"duplicated": 2, "collided": 4}
-    assert counts(run, receiver=3) == {"duplicated": 1, "delivered": 2}
+def test_a_latency_saves_no_transmission(latency_: float) -> None:
+    run = on_air(0, 0.5, link=Link(rate=800, latency=latency_))
+    assert counts(run, receiver=0) == {"collided": 2}
+    assert counts(run, receiver=3) == {"delivered": 1}
 
 
 def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
@@ -570,7 +570,7 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
     rng = np.random.default_rng(6)
     starts, who = poisson_times(load, count, seed=7), rng.integers(1, stations + 1, count)
     agents = {i: speaker([(time, 100) for time in starts[who == i]], 0) for i in range(1, stations + 1)}
-    network = Network(nx.star_graph(stations), Link(rate=800), medium="radio", collisions=True)
+    network = Network(nx.star_graph(stations), Link(rate=800), medium=Radio(access="aloha"))
     run = network.run({0: Listener(), **agents})
     throughput = counts(run)["delivered"] / starts[-1]
     # Of its own frames a station sends one at a time: others make the interference.

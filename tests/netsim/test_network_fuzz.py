@@ -36,10 +36,12 @@ def test_laws_hold_on_random_networks(seed: int) -> None:
 def test_the_networks_are_hard_enough() -> None:
     """Each end of a frame is met: a law that is never put to the test holds always."""
     met: Counter[str] = Counter()
+    # Transmissions collide on a Radio only, which has a fuzzer of its own.
+    ends = [name for name in (*CAUSES, "duplicated", "in_flight") if name != "collided"]
     for seed in range(60):
         for row in Case(seed).play().links:
-            met.update({name: row[name] for name in (*CAUSES, "duplicated", "in_flight")})
-    assert all(met[name] > 5 for name in (*CAUSES, "duplicated", "in_flight")), met
+            met.update({name: row[name] for name in ends})
+    assert all(met[name] > 5 for name in ends), met
 
 
 # --- one seed, one run ------------------------------------------------------------------------------------------------

@@ -676,7 +676,6 @@ def test_bad_settings_are_refused_by_name(settings: dict[str, Any], message: str
     [
         ({"link": Link()}, "medium = Radio: must go with a Link that has a rate"),
         ({"link": Link(rate=1e3, duplicate=0.1)}, "duplicate = 0.1: must be 0 on a Radio"),
-        ({"collisions": True}, "collisions = True: must go with medium='radio'"),
         ({"medium": Radio(sensing=nx.path_graph(9))}, "sensing: node = 3: must be a node of the network's graph"),
         ({"medium": Radio(energy=Energy(amplifier=1e-12))}, "amplifier = 1e-12: must go with positions; node 0 has no"),
         (

@@ -65,7 +65,7 @@ def network(name: str) -> tuple[Network, bool]:
         "lossy": (Link(latency=latency.uniform(0.01, 0.15), loss=0.2), {}),
         "queued": (Link(latency=0.01, rate=2e4, queue=2, mtu=50, header_bits=8, duplicate=0.3, loss=0.1), {}),
         "budget": (Link(budget=1500, rate=1e5, corrupt=0.1), {}),
-        "collisions": (Link(rate=1e5), {"medium": "radio", "collisions": True}),
+        "collisions": (Link(rate=1e5), {"medium": Radio(access="aloha")}),
         "radio": (Link(rate=5e4, queue=3), {"medium": "radio"}),
         "acks": (Link(rate=250e3, mtu=100), {"medium": Radio(acks=True)}),
         "quantized": (Link(loss=0.1, latency=0.02), {}),

@@ -375,8 +375,8 @@ def test_links_that_are_ideal_run_once_and_others_beside_them() -> None:
     assert late.runs["RF-KL DKLA"].ledger.exits[DELIVERED] > 0
     assert late.runs["RF-KL DKLA, latency 1.5"].ledger.exits[DELIVERED] == 0
     assert late.tables["ends"]["links"].dropna().unique().tolist() == ["ideal", "latency 1.5"]
-    label = Links(Channel(loss=0.1, burst=3.0, slot=2.0, rate=1e4, budget=5e5, collisions=True)).label
-    assert label == "loss 0.1, burst 3, slot 2, rate 10000, budget 500000, collisions"
+    label = Links(Channel(loss=0.1, burst=3.0, slot=2.0, rate=1e4, budget=5e5)).label
+    assert label == "loss 0.1, burst 3, slot 2, rate 10000, budget 500000"
 
 
 def test_one_agent_alone_sends_nothing() -> None:

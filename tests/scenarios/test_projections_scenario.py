@@ -85,14 +85,6 @@ def token_rows(study: Study) -> pd.DataFrame:
     return study.rounds[study.rounds["algorithm"] == "token"]
 
 
-def test_a_radio_on_which_frames_collide() -> None:
-    last = ends(run(rate=50e3, collisions=True, sweeps=5))
-    assert (last["turns"] == 40).all()
-    assert last.loc["contention", "collided"] > 0
-    with pytest.raises(BadInput, match="collisions = True: must go with medium='radio' and a rate"):
-        run(collisions=True)
-
-
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_one_agent_alone_is_the_centralised_solution(medium: str) -> None:
     study = run(ensemble="centralised", agents=1, sweeps=2, medium=medium)

@@ -66,9 +66,9 @@ class DryRun:
 
     def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
         """Simulate a run."""
-        if isinstance(network.medium, Radio) or network.collisions:
+        if isinstance(network.medium, Radio):
             raise BadInput(
-                f"scenario = {self._plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
+                f"scenario = {self._plan.scenario!r}: must have wires, or medium="radio", to be deployed; "
                 "what agents share on the air is in one process"
             )
         self._plan.places(network.graph)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netsim._former import must_be_current
 from netsim.errors import BadInput
 from netsim.studies.catalogue import Parameter, Scenario, flag
 from netsim.util import check
@@ -58,6 +59,8 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
     known = {parameter.name: parameter for parameter in scenario.parameters}
     values = {}
     for name, several in given.items():
+        if name not in known:
+            must_be_current(name, several)
         check.one_of("parameter", name, known)
         listed = _several(name, several) if isinstance(several, list | tuple | range) else [several]
         if not listed:
