@@ -68,7 +68,7 @@ class DryRun:
         """Simulate a run."""
         if isinstance(network.medium, Radio):
             raise BadInput(
-                f"scenario = {self._plan.scenario!r}: must have wires, or medium="radio", to be deployed; "
+                f"scenario = {self._plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
                 "what agents share on the air is in one process"
             )
         self._plan.places(network.graph)
