@@ -1,8 +1,11 @@
-"""Which core carries the frames: the compiled one where it was built, else its twin in Python, which defines it.
+"""A broadcast's way from payload to inbox, and its counting: compiled where it was built, else in Python.
 
-The environment variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`). A run is the same with either.
+**The twin defines it**: each class and function of ``_core.pyx`` has a twin in Python in a module beside it. Both give
+the same frames, draws, counts and hash, which laws test; where they differ, the compiled one is wrong. The environment
+variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
 """
 
+import netsim.coders  # noqa: F401  coded arrays that arrive can be decoded, whoever sent them
 from netsim.core.arrivals import Arrivals
 from netsim.core.copies import Copies
 from netsim.core.frame import Frame
