@@ -1,7 +1,7 @@
 """DKL-MLP over a network: a deep model, a matrix for C classes, learned by DKLA, COKE and QC-ODKLA."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -168,7 +168,7 @@ class Passes:
 
 @dataclass(frozen=True)
 class Links:
-    """The links of a run, and what they are called."""
+    """The links of a run, and their name."""
 
     channel: Channel
 
@@ -284,16 +284,16 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
         f"{features:,} x {classes} matrices, {features * classes:,} trainable parameters."
     )
     study.table("ends", "At the end", _ends(study, cases))
-    savings = _savings(rounds, cases)
+    savings, saved = _savings(rounds, cases)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training loss, in multiples of the optimum's", savings)
-        for text in _savings_said(savings, cases):
+        for text in saved:
             study.note(text)
     errors = rounds.assign(test_error=1.0 - rounds["test_accuracy"])
     bits = cost_to_reach(errors, "test_error", _ERRORS, cost="wire_bits", saves={})
     if len(bits):
         study.table("bits_to_reach", "Bits on the wire to reach a share of test samples misclassified", bits)
-    for text in [*_silence_said(study, cases), *_losses_said(study, cases), *_online_said(study, cases)]:
+    for text in _notes(study, cases):
         study.note(text)
     for shape in shapes:
         own = [case for case in cases if case.shape == shape]
@@ -323,57 +323,44 @@ def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
     return pd.DataFrame(found)
 
 
-def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "pd.DataFrame":
-    """Return, map by map and level by level, the transmissions that each method needed."""
+def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "tuple[pd.DataFrame, list[str]]":
+    """Return, map by map and level by level, the transmissions that each method needed, and notes on the savings."""
     import pandas as pd
 
-    tables = []
-    links = dict.fromkeys(case.links for case in cases)
+    tables, notes = [], []
+    columns = {links: f"COKE saves %{links.end}" for links in dict.fromkeys(case.links for case in cases)}
+    pairs = {column: (f"DKLA{links.end}", f"COKE{links.end}") for links, column in columns.items()}
     for shape in dict.fromkeys(case.shape for case in cases):
         own = {case.name: case for case in cases if case.shape == shape}
         best = next(iter(own.values())).best["train_loss"]
         part = rounds[rounds["algorithm"].isin(list(own))]
         part = part.assign(algorithm=part["algorithm"].map({name: case.short for name, case in own.items()}))
-        part = part.assign(times=part["train_loss"] / best)
-        table = cost_to_reach(part, "times", _TIMES, saves={_saving(each): _pair(each) for each in links})
+        table = cost_to_reach(part.assign(times=part["train_loss"] / best), "times", _TIMES, saves=pairs)
         table.insert(0, "map", shape.name)
         tables.append(table)
-    return pd.concat(tables, ignore_index=True)
-
-
-def _saving(links: Links) -> str:
-    return f"COKE saves %{links.end}"
-
-
-def _pair(links: Links) -> tuple[str, str]:
-    return f"DKLA{links.end}", f"COKE{links.end}"
-
-
-def _savings_said(savings: "pd.DataFrame", cases: Sequence[Case]) -> list[str]:
-    """Return what COKE saved, for each map and kind of links."""
-    said = []
-    for name, part in savings.groupby("map", sort=False):
-        for links in dict.fromkeys(case.links for case in cases):
+        for links, column in columns.items():
             # There is no such column if one of the two did not run.
-            known = part.reindex(columns=["times", _saving(links)]).dropna()
+            known = table.reindex(columns=["times", column]).dropna()
             if len(known):
-                saved, times = known[_saving(links)], known["times"]
+                saved, times = known[column], known["times"]
                 share = _range(f"{saved.min():.0f}", f"{saved.max():.0f}")
                 levels = _range(f"{times.max():g}", f"{times.min():g}")
-                said.append(
-                    f"{name}, {links.label or 'ideal links'}: COKE saves {share} % of DKLA's "
+                notes.append(
+                    f"{shape.name}, {links.label or 'ideal links'}: COKE saves {share} % of DKLA's "
                     f"transmissions to a training loss of {levels} times the optimum's."
                 )
-    return said
+    return pd.concat(tables, ignore_index=True), notes
 
 
 def _range(first: str, last: str) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _losses_said(study: Study, cases: Sequence[Case]) -> list[str]:
-    """Return what lost frames did to each run."""
-    said = []
+def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield which runs sent nothing, what lost frames did to each run, and what one sample a round achieved."""
+    silent = [case.name for case in cases if not study.runs[case.name].ledger.transmissions]
+    if silent and len(next(iter(study.runs.values())).agents) > 1:
+        yield f"{', '.join(silent)}: nothing was ever sent; the threshold is too high for such a model."
     for case in cases:
         run = study.runs[case.name]
         if run.ledger.link_messages <= run.ledger.exits[DELIVERED]:
@@ -382,34 +369,19 @@ def _losses_said(study: Study, cases: Sequence[Case]) -> list[str]:
         ideal = next(c for c in cases if (c.shape, c.method, c.links.label) == (case.shape, case.method, ""))
         loss = study.runs[ideal.name].rounds["train_loss"].iloc[-1]
         beside = f", on ideal links at {loss / ideal.best['train_loss']:.3g} times"
-        said.append(
+        yield (
             f"{case.name} missed frames: its duals no longer sum to zero, by {last['dual_residual']:.3g}. It ends at "
             f"{last['train_loss'] / case.best['train_loss']:.3g} times the centralised training loss{beside}, with a "
             f"consensus error of {last['consensus_error']:.3g}."
         )
-    return said
-
-
-def _silence_said(study: Study, cases: Sequence[Case]) -> list[str]:
-    """Return which runs sent nothing although there are neighbours."""
-    silent = [case.name for case in cases if not study.runs[case.name].ledger.transmissions]
-    if not silent or len(next(iter(study.runs.values())).agents) == 1:
-        return []
-    return [f"{', '.join(silent)}: nothing was ever sent; the threshold is too high for such a model."]
-
-
-def _online_said(study: Study, cases: Sequence[Case]) -> list[str]:
-    """Return what QC-ODKLA achieved, which sees one sample a round where the others see all of theirs."""
-    said = []
     for case in cases:
         if case.method == "QC-ODKLA":
             last = study.runs[case.name].rounds.iloc[-1]
-            said.append(
+            yield (
                 f"{case.name} takes one sample an agent and round, {last['round']:.0f} each, the others all of theirs "
                 f"every time: test accuracy {last['test_accuracy']:.3f} beside the centralised "
                 f"{case.best['test_accuracy']:.3f}."
             )
-    return said
 
 
 def _smoothed(part: "pd.DataFrame", cases: Sequence[Case], column: str) -> "pd.DataFrame":

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -272,15 +272,14 @@ def _comparison(
     return table.merge(named[["method", "widths", named.columns[-2]]], on=["method", "widths"], how="left")
 
 
-def _verdicts(learned: Sequence[Learned], metric: str) -> list[str]:
-    """Return where DKL-MLP was better than the others, at the same width and at the same number of parameters."""
-    found = []
+def _verdicts(learned: Sequence[Learned], metric: str) -> Iterator[str]:
+    """Yield where DKL-MLP was better than the others, at the same width and at the same number of parameters."""
     known = list(dict.fromkeys(each.shape for each in learned))
     falls = metric == "test_mse"
     for shape in known:
         if shape.method != "DKL-MLP":
             continue
-        said = []
+        compared = []
         ours = _draws(learned, shape, metric)
         for other in known:
             same_width = other.method != "DKL-MLP" and other.widths[0] == shape.widths[0]
@@ -291,46 +290,45 @@ def _verdicts(learned: Sequence[Learned], metric: str) -> list[str]:
                 gain = float(np.mean(ours - theirs))
                 verdict = "better" if (gain < 0) == falls and gain else "not better"
                 change = f"{gain:+.3g}" if falls else f"{100 * gain:+.2f} points"
-                said.append(f"{verdict} than {other.name} ({change}; {better} of {len(ours)} draws)")
-        found.append(f"{shape.name}, {metric.replace('_', ' ')}: {'; '.join(said)}.")
-    return found
+                compared.append(f"{verdict} than {other.name} ({change}; {better} of {len(ours)} draws)")
+        yield f"{shape.name}, {metric.replace('_', ' ')}: {'; '.join(compared)}."
 
 
 def _draws(learned: Sequence[Learned], shape: Shape, metric: str) -> NDArray[np.float64]:
     return np.array([each.measures[metric] for each in learned if each.shape == shape])
 
 
-def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: "pd.DataFrame") -> list[str]:
-    """Return why the published values may not be comparable, and what accuracy costs nothing."""
-    said = []
+def _differences(
+    data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: "pd.DataFrame"
+) -> Iterator[str]:
+    """Yield why the published values may not be comparable, and what accuracy costs nothing."""
     if classes:
         shares = np.bincount(part.test_target.astype(np.int64), minlength=len(classes)) / len(part.test_target)
         largest = float(shares.max())
         if largest * len(classes) > _BALANCED:
             name = classes[int(shares.argmax())]
-            said.append(f"Always saying {name!r} has a test accuracy of {largest:.1%}: see the balanced accuracy.")
+            yield f"Always saying {name!r} has a test accuracy of {largest:.1%}: see the balanced accuracy."
             if len(theirs):
                 near = theirs.loc[(theirs["value"] - largest).abs() < 0.02, ["method", "widths"]]
                 if len(near):
                     names = ", ".join(f"{method} {widths}" for method, widths in near.itertuples(index=False))
-                    said.append(f"Published accuracies within 2 points of that: {names}.")
+                    yield f"Published accuracies within 2 points of that: {names}."
     if data == "sensorless_subset":
-        said.append(f"Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class.")
+        yield f"Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class."
     elif data == "wisdm_har":
-        said.append(
+        yield (
             f"Published: UCI HAR, 7,352 rows of 30 inputs. Here: WISDM, {rows:,} rows of {part.train_inputs.shape[1]} "
             "inputs, another data set of the same kind: the values are not comparable."
         )
     elif data == "tomshardware":
-        said.append(
+        yield (
             f"Published: 11,000 rows, which ones and how scaled is not said. Here: {rows:,} rows at random, inputs and "
             "target scaled to [0, 1]."
         )
     elif data == "letter":
-        said.append("Published for Letter: a figure only (width 200), no table.")
+        yield "Published for Letter: a figure only (width 200), no table."
     if len(theirs):
-        said.append(
+        yield (
             "Published: trained by gradient descent, one run, parameters counted for one output (per_output here). "
             "Ours are exact optima; seconds are of other machines."
         )
-    return said

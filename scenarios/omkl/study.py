@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -293,16 +293,15 @@ def _above(tried: Sequence[OnGraph], runs: "pd.DataFrame") -> "pd.DataFrame":
     return pd.concat(parts, ignore_index=True)
 
 
-# --- what they say ----------------------------------------------------------------------------------------------------
+# --- what they show ---------------------------------------------------------------------------------------------------
 
 
 def _statements(
     tried: Sequence[OnGraph], ends: "pd.DataFrame", differences: "pd.DataFrame", agents: int, sigma: float
-) -> list[str]:
-    """Return what the differences say: one line for each step and thing compared."""
+) -> Iterator[str]:
+    """Yield what the differences show: one line for each step and thing compared."""
     by_name = {method.name: method for method in tried}
     payload = ends.groupby("method")["payload_bits"].mean()
-    said = []
     for (eta, about), part in differences.groupby(["eta", "about"], sort=False):
         ours, theirs = (by_name[part[column].iloc[0]] for column in ("method", "against"))
         if about == _LINKS:
@@ -325,10 +324,12 @@ def _statements(
             )
         else:
             with_it = f"{theirs.name} with the one kernel sigma = {sigma:g}" if about == SINGLE else theirs.name
-            ends_at = [f"{abs(part[f'{name} %'].iloc[0]):.2g} % {_word(part[name].iloc[0])}" for name in _FINAL]
+            ends_at = [
+                f"{abs(part[f'{name} %'].iloc[0]):.2g} % {'higher' if part[name].iloc[0] > 0 else 'lower'}"
+                for name in _FINAL
+            ]
             text = f"{ours.name} has a running loss {ends_at[0]} and a tail loss {ends_at[1]} than {with_it}"
-        said.append(f"eta = {eta:g}: {text}.")
-    return said
+        yield f"eta = {eta:g}: {text}."
 
 
 def _up(value: float) -> str:
@@ -337,7 +338,3 @@ def _up(value: float) -> str:
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(value / unit) * unit:.2g}"
-
-
-def _word(difference: float) -> str:
-    return "higher" if difference > 0 else "lower"
