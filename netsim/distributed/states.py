@@ -398,7 +398,7 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         if issubclass(cls, Enum) and cls.__members__.get(value.name) is value:
             return _member, (cls, value.name)
-        if home is object and not issubclass(cls, Enum):
+        if home is object and cls is not core.Frame and not issubclass(cls, Enum):
             return new, (cls,), _attributes(value)
         if home in _ERRORS:
             # A class's own __reduce__ is not asked.
