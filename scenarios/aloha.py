@@ -1,4 +1,4 @@
-"""The shared channel: stations that speak when they like, at slots, or once they hear nobody."""
+"""The shared channel: stations that send at any time, at slots, or once the channel is free."""
 
 import asyncio
 import math
@@ -32,32 +32,32 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 class Station(netsim.Agent):
-    """Sends a frame of 100 bytes to agent 0 whenever it has something to say: a Poisson process."""
+    """Sends frames of 100 bytes to agent 0 as a Poisson process."""
 
     def __init__(self, gap: float, until: float) -> None:
         self.gap, self.until, self.sent = gap, until, 0
 
     async def run(self) -> None:
-        """Speak, on average every ``gap`` seconds, until ``until`` (s)."""
+        """Send, on average every ``gap`` seconds, until ``until`` (s)."""
         while self.now + (wait := self.rng.exponential(self.gap)) < self.until:
             await asyncio.sleep(wait)
             self.sent += await self.send(0, "m", sized(FRAME))
 
 
 class Sink(netsim.Agent):
-    """Counts by sender what it hears."""
+    """Counts the frames that it hears, by sender."""
 
     def __init__(self) -> None:
         self.heard: Counter[Hashable] = Counter()
 
     async def run(self) -> None:
-        """Listen until nothing can come any more."""
+        """Listen until no more frame can come."""
         async for frame in self.inbox:
             self.heard[frame.sender] += 1
 
 
 def in_rooms(agents: int, rooms: int) -> tuple["nx.Graph[int]", "nx.Graph[int]"]:
-    """Return who reaches whom, stations round the sink, and who senses whom: the sink, and those of the same room."""
+    """Return the graph of links, a star round the sink, and that of sensing, which adds stations in the same room."""
     graph = topology.star(agents) if agents > 1 else topology.path(1)
     sensing, room = graph.copy(), {i: (i - 1) * rooms // max(agents - 1, 1) for i in range(1, agents)}
     sensing.add_edges_from((i, j) for i in room for j in room if i < j and room[i] == room[j])
@@ -106,7 +106,7 @@ def aloha(
     rows: list[dict[str, Any]] = []
     for name, radio in accesses.items():
         network, sink = Network(graph, Link(rate=RATE), medium=radio, seed=seed), Sink()
-        # Of a station the share of what it said that was heard; of the sink, and of who said nothing, nothing.
+        # The share of a station's frames that were heard; None for the sink, and for a station that sent nothing.
         shares = {"arrived": lambda agent, sink=sink: sink.heard[agent.name] / agent.sent if _spoke(agent) else None}
         run = study.run(name, network, team(load, sink), [], _ROWS, sample=duration / _ROWS, watch=shares)
         ends = run.ledger.table()[["offered", "delivered", "collided", "access_failed"]].sum()

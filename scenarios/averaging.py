@@ -11,7 +11,7 @@ from netsim.studies.figures import Axis, curves
 
 
 class Average(netsim.Agent):
-    """Replaces its value by the mean of its own and those it hears."""
+    """Replaces its value by the mean of its own value and those it hears."""
 
     def __init__(self, value: float) -> None:
         self.value = value

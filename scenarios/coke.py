@@ -145,17 +145,7 @@ def coke(
     seed : int
         Seed of everything random.
     """
-    batch = BatchStudy.of(
-        study,
-        data=data,
-        conventions=conventions,
-        rounds=rounds,
-        rows=rows,
-        steps=steps,
-        setting=setting,
-        channel=channel,
-        seed=seed,
-    )
+    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, conventions=conventions, channel=channel)
     methods = batch.methods(compared, own=batch.steps.coded())
     batch.draw()
     for line in _conventions(data, batch.setting, batch.steps, batch.rows):

@@ -9,14 +9,14 @@ import numpy as np
 import netsim
 from netsim import Link, Network, topology
 from netsim.links import latency as latencies
-from netsim.scenarios.tasks.asking import ask
+from netsim.scenarios.flooding import ask
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
 
 
 class Candidate(netsim.Agent):
-    """Passes on larger numbers than its own; whose own comes back leads, and says so (Chang and Roberts 1979)."""
+    """Passes on numbers larger than its own, and leads if its own comes back (Chang and Roberts 1979)."""
 
     def __init__(self, number: int, onward: Any, timeout: float | None = None) -> None:
         self.number, self.onward, self.timeout = number, onward, timeout
@@ -24,7 +24,7 @@ class Candidate(netsim.Agent):
         self.seen: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
-        """Take part until nothing is under way any more."""
+        """Take part until no frame is under way."""
         async with asyncio.TaskGroup() as telling:
             telling.create_task(self.tell("candidate", self.number))
             async for frame in self.inbox:
@@ -35,7 +35,7 @@ class Candidate(netsim.Agent):
                     self.take_in(frame.kind, frame.payload, telling)
 
     def take_in(self, kind: str, number: int, telling: asyncio.TaskGroup) -> None:
-        """Do what a number asks for that is heard for the first time."""
+        """React to a number that is heard for the first time."""
         if kind == "candidate" and number > self.number:
             telling.create_task(self.tell("candidate", number))
         elif (kind == "candidate" and number == self.number) or (kind == "leader" and self.leader is None):
@@ -51,7 +51,7 @@ class Candidate(netsim.Agent):
 
 
 def informed(agents: Mapping[Any, Candidate]) -> int:
-    """Return how many know a leader."""
+    """Return how many agents know a leader."""
     return sum(agent.leader is not None for agent in agents.values())
 
 

@@ -1,20 +1,30 @@
-"""Flooding, the spanning tree that it leaves, and what each is worth when frames are lost."""
+"""Flooding, the spanning tree that it leaves, and how both do when frames are lost."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import netsim
 from netsim import Link, Network, topology
 from netsim.links import latency as latencies
-from netsim.scenarios.tasks.asking import ask
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
 
 
+async def ask(agent: netsim.Agent, to: Hashable, kind: str, payload: Any, *, timeout: float, attempts: int) -> bool:
+    """Send a request until a neighbour replies, at most ``attempts`` times, ``timeout`` s each; return if it did."""
+    for _ in range(attempts):
+        try:
+            await agent.request(to, kind, payload, timeout=timeout)
+        except TimeoutError:
+            continue
+        return True
+    return False
+
+
 class Flood(netsim.Agent):
-    """Passes the news on when it first hears it: to its children, or to all but the one it came from, its parent."""
+    """Passes the news on when it first hears it: to its children, or to all neighbours but its parent."""
 
     def __init__(self, first: bool, children: list[Any] | None = None) -> None:
         self.parent: Any = None
@@ -22,15 +32,15 @@ class Flood(netsim.Agent):
         self.children = children
 
     def onward(self) -> list[Any]:
-        """Return whom it tells."""
+        """Return the neighbours that it tells."""
         return [each for each in self.neighbors if each != self.parent] if self.children is None else self.children
 
     async def tell(self, to: Any) -> None:
-        """Tell one of them."""
+        """Tell one neighbour."""
         await self.send(to, "news", self.hops)
 
     async def run(self) -> None:
-        """Take part until nothing is under way any more."""
+        """Take part until no frame is under way."""
         async with asyncio.TaskGroup() as telling:
             if self.hops is not None:
                 self.pass_on(telling)
@@ -42,13 +52,13 @@ class Flood(netsim.Agent):
                     self.pass_on(telling)
 
     def pass_on(self, telling: asyncio.TaskGroup) -> None:
-        """Tell all of them at once."""
+        """Tell all of those neighbours at once."""
         for to in self.onward():
             telling.create_task(self.tell(to))
 
 
 class AskingTree(Flood):
-    """Tells each child again until it answers, within so many seconds."""
+    """Tells each child again until it answers within ``timeout`` seconds."""
 
     def __init__(self, first: bool, children: list[Any], timeout: float) -> None:
         super().__init__(first, children)
@@ -60,7 +70,7 @@ class AskingTree(Flood):
 
 
 def informed(agents: Mapping[Any, Flood]) -> int:
-    """Return how many know the news."""
+    """Return how many agents know the news."""
     return sum(agent.hops is not None for agent in agents.values())
 
 

@@ -1,4 +1,4 @@
-"""Two generals: what acknowledgements of acknowledgements are worth, and what more messengers are."""
+"""Two generals: what acknowledgements of acknowledgements, and more messengers, are worth."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ LATENCY = 0.01
 
 
 class General(netsim.Agent):
-    """Answers each message by the next, up to the last; attacks if it has heard all that it was to hear."""
+    """Answers each message with the next, up to the last, and attacks if it has heard all that it expects."""
 
     def __init__(self, first: bool, messages: int, messengers: int, wars: int) -> None:
         self.first, self.messages, self.messengers, self.wars = first, messages, messengers, wars

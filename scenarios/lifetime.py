@@ -98,7 +98,7 @@ def lifetime(
     seed : int
         Seed of everything random.
     """
-    batch = BatchStudy.of(study, data=data, rounds=rounds, rows=rows, steps=steps, setting=setting, seed=seed, least=2)
+    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, least=2)
     batteries.check()
     methods = _methods(algorithms, batch.steps)
     task = batch.draw(ideal=False)

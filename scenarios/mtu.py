@@ -92,17 +92,7 @@ def mtu(
     seed : int
         Seed of everything random.
     """
-    batch = BatchStudy.of(
-        study,
-        data=data,
-        rounds=rounds,
-        rows=rows,
-        steps=steps,
-        setting=setting,
-        channel=Channel(loss=air.loss),
-        seed=seed,
-        least=2,
-    )
+    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, channel=Channel(loss=air.loss), least=2)
     check.one_of("algorithm", algorithm, ("DKLA", "COKE"))
     check.one_of("remedy", air.remedy, ("ack", "nack"))
     coders, plain = air.coders(), batch.steps.methods()[algorithm]

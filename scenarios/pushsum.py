@@ -1,4 +1,4 @@
-"""Averaging over links that lose frames: the mean that walks away, and push-sum, which keeps it."""
+"""Averaging over links that lose frames: Metropolis weights, whose mean drifts, and push-sum, which keeps it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,11 +35,11 @@ class PushSum(netsim.Agent):
 
     @property
     def value(self) -> float:
-        """What it takes for the mean."""
+        """Its estimate of the mean."""
         return float(self.held[0] / self.held[1])
 
     def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-        """Return what it broadcasts of the share that each neighbour is to have."""
+        """Return what it broadcasts so that each neighbour gets a share."""
         return share
 
     def received(self, frame: netsim.Frame) -> Any:
@@ -55,7 +55,7 @@ class PushSum(netsim.Agent):
 
 
 class RunningPushSum(PushSum):
-    """Broadcasts the sum of all shares so far: what was lost comes with the next (Vaidya et al. 2011)."""
+    """Broadcasts the sum of all shares so far, so that the next frame replaces a lost one (Vaidya et al. 2011)."""
 
     def __init__(self, value: float, rounds: int) -> None:
         super().__init__(value, rounds)

@@ -1,4 +1,4 @@
-"""Where motes stand, how well they hear one another, and by which tree they report to the sink."""
+"""Where motes stand, how well they hear each other, and the tree by which they report to the sink."""
 
 import math
 from collections.abc import Mapping
@@ -53,13 +53,7 @@ class Field:
     tree: str = "etx"
 
     def resolved(self) -> "Field":
-        """Return the field with nothing left open that its model needs.
-
-        Raises
-        ------
-        BadInput
-            If an argument is outside its range, or of the other model.
-        """
+        """Return the field with nothing left open that its model needs; raises BadInput for unusable arguments."""
         check.integer("agents", self.agents, low=2)
         for name in ("side", "radius"):
             check.finite(name, getattr(self, name), above=0.0)
@@ -76,7 +70,7 @@ class Field:
         return found
 
     def layout(self, link: Link, seed: int) -> "Layout":
-        """Return motes at random places, and the tree; ``link`` is all of a link but its loss.
+        """Return motes at random places, and the tree; ``link`` gives all of a link but its loss.
 
         Raises
         ------
@@ -120,25 +114,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """Motes, their links, and a tree.
-
-    Attributes
-    ----------
-    graph : networkx Graph
-        Who hears whom; nodes have ``pos`` in metres.
-    links : mapping
-        {(sender, receiver): Link}.
-    received : mapping
-        {(sender, receiver): probability} that a frame is received if nobody else speaks.
-    sink : int
-        The root.
-    parents : mapping
-        Whom each mote reports to; the sink has none.
-    """
+    """Motes at their places ``pos`` (m), their links, and the tree of ``parents``, whose root is the sink."""
 
     graph: "nx.Graph[Any]"
     links: Mapping[tuple[Any, Any], Link]
     received: Mapping[tuple[Any, Any], float]
+    """The probability that a link's frame is received if no other mote sends."""
     sink: Any
     parents: Mapping[Any, Any]
 
@@ -153,7 +134,7 @@ class Layout:
     def expected(self, mote: Any, tries: int) -> float:
         """Return the probability that a reading arrives if frames never meet: Π 1 − (1 − p)^tries over its hops.
 
-        A frame that arrived and is not acknowledged is sent again, so tries end early only once it has arrived.
+        A frame that arrived but was not acknowledged is sent again, so tries end early only once it has arrived.
         """
         return math.prod(1.0 - (1.0 - self.received[ends]) ** tries for ends in self.path(mote))
 

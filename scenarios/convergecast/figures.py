@@ -53,10 +53,7 @@ def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
 
 
 def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
-    """Draw the tree on the map for the first and the last run: coloured by delivery, and by the energy of frames.
-
-    A colour means the same in both.
-    """
+    """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
@@ -65,8 +62,8 @@ def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
     most = 1e3 * float(motes.loc[motes["algorithm"].isin(names), "frames_j"].max())
     for row, name in zip(panels, names, strict=True):
         part = motes[motes["algorithm"] == name].set_index("mote")
-        _map(figure, row[0], layout, part["delivered_%"], "cividis", "readings that arrive (%)", (0.0, 100.0))
-        _map(figure, row[1], layout, 1e3 * part["frames_j"], "viridis_r", "energy of frames (mJ)", (0.0, most))
+        _map(row[0], layout, part["delivered_%"], "readings that arrive (%)", "cividis", (0.0, 100.0))
+        _map(row[1], layout, 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", (0.0, most))
         for panel in row:
             panel.set_title(name, fontsize=10)
     figure.suptitle(f"Convergecast: {title}; the star is the sink")
@@ -74,13 +71,7 @@ def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
 
 
 def _map(
-    figure: "Figure",
-    panel: "Axes",
-    layout: Layout,
-    values: "pd.Series[float]",
-    colours: str,
-    label: str,
-    limits: tuple[float, float],
+    panel: "Axes", layout: Layout, values: "pd.Series[float]", label: str, colours: str, limits: tuple[float, float]
 ) -> None:
     places: dict[Any, tuple[float, float]] = dict(layout.graph.nodes(data="pos"))
     for mote, parent in layout.parents.items():
@@ -93,4 +84,4 @@ def _map(
     panel.set_aspect("equal")
     panel.set_xlabel("x (m)")
     panel.set_ylabel("y (m)")
-    figure.colorbar(drawn, ax=panel, label=label)
+    panel.figure.colorbar(drawn, ax=panel, label=label)

@@ -1,4 +1,4 @@
-"""The mote of a convergecast: it samples, and passes on what its children have to say."""
+"""The mote of a convergecast: it samples, and passes on the readings of its children."""
 
 import asyncio
 from collections.abc import Hashable
@@ -8,25 +8,11 @@ import netsim
 
 
 class Mote(netsim.Agent):
-    """Takes a reading once a period, and passes on to its parent its own readings and those that it hears.
+    """Takes a number of readings, one per period (s), and passes them on to its parent with those that it hears.
 
-    Parameters
-    ----------
-    parent : Hashable or None
-        Whom it reports to; None: it is the sink, which takes no readings.
-    period : float
-        Seconds from reading to reading.
-    readings : int
-        How many it takes. It goes on for two periods more, to pass on what comes late.
-    acks : bool
-        Whether it waits for the acknowledgement of each frame before it sends the next.
-
-    Attributes
-    ----------
-    taken : int
-        How many readings it took so far.
-    heard : list of tuple
-        Of the sink: who took each reading that arrived, when, and when it arrived (s).
+    A mote without a parent is the sink, which takes none. With ``acks`` it waits for each frame's acknowledgement. It
+    runs for two periods more, to pass on late readings. ``taken`` counts its readings; of the sink, ``heard`` lists who
+    took each reading that arrived, when, and when it arrived (s).
     """
 
     def __init__(self, parent: Hashable | None, period: float, readings: int, acks: bool) -> None:
@@ -41,14 +27,14 @@ class Mote(netsim.Agent):
                 await asyncio.gather(self.sample(), self.listen())
 
     async def sample(self) -> None:
-        """Take readings, each at a moment of its own, or what falls together once would do so each time."""
+        """Take readings at random moments, because motes that coincide once would otherwise coincide each time."""
         for k in range(self.readings if self.parent is not None else 0):
             await asyncio.sleep(self.period * (k + self.rng.random()) - self.now)
             self.taken += 1
             await self.forward([self.name, self.now])
 
     async def listen(self) -> None:
-        """Pass on what is heard, or, at the sink, keep it."""
+        """Pass on what is heard; the sink keeps it."""
         async for frame in self.inbox:
             if self.parent is None:
                 self.heard.append((*frame.payload, self.now))
@@ -56,5 +42,5 @@ class Mote(netsim.Agent):
                 await self.forward(frame.payload)
 
     async def forward(self, reading: list[object]) -> None:
-        """Tell the parent; who waits for no acknowledgement never learns whether it heard."""
+        """Send a reading to the parent, until it is acknowledged or just once."""
         await (self.deliver if self.acks else self.send)(self.parent, "reading", reading)

@@ -1,8 +1,8 @@
-"""Convergecast: with which share of their readings, how late and at what cost motes reach a sink over a tree."""
+"""Convergecast: motes report to a sink over a tree; the share of readings that arrive, their delay and their cost."""
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,6 @@ def convergecast(
 
     Parameters
     ----------
-    field : Field
-        Where the motes stand and how well they hear one another.
     period : float
         Seconds from reading to reading of a mote.
     readings : int
@@ -98,18 +96,16 @@ def _arrived(agents: Mapping[Any, Mote]) -> dict[str, float]:
 
 
 def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> "pd.DataFrame":
-    """Return a row for each mote but the sink.
+    """Return a row for each mote but the sink: hops, readings due, taken and arrived, frames sent, and energy.
 
-    Columns: mote, hops to the sink, readings that were due, taken, arrived, ``expected_%`` of them if frames never met,
-    mean latency_s of those that arrived, frames that it sent and retries among them, frames_j that it spent to send and
-    to hear frames, listen_j and used_j in all, ``delivered_%`` of the readings that were due.
+    ``expected_%`` of the readings arrive if frames never meet; ``latency_s`` is the mean of those that arrived;
+    ``frames_j`` is spent to send and to hear frames.
     """
     import pandas as pd
 
     heard = run.agents[layout.sink].heard  # type: ignore[attr-defined]
-    arrived = pd.DataFrame(heard, columns=["mote", "taken_s", "arrived_s"]).astype(
-        {"taken_s": float, "arrived_s": float}
-    )
+    arrived = pd.DataFrame(heard, columns=["mote", "taken_s", "arrived_s"])
+    arrived = arrived.astype({"taken_s": float, "arrived_s": float})
     latency = (arrived["arrived_s"] - arrived["taken_s"]).groupby(arrived["mote"])
     air, spent = run.airtime.set_index("agent"), run.energy.set_index("agent")
     motes = list(layout.parents)
@@ -128,12 +124,11 @@ def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> "pd.DataFr
 
 
 def _sums(motes: "pd.DataFrame", by: list[str]) -> "pd.DataFrame":
-    """Return the motes' rows by group: delivery and latency of readings, all else for a mote."""
+    """Return the motes' rows by group: delivery and latency of all readings, the rest as means per mote."""
     import pandas as pd
 
-    groups = motes.assign(
-        late=motes["latency_s"] * motes["arrived"], due=motes["expected_%"] * motes["readings"]
-    ).groupby(by, sort=False)
+    sizes = {"late": motes["latency_s"] * motes["arrived"], "due": motes["expected_%"] * motes["readings"]}
+    groups = motes.assign(**sizes).groupby(by, sort=False)
     sums, means = groups.sum(numeric_only=True), groups.mean(numeric_only=True)
     return pd.DataFrame(
         {
@@ -186,18 +181,16 @@ def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: F
     )
 
 
-def _energy_notes(motes: "pd.DataFrame", by_hops: "pd.DataFrame") -> "list[str]":
-    """Say what most of the energy goes into, and who spends most on frames."""
-    notes = []
+def _energy_notes(motes: "pd.DataFrame", by_hops: "pd.DataFrame") -> Iterator[str]:
+    """Yield which share of the energy goes into listening, and which motes spend most on frames."""
     for name, part in motes.groupby("algorithm", sort=False):
         share = 100 * part["listen_j"].sum() / part["used_j"].sum()
         rows = by_hops[by_hops["algorithm"] == name]
         most = rows.nlargest(1, "frames_mj").iloc[0]
         hops = f"{most['hops']:g} hop{'s' if most['hops'] > 1 else ''}"
         others = 1e3 * part.loc[part["hops"] != most["hops"], "frames_j"].mean()
-        notes.append(
+        rest = f"; the others {others:.0f} mJ" if math.isfinite(others) else ""
+        yield (
             f"{name}: {share:.1f} % of the energy goes into idle listening. Frames cost those most that are {hops} "
-            f"away, {most['frames_mj']:.0f} mJ each"
-            + (f"; the others {others:.0f} mJ." if math.isfinite(others) else ".")
+            f"away, {most['frames_mj']:.0f} mJ each{rest}."
         )
-    return notes

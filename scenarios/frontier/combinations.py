@@ -1,4 +1,4 @@
-"""Methods, coders and censors by the names that the study of the frontier gives them, and all that they combine to."""
+"""Methods, coders and censors by their names in the study of the frontier, and their combinations."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -44,11 +44,10 @@ _CODERS = ("float64", "float32", "float16", "B", "B@R", "qsgd-B")
 _CENSORS = ("none", "geometric", "geometric-MU", "power", "power-MU", "every-M", "random-P", "relative-S")
 
 REFERENCE = "DKLA float64"
-"""What all others are compared with."""
+"""The combination that all others are compared with."""
 
 WITHIN = 0.01
 """How near to the reference's error a combination must end, relative to it."""
-
 
 METHODS = tuple(KINDS)
 
@@ -57,53 +56,28 @@ def combinations(
     methods: Sequence[str],
     coders: Sequence[tuple[str, Coder]],
     censors: Sequence[tuple[str, Censor]],
-    steps: Mapping[str, Mapping[str, Step]] | None = None,
+    steps: Mapping[str, Mapping[str, Step | str]] | None = None,
 ) -> list[Method]:
-    """Return the reference and then every combination that is a method of its own, each once.
+    """Return the reference and then every combination that is a different method, each once.
 
-    Parameters
-    ----------
-    methods : sequence of str
-        Of `METHODS`.
-    coders, censors : sequences of pairs
-        Each with its name in results.
-    steps : mapping
-        The step sizes of each method.
-
-    Raises
-    ------
-    BadInput
-        If COKE is asked for, and no censor.
+    Coders and censors come with their names in results, steps by method. Raises BadInput for COKE without a censor.
     """
     if "COKE" in methods and all(censor == Always() for _, censor in censors):
         raise BadInput("censors = 'none': must name a censor for COKE, which is DKLA without one")
-    sizes = steps or {}
-    found = {REFERENCE: _combination("DKLA", sizes, ("float64", Float(64)), ("none", Always()))}
-    for method, coder, censor in itertools.product(methods, coders, censors):
+    found: dict[str, Method] = {}
+    reference = ("DKLA", ("float64", Float(64)), ("none", Always()))
+    for method, coder, censor in (reference, *itertools.product(methods, coders, censors)):
         # DKLA with a censor is COKE, and COKE without one is DKLA.
         if (censor[1] == Always()) if method == "DKLA" else (censor[1] != Always() or method != "COKE"):
-            each = _combination(method, sizes, coder, censor)
-            found.setdefault(each.name, each)
+            labels = {"method": method, "coder": coder[0], "censor": censor[0]}
+            name = " ".join(labels.values()).removesuffix(" none")
+            sizes = (steps or {}).get(method, {})
+            found.setdefault(name, Method(name, KINDS[method], sizes, censor[1], coder[1], labels))
     return list(found.values())
 
 
-def _combination(
-    method: str, steps: Mapping[str, Mapping[str, Step]], coder: tuple[str, Coder], censor: tuple[str, Censor]
-) -> Method:
-    """Return a method under the names of its parts."""
-    labels = {"method": method, "coder": coder[0], "censor": censor[0]}
-    name = " ".join(labels.values()).removesuffix(" none")
-    return Method(name, KINDS[method], steps.get(method, {}), censor[1], coder[1], labels)
-
-
 def coder_of(text: str) -> tuple[str, Coder]:
-    """Return the coder that ``text`` means, and its name in results.
-
-    Raises
-    ------
-    BadInput
-        If it means none; the message suggests the nearest.
-    """
+    """Return a coder by its text, and its name in results; raises BadInput for an unknown one."""
     if text in _CODERS[:3]:
         return text, Float(int(text.removeprefix("float")))
     bits, at, reach = text.removeprefix("qsgd-").partition("@")
@@ -120,19 +94,14 @@ def coder_of(text: str) -> tuple[str, Coder]:
 
 
 def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor]:
-    """Return the censor that ``text`` means, and its name in results.
-
-    Raises
-    ------
-    BadInput
-        If it means none; the message suggests the nearest.
-    """
-    if text == "none":
-        return text, Always()
-    if text == "geometric":
-        return text, Geometric(threshold, decay)
-    if text == "power":
-        return text, PowerLaw(threshold, 1.0)
+    """Return a censor by its text, and its name in results; raises BadInput for an unknown one."""
+    plain: dict[str, Callable[[], Censor]] = {
+        "none": Always,
+        "geometric": lambda: Geometric(threshold, decay),
+        "power": lambda: PowerLaw(threshold, 1.0),
+    }
+    if text in plain:
+        return text, plain[text]()
     word, _, tail = text.partition("-")
     makers: dict[str, Callable[[float], Censor]] = {
         "geometric": lambda mu: Geometric(threshold, mu),
@@ -159,10 +128,10 @@ def _whole(parameter: str, number: float) -> int:
 
 
 def _unknown(parameter: str, text: str, known: Sequence[str], letters: str) -> BadInput:
-    """Return the error for a name that means nothing."""
+    """Return the error for an unknown name, with the nearest known one."""
     try:
         check.one_of(parameter, text, known)
     except BadInput as error:
         return BadInput(f"{error}; {letters}")
-    # The very words of the list, a letter where a number must be.
+    # The text of the list itself, with a letter instead of a number.
     return check.refuse(parameter, text, f"one of {', '.join(known)}; {letters}")

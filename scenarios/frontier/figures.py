@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Marker and colour of each method, and of those from files, one after the other.
 _STYLES = dict(zip(METHODS, zip("os^DvPX", ("C0", "C3", "C2", "C4", "C1", "C5", "C6"), strict=True), strict=True))
 _OWN = (("*", "C8"), ("<", "C9"), (">", "C7"), ("h", "0.3"))
+_LEADER = {"relpos": (1, 0.5), "arrowstyle": "-", "color": "0.6", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
 _SMALL = 7.5  # points, of names in the figure
 _NEAR = 12.0  # %
 _ROWS = 24
@@ -27,7 +28,7 @@ _LEAST = 0.01  # %
 
 
 def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure":
-    """Draw final error against payload and wire bits, the front as a line, its points named; below, what is near."""
+    """Draw final errors by payload and wire bits with the named front; below, those near the reference."""
     from matplotlib.figure import Figure
 
     drawn = table[(table["payload_bits"] > 0) & (table["train_mse"] <= variance)]
@@ -64,7 +65,7 @@ def _scatter(
     named: "pd.Series[bool]",
     styles: Mapping[str, tuple[str, str]],
 ) -> None:
-    """Draw errors against bits, a level, and the front, some of its points with their names."""
+    """Draw errors by bits, a level, and the front with the names of some points."""
     for method, part in table.groupby("method", sort=False):
         marker, colour = styles[str(method)]
         for censored, points in part.groupby(part["censor"] != "none"):
@@ -86,9 +87,10 @@ def _scatter(
 def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.lines import Line2D
 
-    handles = []
-    for method, (marker, colour) in styles.items():
-        handles.append(Line2D([], [], marker=marker, color=colour, linestyle="none", label=method))
+    handles = [
+        Line2D([], [], marker=marker, color=colour, linestyle="none", label=method)
+        for method, (marker, colour) in styles.items()
+    ]
     filled = "filled: censored" if styles.keys() <= _STYLES.keys() else "filled: censored, or from a file"
     common = [
         Line2D([], [], marker="o", color="0.4", markerfacecolor="none", linestyle="none", label="hollow: uncensored"),
@@ -103,9 +105,9 @@ def _legend(figure: "Figure", styles: Mapping[str, tuple[str, str]]) -> None:
 
 
 def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
-    """Write names below and left of the points of a front, where no other point can be; widen the axes as needed.
+    """Write names below and left of the points of a front, where no other point can be, and widen the axes as needed.
 
-    Names go down as the front does, none nearer to the last than a line, so that none covers another or a leader.
+    Names go down as the front does, each at least a line below the last, so that none covers another or a leader.
     """
     points = np.column_stack([x, y])
     if not len(points):
@@ -141,22 +143,15 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
             ha="right",
             va="center",
             fontsize=_SMALL,
-            arrowprops={
-                "relpos": (1, 0.5),
-                "arrowstyle": "-",
-                "color": "0.6",
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 3,
-            },
+            arrowprops=_LEADER,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
         )
 
 
 def draw_there(table: "pd.DataFrame") -> "Figure":
-    """Draw the bits that each combination spent until it was there, and in all; of those that never were, the nearest.
+    """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
 
-    Beside them is how far each ends above the reference.
+    Of the combinations that were never there, the nearest are drawn.
     """
     from matplotlib.figure import Figure
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,22 +56,14 @@ class FrontierSteps(BatchSteps):
     online_eta: float = 3.0
     online_step: float = 0.3
 
-    def by_method(self) -> dict[str, dict[str, Step]]:
+    def by_method(self) -> dict[str, Mapping[str, Step | str]]:
         """Return the step sizes of each method; raises BadInput where one is not positive."""
-        batch = self.checked()
         rho, eta, step = (
             check.finite(name, getattr(self, name), above=0.0) for name in ("online_rho", "online_eta", "online_step")
         )
-        admm: dict[str, Step] = {"rho": rho, "eta": eta}
-        return {
-            "DKLA": {"rho": batch["rho"]},
-            "COKE": {"rho": batch["rho"]},
-            "CTA": {"eta": batch["eta"]},
-            "RFF-DOKL": {"eta": step},
-            "DOKL": admm,
-            "ODKLA": admm,
-            "DDKL": {"rho": rho},
-        }
+        admm = {"rho": rho, "eta": eta}
+        online = {"RFF-DOKL": {"eta": step}, "DOKL": admm, "ODKLA": admm, "DDKL": {"rho": rho}}
+        return {name: method.steps for name, method in self.methods().items()} | online
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +92,7 @@ class Grid:
     method: str | None = None
 
     def wanted(self, steps: FrontierSteps) -> list[Method]:
-        """Return the combinations asked for; raises BadInput for names that mean nothing."""
+        """Return the combinations asked for; raises BadInput for unknown names."""
         sizes = steps.by_method()
         threshold, decay = check.finite("threshold", steps.threshold), check.finite("decay", steps.decay)
         found = combinations(
@@ -145,7 +137,7 @@ def frontier(
     """Error against bits: every method with every coder and every censor, and the Pareto front.
 
     DKLA in float64, never censored, is the reference and always runs. A run is "there" once its training MSE stays
-    within 1 % of the reference's last one; nothing is called a winner unless the reference has come to rest.
+    within 1 % of the reference's last one. There is no winner unless the reference has converged.
 
     Parameters
     ----------
@@ -156,17 +148,7 @@ def frontier(
     seed : int
         Seed of everything random.
     """
-    batch = BatchStudy.of(
-        study,
-        data=data,
-        rounds=rounds,
-        rows=rows,
-        steps=steps,
-        setting=setting,
-        channel=channel,
-        seed=seed,
-        least=2,
-    )
+    batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, channel=channel, least=2)
     wanted = grid.wanted(batch.steps)
     task = batch.draw()
     stream = OnePass(task)
@@ -197,7 +179,7 @@ def _end(study: Study) -> float:
 
 
 def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
-    """Return a row for each combination; one that diverged has no numbers."""
+    """Return a row for each combination, without numbers if it diverged."""
     import pandas as pd
 
     best = _end(study)
@@ -223,7 +205,7 @@ def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
 
 
 def cheapest(table: "pd.DataFrame", bits: str) -> str | None:
-    """Return the row with the fewest bits, of those within 1 % of the reference; of equals the one that errs least."""
+    """Return the row with the fewest bits within 1 % of the reference, then with the least error; None if none is."""
     within = table[table["above_%"] <= 100 * WITHIN].dropna(subset=[bits])
     return None if within.empty else str(within.sort_values([bits, "train_mse"], kind="stable").index[0])
 
@@ -284,9 +266,9 @@ def _cheapest_by_method(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _unfinished(reference: Run, best: float) -> str:
-    """Return why nothing can be said of winners yet: the reference had not come to rest; nothing if it had.
+    """Return that the reference has not converged, so that there is no winner yet; empty if it has.
 
-    Where all frames arrive it comes to rest at the centralised optimum, ``best``; else somewhere.
+    If all frames arrive it converges to the centralised optimum, ``best``.
     """
     errors = reference.rounds["train_mse"].to_numpy()
     fell, above = 1 - errors[-1] / errors[len(errors) // 2], errors[-1] / best - 1
@@ -300,7 +282,7 @@ def _unfinished(reference: Run, best: float) -> str:
 
 
 def _winners(table: "pd.DataFrame", unfinished: bool) -> Iterator[str]:
-    """Yield what to say of the cheapest combinations."""
+    """Yield notes on the cheapest combinations."""
     base, called = table.iloc[0], "Cheapest so far" if unfinished else "Winner"
     for bits, what in (("payload_bits", "in all"), ("payload_bits_there", "until there for good")):
         name = cheapest(table, bits)

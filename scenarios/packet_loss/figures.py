@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_FAMILY = (("C2", "o"), ("C0", "s"), ("C1", "^"), ("C3", "D"))
+_FAMILIES = (("C2", "o"), ("C0", "s"), ("C1", "^"), ("C3", "D"))
 _REMEDY = ("black", "C2", "C0", "C1", "C4", "C3", "C5", "C6")
 _MARKS = ("o", "P", "s", "D", "^", "v", "<", "X")
 
-_HIGHEST = 1e5  # per cent: beyond it is ruin, and how far is no matter
-_LOWEST = 1e-16  # of what is zero but for rounding
+_HIGHEST = 1e5  # per cent; larger errors are drawn there
+_LOWEST = 1e-16  # for values that are zero up to rounding
 
 MEASURES = {
     "consensus_error": "consensus error:\nmean ‖θ − mean θ‖²",
@@ -45,13 +45,14 @@ def draw_errors(means: "pd.DataFrame", title: str, burst: float = 1.0) -> "Figur
     for panel, remedy in zip(panels, remedies, strict=False):
         part = rows[rows["remedy"] == remedy]
         for family in dict.fromkeys(part["family"]):
-            colour, mark = _FAMILY[families.index(family) % 4]
+            style = _style(families, family)
             one = part[part["family"] == family]
             loss_free = rows[(rows["family"] == family) & (rows["remedy"] == NONE) & (rows["loss"] == 0.0)]
             for level in loss_free["mean"]:
-                panel.axhline(_within(level, low, high), color=colour, linestyle=(0, (1, 2)), linewidth=1)
+                panel.axhline(_within(level, low, high), color=style["color"], linestyle=(0, (1, 2)), linewidth=1)
             for each in (1.0, burst) if burst > 1.0 else (1.0,):
-                _line(panel, one[one["burst"] == each], place, colour, mark, each, (low, high))
+                bursty = {"linestyle": "--", "markerfacecolor": "white"} if each > 1.0 else {"linestyle": "-"}
+                _line(panel, one[one["burst"] == each].sort_values("loss"), place, style | bursty, (low, high))
         panel.set_title(REMEDIES[remedy].title, fontsize=10)
         _share_axis(panel, place)
         panel.tick_params(labelbottom=True)
@@ -62,45 +63,45 @@ def draw_errors(means: "pd.DataFrame", title: str, burst: float = 1.0) -> "Figur
         panel.set_ylabel("training MSE above\nthe optimum (%)", fontsize=9)
     panels[0].set_yscale("log")
     panels[0].set_ylim(low / 1.3, high * 1.3)
-    handles = [
-        Line2D([], [], color=_FAMILY[i % 4][0], marker=_FAMILY[i % 4][1], markersize=5, label=family)
-        for i, family in enumerate(families)
-    ]
+    handles = [Line2D([], [], markersize=5, label=family, **_style(families, family)) for family in families]
     handles.append(Line2D([], [], color="0.4", linestyle=(0, (1, 2)), linewidth=1, label="loss-free, same family"))
     if burst > 1.0:
         handles.append(Line2D([], [], color="0.4", label="independent losses"))
         handles.append(Line2D([], [], color="0.4", linestyle="--", label=f"same mean, bursts of {burst:g}"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    said = "Lost frames, and what each remedy makes of them" if burst == 1.0 else "Bursts beside independent losses"
+    subject = "Lost frames, and what each remedy makes of them" if burst == 1.0 else "Bursts beside independent losses"
     beyond = f" (above {_HIGHEST:.0e} %: drawn there)" if float(rows["mean"].max()) > _HIGHEST else ""
-    figure.suptitle(f"{said}{beyond}\n{title}; bands: 95 % intervals of the mean", fontsize=11)
+    return _finished(figure, handles, f"{subject}{beyond}\n{title}; bands: 95 % intervals of the mean")
+
+
+def _style(families: Sequence[str], family: str) -> dict[str, Any]:
+    colour, mark = _FAMILIES[families.index(family) % 4]
+    return {"color": colour, "marker": mark}
+
+
+def _finished(figure: "Figure", handles: list[Any], title: str) -> "Figure":
+    """Return the figure with its legend and title."""
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle(title, fontsize=11)
     return figure
 
 
 def _line(
-    panel: "Axes",
-    rows: "pd.DataFrame",
-    place: dict[float, int],
-    colour: str,
-    mark: str,
-    burst: float,
-    limits: tuple[float, float],
+    panel: "Axes", rows: "pd.DataFrame", place: dict[float, int], style: Any, limits: tuple[float, float]
 ) -> None:
-    """Draw a line with its band; what lies beyond the limits is drawn on them."""
-    rows = rows.sort_values("loss")
+    """Draw a line with its band; values beyond the limits are drawn on them."""
     x = [place[each] for each in rows["loss"]]
     mean, low, high = ([_within(value, *limits) for value in rows[name]] for name in ("mean", "low", "high"))
-    style: Any = {"linestyle": "-"} if burst == 1.0 else {"linestyle": "--", "markerfacecolor": "white"}
-    _apart(panel, x, mean, {"marker": mark, "color": colour, "markersize": 4, "linewidth": 1.3, **style})
+    _apart(panel, x, mean, {"markersize": 4, "linewidth": 1.3, **style})
+    colour = style["color"]
     first = 1 if 0 in x else 0
-    # A band over one point would not be seen.
+    # A band over one point would be invisible.
     first = len(x) if len(x) - first == 1 else first
     panel.fill_between(x[first:], low[first:], high[first:], color=colour, alpha=0.2, linewidth=0)
     panel.vlines(x[:first], low[:first], high[:first], color=colour, alpha=0.4, linewidth=3)
 
 
 def _apart(panel: "Axes", x: Sequence[int], y: Sequence[float], style: "dict[str, Any]") -> None:
-    """Draw a line over the losses above 0, and what is at 0 apart from it."""
+    """Draw a line over the losses above 0, and the point at 0 apart from it."""
     first = 1 if 0 in x else 0
     panel.plot(x[:first], y[:first], **style | {"linestyle": ""})
     panel.plot(x[first:], y[first:], **style)
@@ -121,7 +122,7 @@ def _limits(rows: "pd.DataFrame") -> tuple[float, float]:
 
 
 def _places(rows: "pd.DataFrame") -> dict[float, int]:
-    """Return where each share of lost frames stands: side by side, for no axis shows 0 and both 0.1 % and 50 %."""
+    """Return the place of each share of lost frames, side by side because no axis shows 0, 0.1 % and 50 %."""
     return {share: number for number, share in enumerate(sorted(set(rows["loss"])))}
 
 
@@ -157,14 +158,12 @@ def draw_agreement(means: "pd.DataFrame", title: str) -> "Figure":
     for panel in panels[-1]:
         panel.set_xlabel("frames lost (%), independent", fontsize=9)
     handles = _handles(remedies, lambda i: {"color": _REMEDY[i % 8], "marker": _MARKS[i % 8]})
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    said = "What agreement shows of a loss, and what it does not (below 1e-16: drawn there)"
-    figure.suptitle(f"{said}\n{title}", fontsize=11)
-    return figure
+    subject = "What agreement shows of a loss, and what it does not (below 1e-16: drawn there)"
+    return _finished(figure, handles, f"{subject}\n{title}")
 
 
 def _remedies(panel: "Axes", part: "pd.DataFrame", remedies: Sequence[str], place: dict[float, int]) -> None:
-    """Draw a line for each remedy; what is zero but for rounding is drawn at 1e-16."""
+    """Draw a line for each remedy; values that are zero up to rounding are drawn at 1e-16."""
     for number, remedy in enumerate(remedies):
         one = part[part["remedy"] == remedy].sort_values("loss")
         x = [place[each] for each in one["loss"]]
@@ -200,7 +199,7 @@ def draw_price(means: "pd.DataFrame", title: str) -> "Figure":
         spent = there[there["measure"] == "wire_bits"].set_index(["family", "remedy"])["mean"]
         for _, error in there[there["measure"] == "above_optimum_%"].iterrows():
             family, remedy = error["family"], error["remedy"]
-            colour = _FAMILY[families.index(family) % 4][0]
+            colour = _style(families, family)["color"]
             y = _within(error["mean"], low, high)
             reach = [[y - _within(error["low"], low, high)], [_within(error["high"], low, high) - y]]
             mark = _MARKS[remedies.index(remedy) % 8]
@@ -212,12 +211,11 @@ def draw_price(means: "pd.DataFrame", title: str) -> "Figure":
     panels[0].set_yscale("log")
     panels[0].set_ylim(low / 1.3, high * 1.3)
     panels[0].set_ylabel("training MSE above the centralised optimum (%)")
-    handles = [Line2D([], [], color=_FAMILY[i % 4][0], linewidth=5, label=family) for i, family in enumerate(families)]
+    colours = {family: _style(families, family)["color"] for family in families}
+    handles = [Line2D([], [], color=colour, linewidth=5, label=family) for family, colour in colours.items()]
     handles += _handles(remedies, lambda i: {"color": "0.3", "linestyle": "", "marker": _MARKS[i % 8]})
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    said = "What a remedy costs, and what it buys; down and to the left is better"
-    figure.suptitle(f"{said}\n{title}; bars: 95 % intervals of the mean", fontsize=11)
-    return figure
+    subject = "What a remedy costs, and what it buys; down and to the left is better"
+    return _finished(figure, handles, f"{subject}\n{title}; bars: 95 % intervals of the mean")
 
 
 def _three(shares: Sequence[float]) -> list[float]:

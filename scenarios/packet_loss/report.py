@@ -1,4 +1,4 @@
-"""What the study of packet loss tells: intervals over seeds, tables, and notes that follow from them."""
+"""What the study of packet loss reports: intervals over seeds, tables, and notes that follow from them."""
 
 import math
 from collections import Counter
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 ABOVE_OPTIMUM, ABOVE_LOSS_FREE = "above_optimum_%", "above_loss_free_%"
 
 NEAR = 5.0
-"""Per cent above loss-free from which a method is told to be off."""
+"""Per cent above loss-free from which notes call a method off."""
 
-_PRICED = 0.1  # the share of lost frames whose prices are told, or the nearest one
-_APART = 1e-2  # norm from which on the difference of a copy is told
+_PRICED = 0.1  # the share of lost frames in the table of prices, or the nearest one
+_APART = 1e-2  # norm from which notes mention the difference of a copy
 _SAME = 10.0  # a consensus error that grew by no more than this factor shows nothing
 
 
@@ -48,21 +48,14 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     study.tables["runs"] = runs
     study.tables["means"] = means
     for remedy in dict.fromkeys(means["remedy"]):
-        told = told_interval(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
-        title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%) by frames lost, mean [{told}]"
+        kind = told_interval(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
+        title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%) by frames lost, mean [{kind}]"
         study.table(f"above_loss_free_{remedy.replace('-', '_')}", title, by_share(means, remedy))
     share = nearest(means, _PRICED)
     study.table(
         "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
     )
-    for line in notes(means, about.burst):
-        study.note(line)
-    every = Reliability("keyframe").every
-    if "keyframe" in set(means["remedy"]) and about.rounds % every == 0:
-        study.note(
-            f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
-        )
-    for line in left_out(runs, measured.failed):
+    for line in (*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed)):
         study.note(line)
     reach = f"{about.title}\nbands and bars: {told_interval(pick(means, ABOVE_OPTIMUM)['count'])}"
     study.figure(
@@ -90,8 +83,15 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     )
 
 
+def _keyframes(means: "pd.DataFrame", rounds: int) -> Iterator[str]:
+    """Yield that runs with key frames end on one, if they do."""
+    every = Reliability("keyframe").every
+    if "keyframe" in set(means["remedy"]) and rounds % every == 0:
+        yield f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
+
+
 def left_out(runs: "pd.DataFrame", failed: Sequence[tuple[str, float, str, str]]) -> Iterator[str]:
-    """Yield how many runs are in no mean: a line for those that did not end, one for those that diverged."""
+    """Yield how many runs no mean contains: a line for those that did not end, one for those that diverged."""
     if failed:
         which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
         _, _, point, why = failed[0]
@@ -115,8 +115,8 @@ def _counted(which: Mapping[str, int]) -> str:
 def with_errors(runs: "pd.DataFrame") -> "pd.DataFrame":
     """Return the runs with their errors in per cent: above the centralised optimum, and above loss-free.
 
-    Loss-free is the same family with the same seed, so the same data and graph, on links that lose nothing, without a
-    remedy: a comparison in pairs.
+    Loss-free is the same family with the same seed, and so the same data and graph, on links that lose nothing and
+    without a remedy: a comparison in pairs.
     """
     plain = runs[(runs["remedy"] == NONE) & (runs["loss"] == 0.0)]
     base = plain.set_index(["family", "seed"])["train_mse"]
@@ -171,22 +171,19 @@ def by_share(means: "pd.DataFrame", remedy: str) -> "pd.DataFrame":
 
     rows = []
     found = pick(means, ABOVE_LOSS_FREE, remedy=remedy)
-    order = list(dict.fromkeys(found["family"]))
-    kinds = sorted(
-        set(zip(found["family"], found["burst"], strict=True)), key=lambda kind: (order.index(kind[0]), kind[1])
-    )
-    for family, burst in kinds:
-        part = found[(found["family"] == family) & (found["burst"] == burst)]
-        row = {"family": family, "losses": _losses(float(burst))}
-        for share in sorted(set(found["loss"])):
-            cells = [_with_interval(one) for one in _at(part, share)]
-            row[percent(share)] = cells[0] if cells else None
-        rows.append(row)
+    for family in dict.fromkeys(found["family"]):
+        of_family = found[found["family"] == family]
+        for burst in sorted(set(of_family["burst"])):
+            part = of_family[of_family["burst"] == burst]
+            row = {"family": family, "losses": _losses(float(burst))}
+            for share in sorted(set(found["loss"])):
+                row[percent(share)] = next((_with_interval(one) for one in _at(part, share)), None)
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _with_interval(row: Any) -> str:
-    """Return a row's mean with its interval, if it has one: that of a single seed has none."""
+    """Return a row's mean with its interval; a single seed has none."""
     return _short(row.mean) + (f" [{_short(row.low)}, {_short(row.high)}]" if row.count > 1 else "")
 
 
@@ -208,7 +205,7 @@ def _at(part: "pd.DataFrame", share: float) -> list[Any]:
 
 
 def price(means: "pd.DataFrame", share: float) -> "pd.DataFrame":
-    """Return what each family spends with each remedy at a share of lost frames, and what it gets for it."""
+    """Return what each family spends with each remedy at a share of lost frames, and the error it buys."""
     import pandas as pd
 
     chosen = {"burst": 1.0, "loss": share}
@@ -246,38 +243,38 @@ def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
     off = lossy[lossy["mean"] >= NEAR]
     sure = off[off["low"] > 0.0]
     if off.empty:
-        said = f"{family} without a remedy ends less than {NEAR:g} % above loss-free"
         highest = float(lossy["high"].max())
         doubt = f", in the mean: its interval reaches {_short(highest)} %" if highest > NEAR else ""
-        yield f"{said} up to {percent(lossy['loss'].max())} loss{doubt}."
+        most = percent(lossy["loss"].max())
+        yield f"{family} without a remedy ends less than {NEAR:g} % above loss-free up to {most} loss{doubt}."
         return
     first = (off if sure.empty else sure).iloc[0]
     share = float(first["loss"])
-    said = f"At {percent(share)} loss {family} without a remedy ends {_short(first['mean'])} % above loss-free"
+    size = f"{_short(first['mean'])} % above loss-free"
     reach = f"[{_short(first['low'])}, {_short(first['high'])}: {told_interval([first['count']])}]"
-    if sure.empty:
-        yield f"{said} {reach}, which leaves it in doubt at any loss: more --repeats tell."
-        return
-    yield f"{said} {reach}{_told(means, chosen, share)}."
+    rest = ", which leaves it in doubt at any loss: more --repeats tell"
+    if not sure.empty:
+        rest = _symptoms(means, chosen, share)
+    yield f"At {percent(share)} loss {family} without a remedy ends {size} {reach}{rest}."
 
 
-def _told(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
-    """Return what the other measures say where a family is off."""
+def _symptoms(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
+    """Return what the other measures show where a family is off."""
 
     def at(measure: str, where: float) -> float:
         found = _at(pick(means, measure, **chosen), where)
         return float(found[0].mean) if found else math.nan
 
     apart, before = at("consensus_error", share), at("consensus_error", 0.0)
-    said = f"; its consensus error is {apart:.1g}, {before:.1g} without loss"
+    found = f"; its consensus error is {apart:.1g}, {before:.1g} without loss"
     if apart <= _SAME * before:
-        said += ": it does not show it"
+        found += ": it does not show it"
     duals, copies = at("dual_residual", share), at("copy_error", share)
     if duals > 1e-9:
-        said += f"; max|Σγ| is {duals:.2g}, {at('dual_residual', 0.0):.1g} without loss"
+        found += f"; max|Σγ| is {duals:.2g}, {at('dual_residual', 0.0):.1g} without loss"
     if copies > _APART:
-        said += f"; a neighbour's copy of a state is up to {copies:.2g} from it"
-    return said
+        found += f"; a neighbour's copy of a state is up to {copies:.2g} from it"
+    return found
 
 
 def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:

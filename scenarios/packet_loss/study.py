@@ -59,7 +59,7 @@ class Size(BatchSteps):
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, what it then is by data set."""
+        """Return, for each field that may be left open, its value by data set."""
         found = super().by_data() | {name: dict(values) for name, values in cls.USUAL.items()}
         found["eta"] = {**found["eta"], "synthetic": cls.SYNTHETIC["eta"]}
         return found
@@ -134,27 +134,19 @@ def packet_loss(
     """What lost frames do to each family of algorithms, what each remedy makes of it, and what it costs.
 
     CTA, DKLA, COKE and COKE with coded changes, without and with each remedy that fits, at each share of lost frames:
-    independent losses beside bursts of the same mean. Every run is one of the study coke, in a sweep in a folder that
-    stays: what is done there already is not done again, so a run that was interrupted goes on when it is started again.
-    Ten minutes or so on two cores with the defaults.
+    independent losses beside bursts of the same mean. Every run is one of the study coke, in a sweep whose folder
+    stays. What is done there is not done again, so an interrupted study continues when it is started again. With the
+    defaults it takes about ten minutes on two cores.
 
     Parameters
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
-    frames : Lost
-        Which are lost.
     remedies : str
         Which of none, renormalised, running-sums, coded-sums, edge-duals, ack, nack, keyframe, with commas between;
         none, the reference, is always among them.
     bits : int
         Bits an element of the coded changes (1-16).
-    size : Size
-        Of the network and of the model.
-    rows : Rows
-        Which rows and columns of a table are used.
-    repeated : Repeated
-        How often each setting is run, and where.
     seed : int
         The first seed.
     """
@@ -168,12 +160,8 @@ def packet_loss(
         find_table(data)
     size = size.sized(data)
     study.record(size)
-    chosen = {**dataclasses.asdict(size), **dataclasses.asdict(rows)}
-    settings = {
-        "data": data,
-        "conventions": TEXT,
-        **{name: value for name, value in chosen.items() if value is not None},
-    }
+    settings = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
+    settings = {name: value for name, value in settings.items() if value is not None}
     plan = list(works(ordered, shares, frames.burst, bits, settings))
     seeds = range(seed, seed + repeated.repeats)
     measured = do(plan, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)

@@ -1,10 +1,9 @@
-"""The sweeps behind the study of packet loss: family × remedy × loss × seed, each remedy in a folder that stays."""
+"""The sweeps of the study of packet loss: family × remedy × loss × seed, each remedy in a folder that stays."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CODED = "coded"
-"""The family that sends coded changes: COKE with a coder. The study calls it by its bits: "COKE 8-bit"."""
+"""The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
 
 FAMILIES = ("CTA", "DKLA", "COKE", CODED)
 """Averaging, ADMM, censored ADMM, and ADMM of coded changes."""
@@ -26,19 +25,8 @@ FAMILIES = ("CTA", "DKLA", "COKE", CODED)
 NONE = "none"
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """What is done about lost frames.
-
-    Attributes
-    ----------
-    title : str
-        What figures call it.
-    flags : mapping
-        Parameters of the study ``coke`` that set it.
-    families : tuple of str
-        Of which it is measured.
-    """
+class Remedy(NamedTuple):
+    """What is done about lost frames: its title in figures, the flags of ``coke`` that set it, and its families."""
 
     title: str
     flags: Mapping[str, Any]
@@ -58,29 +46,14 @@ REMEDIES: Mapping[str, Remedy] = {
 """The remedies by name; the first is the absence of one."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """One sweep of the study ``coke``.
-
-    Attributes
-    ----------
-    name : str
-        What its folder is called.
-    remedy : str
-        One of `REMEDIES`.
-    burst : float
-        Mean number of frames lost in a row; 1: losses are independent.
-    settings : mapping
-        Parameters, but for the losses and seeds.
-    losses : tuple of float
-        Shares of frames that are lost.
-    """
+class Work(NamedTuple):
+    """One sweep of the study ``coke``: its folder's name, remedy, mean burst, losses and other parameters."""
 
     name: str
     remedy: str
     burst: float
-    settings: Mapping[str, Any]
     losses: tuple[float, ...]
+    settings: Mapping[str, Any]
 
 
 def works(
@@ -88,32 +61,27 @@ def works(
 ) -> Iterator[Work]:
     """Yield the sweeps of some remedies: independent losses, and bursts unless ``burst`` is 1.
 
-    Families of states and of coded changes have sweeps of their own: of the latter some runs end early.
+    Families of states and of coded changes have their own sweeps, because some runs of the latter end early.
     """
+    lossy = tuple(p for p in losses if p > 0.0)
     for name in remedies:
         remedy = REMEDIES[name]
         states = [family for family in remedy.families if family != CODED]
-        coded = {"algorithms": f"COKE {bits}-bit", "bits": bits} if CODED in remedy.families else {}
-        for mark, chosen in (("", {"algorithms": ",".join(states)} if states else {}), ("-coded", coded)):
-            if not chosen:
-                continue
-            given = {**settings, **remedy.flags, **chosen}
-            yield Work(f"{name}{mark}", name, 1.0, {**given, "burst": 1.0}, tuple(losses))
-            lossy = tuple(p for p in losses if p > 0.0)
+        chosen: dict[str, dict[str, Any]] = {"": {"algorithms": ",".join(states)}} if states else {}
+        if CODED in remedy.families:
+            chosen["-coded"] = {"algorithms": f"COKE {bits}-bit", "bits": bits}
+        for mark, algorithms in chosen.items():
+            given = {**settings, **remedy.flags, **algorithms}
+            yield Work(f"{name}{mark}", name, 1.0, tuple(losses), {**given, "burst": 1.0})
             if burst != 1.0 and lossy:
-                yield Work(f"{name}{mark}-burst-{burst:g}", name, burst, {**given, "burst": burst}, lossy)
+                yield Work(f"{name}{mark}-burst-{burst:g}", name, burst, lossy, {**given, "burst": burst})
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What the sweeps came to.
+class Measured(NamedTuple):
+    """The results of the sweeps.
 
-    Attributes
-    ----------
-    table : DataFrame
-        A row for each run: family, remedy, burst, loss, seed, then its measures.
-    failed : list of (remedy, burst, point, why)
-        Runs that did not end.
+    ``table`` has a row for each run: family, remedy, burst, loss, seed, optimum, then its measures. ``failed`` lists
+    (remedy, burst, point, why) of the runs that did not end.
     """
 
     table: "pd.DataFrame"
@@ -127,12 +95,12 @@ COLUMNS = ("train_mse", "test_mse", "consensus_error", "dual_residual", "copy_er
 def do(
     found: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
 ) -> Measured:
-    """Do what is missing of some sweeps, with ``redo`` also what came of other code or data; return what all came to.
+    """Do what is missing of some sweeps, with ``redo`` also what other code or data gave; return all results.
 
     Raises
     ------
     BadInput
-        If a folder holds something else, or runs of other code or data, or nothing came to its end.
+        If a folder holds something else, or runs of other code or data, or if no run ended.
     """
     import pandas as pd
 
@@ -161,7 +129,7 @@ def _read(work: Work, place: Path) -> "pd.DataFrame":
         family=frame["algorithm"], remedy=work.remedy, burst=work.burst, optimum=frame["point"].map(optima)
     )
     frame = frame.reindex(columns=["family", "remedy", "burst", "loss", "seed", "optimum", *COLUMNS])
-    # Where nothing is lost all copies are the states themselves, and are not measured.
+    # Without losses all copies equal the states, and are not measured.
     if work.remedy != "edge-duals":
         frame.loc[frame["loss"] == 0.0, "copy_error"] = 0.0
     frame["train_mse"] = frame["train_mse"].where(np.isfinite(frame["train_mse"]), np.inf)

@@ -41,32 +41,26 @@ def privacy(
     data : str
         "field": a function of two inputs, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or its
         path (.csv.gz, .csv, .npz, .parquet).
-    columns : Columns
-        Which columns of a table are used.
-    size : Size
-        How many learn from how much, and their models.
     rounds : int
         Rounds of each algorithm; the online ones pass over their samples again and again. Successive projections: so
         many turns of all agents together.
-    channel : Channel
-        The links.
     seed : int
         Seed of everything random.
     """
     check.integer("rounds", rounds, low=1)
     check.integer("seed", seed, low=0)
     size.check()
-    parts, said = size.draw(data, columns, seed)
+    parts, lines = size.draw(data, columns, seed)
     size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seed))
-    for text in said:
-        study.note(text)
+    for line in lines:
+        study.note(line)
     study.record(size)
     task = Task(parts, size, rounds, channel, seed)
     for entry in task.entries():
         try:
             study.run(entry.name, entry.network, entry.agents, [task.measure(entry)], rounds)
         except AgentError as error:
-            # On links that carry too little one algorithm may not get through where others do.
+            # On links that carry too little, one algorithm may fail where others do not.
             study.note(f"{entry.name} did not finish: {error}")
     study.centralised = {"test_mse": task.best()}
     table = _table(study, task)

@@ -1,25 +1,16 @@
-"""What the study `privacy` runs: every algorithm of the project, set up on one task."""
+"""The runs of the study `privacy`: every algorithm of the project on one task."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
 
 import netsim
 from netsim import topology
-from netsim.agents import (
-    COKE,
-    CTA,
-    DKLA,
-    Geometric,
-    PowerLaw,
-    RandomFourier,
-    Squared,
-    centralised,
-)
+from netsim.agents import Geometric, PowerLaw, RandomFourier, Squared, centralised
 from netsim.agents.consensus.multikernel import CompleteOMKL, GossipOMKL
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.greedy.dictionary import Dictionary
@@ -29,25 +20,21 @@ from netsim.agents.maps.side_by_side import SideBySide
 from netsim.agents.projections.estimate import Ensemble, state_of
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.projections.projector import sure_timeout
-from netsim.agents.schedule import Step
 from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
 from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_table, scale_unit, training
 from netsim.scenarios.projections.ensembles import field
-from netsim.scenarios.tasks.batch_task import BatchTask
-from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
 from netsim.util import check, draws
 from netsim.util.typing import Vector
 
-Predict = Callable[[Mapping[int, Any]], Vector]
-
-_STEPS = OnlineSteps(rho=0.3, eta=2.0, step=0.3)
+_BATCH, _ONLINE = BatchSteps(rho=0.01, eta=0.5, threshold=0.5, decay=0.98), OnlineSteps(rho=0.3, eta=2.0, step=0.3)
 _BITS = 4
 FIELD = "field"
-"""A function of two inputs, with noise: no file is needed."""
+"""A function of two inputs with noise, which needs no file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +75,7 @@ class Size(Bandwidth):
         check.finite("regularizer", self.regularizer, above=0.0)
 
     def draw(self, data: str, columns: Columns, seed: int) -> tuple[list[AgentData], tuple[str, ...]]:
-        """Return each agent's samples, as many to train on as to test on, and lines for the study's notes.
+        """Return each agent's samples, half of them for the test, and lines for the study's notes.
 
         Raises
         ------
@@ -112,58 +99,38 @@ class Size(Bandwidth):
         return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.said
 
 
-@dataclass(frozen=True)
-class Entry:
-    """An algorithm on its network.
-
-    Attributes
-    ----------
-    sends : str
-        What travels.
-    predict : callable
-        From the agents, by number, to each one's predictions at the test inputs, shape (agents, n).
-    read_by_others : int
-        Samples that other agents read beforehand.
-    """
+class Entry(NamedTuple):
+    """An algorithm on its network."""
 
     name: str
     sends: str
     network: netsim.Network
     agents: dict[int, Any]
-    predict: Predict
+    predict: Callable[[Mapping[int, Any]], Vector]
+    """Returns each agent's predictions at the test inputs, shape (agents, n)."""
     read_by_others: int = 0
+    """Samples that other agents read beforehand."""
 
 
 class Task:
     """The samples, and every algorithm set up to learn from them."""
 
-    def __init__(
-        self,
-        parts: list[AgentData],
-        size: Size,
-        rounds: int,
-        channel: Channel,
-        seed: int,
-    ) -> None:
+    def __init__(self, parts: list[AgentData], size: Size, rounds: int, channel: Channel, seed: int) -> None:
         self.parts, self.rounds, self.public, self.channel, self.seed = parts, rounds, size.public, channel, seed
-        self.sigma, self.regularizer = sigma, regularizer = size.sigma, size.regularizer
-        features = size.features
+        self.sigma, self.regularizer = size.sigma, size.regularizer
         self.count, self.width = len(parts), parts[0].train_inputs.shape[1]
         self.test = np.concatenate([part.test_inputs for part in parts])
         self.truth = np.concatenate([part.test_target for part in parts])
         self.variance = float(np.var(self.truth))
-        self.phi = RandomFourier(self.width, features, sigma=sigma, form="cos+sin", seed=seed)
-        self.kernels = SideBySide(
-            [
-                RandomFourier(self.width, features, sigma=times * sigma, form="cos+sin", seed=seed + number)
-                for number, times in enumerate((1.0, 0.5, 2.0))
-            ]
-        )
+        maps = [
+            RandomFourier(self.width, size.features, sigma=times * size.sigma, form="cos+sin", seed=seed + number)
+            for number, times in enumerate((1.0, 0.5, 2.0))
+        ]
+        self.phi, self.kernels = maps[0], SideBySide(maps)
         edges = min(max(self.count - 1, 3 * self.count // 2), self.count * (self.count - 1) // 2)
         self.graph = topology.erdos_renyi(self.count, edges=edges, seed=seed)
-        self.share = regularizer / self.count
-        self.batch = BatchTask(parts, self.phi, self.graph, regularizer=regularizer)
-        self._weights = [self.batch.weights(node) for node in self.batch.nodes]
+        self.share = self.regularizer / self.count
+        self.batch = BatchTask(parts, self.phi, self.graph, regularizer=self.regularizer)
         self.entry_by_name: dict[str, Entry] = {}
 
     def entries(self) -> Iterator[Entry]:
@@ -175,7 +142,7 @@ class Task:
 
     def measure(self, entry: Entry) -> Callable[[Mapping[int, Any]], dict[str, float]]:
         """Return a probe of the mean over the agents of their errors on all test samples."""
-        # A prediction of everything by everybody costs more than a round: not in every one.
+        # All predictions of all agents cost more than a round, so they are not made in every one.
         every = max(self.rounds // 25, 1)
         done = 0
 
@@ -207,16 +174,11 @@ class Task:
         return Entry(name, sends, self._network(self.graph), agents, predict)
 
     def _batch(self) -> Iterator[Entry]:
-        # As the online methods' papers count, and so all of them.
-        plain = Float(32)
-        censor, coder = Geometric(0.5, 0.98), Uniform(_BITS)
-        rho: dict[str, Step] = {"rho": 0.01}
-        for method, sends in (
-            (Method("CTA", CTA, {"eta": 0.5}, coder=plain), "model"),
-            (Method("DKLA", DKLA, rho, coder=plain), "model"),
-            (Method("COKE", COKE, rho, censor, plain), "model"),
-            (Method(f"COKE {_BITS}-bit", COKE, rho, censor, coder), "change of the model"),
-        ):
+        # The online methods' papers count float32, and so here all methods do.
+        found = [replace(method, coder=Float(32)) for method in _BATCH.methods().values()]
+        found.append(replace(found[-1], name=f"COKE {_BITS}-bit", coder=Uniform(_BITS)))
+        for method in found:
+            sends = "change of the model" if isinstance(method.coder, Uniform) else "model"
             yield self._linear(method.name, sends, method.agents(self.batch, self.rounds))
 
     def _online(self) -> Iterator[Entry]:
@@ -229,7 +191,7 @@ class Task:
             streams = OnlineTask(
                 samples, self.phi.size, self.regularizer, self.graph, rounds=self.rounds, ideal=self.channel.is_ideal
             )
-            agents = _STEPS.of(known[name]).agents(streams, self.rounds)
+            agents = _ONLINE.of(known[name]).agents(streams, self.rounds)
             yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
 
     def _multikernel(self) -> Iterator[Entry]:
@@ -251,7 +213,9 @@ class Task:
 
         for name, kernels in (("gossip OMKL", 3), ("Koloskova", 1)):
             gossip = {
-                i: GossipOMKL(cost(i, kernels), self.rounds, eta=eta, gamma=0.2, weights=self._weights[i], coder=coder)
+                i: GossipOMKL(
+                    cost(i, kernels), self.rounds, eta=eta, gamma=0.2, weights=self.batch.weights(i), coder=coder
+                )
                 for i in range(self.count)
             }
             yield Entry(f"{name} {_BITS}-bit", "changes of the models", self._network(self.graph), gossip, predict)
@@ -294,17 +258,12 @@ class Task:
         # The centre's cost here is a sum over the samples, not a mean over each agent's.
         weight = self.regularizer * len(targets) / self.count
         ensemble = Ensemble(inputs, targets, access, regularizers=weight / self.count, gram=gram)
-        sweeps = max(self.rounds // self.count, 1)
-        settings: dict[str, Any] = {"radio": self.channel.medium == "radio", "reliable": not self.channel.is_ideal}
-        settings["timeout"] = sure_timeout(
-            ensemble,
-            latency=self.channel.latency,
-            rate=self.channel.rate,
-            round_period=self.channel.round_period,
-            radio=self.channel.medium == "radio",
-        )
+        sweeps, channel, radio = max(self.rounds // self.count, 1), self.channel, self.channel.medium == "radio"
+        period = channel.round_period
+        timeout = sure_timeout(ensemble, latency=channel.latency, rate=channel.rate, round_period=period, radio=radio)
+        reliable = not channel.is_ideal
         agents: dict[int, Any] = dict(
-            projectors(ensemble, "token", sweeps, duration=self.channel.round_period, **settings)
+            projectors(ensemble, "token", sweeps, duration=period, radio=radio, reliable=reliable, timeout=timeout)
         )
         seen = [gram(self.test, ensemble.inputs[own]) for own in ensemble.access]
 

@@ -48,12 +48,12 @@ class Criterion:
     regularizer: float = 1e-4
 
     def resolved(self, data: str, classes: int) -> Self:
-        """Return it with the usual loss for so many classes, or for a regression (0), if it was left open.
+        """Return it with the usual loss for that many classes, 0 for a regression, if the loss was left open.
 
         Raises
         ------
         BadInput
-            If the loss is none for the data, or a number is outside its range.
+            If the loss does not fit the data, or a number is outside its range.
         """
         check.finite("regularizer", self.regularizer, above=0.0)
         if not classes and (self.criterion not in (None, "squared") or self.one_vs_rest):
@@ -69,20 +69,10 @@ class Criterion:
 
 
 def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -> MulticlassLoss:
-    """Return the loss of C classes that a study calls by its name.
+    """Return the loss of C classes by its name in studies; raises BadInput for another, or a temperature <= 0.
 
-    Parameters
-    ----------
-    name : str
-        "logistic": `Softmax`; "hinge": `MulticlassHinge` of that temperature; "squared": squares, one class against
-        the rest.
-    one_vs_rest : bool
-        One class against the rest with the others, too: the logistic loss, or the squared hinge.
-
-    Raises
-    ------
-    BadInput
-        For another name, or a temperature that is not positive.
+    "logistic" is `Softmax`, "hinge" `MulticlassHinge`, "squared" squares with one class against the rest. With
+    ``one_vs_rest`` the others are the logistic loss and the squared hinge with one class against the rest.
     """
     check.one_of("criterion", name, CRITERIA)
     check.finite("temperature", temperature, above=0.0)
@@ -96,12 +86,12 @@ def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -
 def ridge_regularizer(loss: MulticlassLoss, regularizer: float) -> float:
     """Return the λ with which ridge regression on ±1 smooths as much as ``loss`` does with ``regularizer``.
 
-    The loss weighs less against λ where it bends less than the squares, whose second derivative is 2: it is compared at
+    A loss weighs less against λ where its curvature is below that of squares, which is 2. Curvatures are compared at
     scores of zero, in the mean over classes. For the logistic loss of C classes λ grows by 2C²/(C − 1).
     """
     count = loss.classes
     if isinstance(loss, MulticlassHinge):
-        # It bends at margins of zero only, where its second derivative is about that of the squares.
+        # It is curved only at margins of zero, about as much as squares.
         return regularizer
     zeros, labels = np.zeros((count, count)), np.arange(count)
     bends = [loss.curvature(zeros, labels, np.tile(each, (count, 1))) @ each for each in np.eye(count)]
@@ -121,27 +111,8 @@ def largest_share(labels: Array | NDArray[np.int64]) -> float:
 class ClassTask:
     """The agents' costs for C classes, and the measures of their models, matrices of shape (D, C).
 
-    Parameters
-    ----------
-    parts : sequence of AgentData
-        Each agent's samples; targets are numbers of classes.
-    phi : FeatureMap
-        The map that all share.
-    loss : MulticlassLoss
-        What is learned with.
-    regularizer : float
-        The centre's λ; each agent's is λ/N.
-    graph : networkx.Graph, optional
-        With a node 0, 1, … for each agent; only for methods that average with weights.
-
-    Attributes
-    ----------
-    nodes : range
-        The agents' names.
-    problems : list of ClassProblem
-        One an agent.
-    regularizer : float
-        λ.
+    Each agent has its own samples, whose targets are class numbers, and λ/N of the centre's λ. Only methods that
+    average with weights need the graph, with a node 0, 1, … for each agent.
     """
 
     def __init__(
@@ -159,7 +130,7 @@ class ClassTask:
         self.regularizer = check.finite("regularizer", regularizer, above=0.0)
         self._train = _together(phi, [part.train_inputs for part in parts], [part.train_target for part in parts])
         self._test = _together(phi, [part.test_inputs for part in parts], [part.test_target for part in parts])
-        # Each agent's features are a part of all, which are in memory once.
+        # Each agent's features are a view of all of them, which are in memory once.
         ends = np.cumsum([len(part.train_target) for part in parts])
         share = regularizer / len(parts)
         self.problems = [
@@ -193,7 +164,7 @@ class ClassTask:
         }
 
     def confusion(self, models: Array) -> NDArray[np.int64]:
-        """Return how often each class was taken for each on the test samples, by all models, shape (C, C)."""
+        """Return how often all models took each class for each other on the test samples, shape (C, C)."""
         features, labels = self._test
         predicted = _scores(features, models).argmax(axis=1)
         return confusion_matrix(np.repeat(labels, len(models)), predicted, self.loss.classes)
@@ -217,15 +188,7 @@ MEASURES = ("train_loss", "train_accuracy", "test_accuracy", "test_balanced_accu
 
 
 class RegressionTask:
-    """One agent's cost for a target that is a number, with squares, and the errors of its model.
-
-    Parameters
-    ----------
-    part : AgentData
-        Its samples.
-    phi, regularizer
-        As of `ClassTask`.
-    """
+    """One agent's least-squares cost for a target that is a number, and the errors of its model."""
 
     def __init__(self, part: AgentData, phi: FeatureMap, *, regularizer: float) -> None:
         train, self._test = phi(part.train_inputs), (phi(part.test_inputs), part.test_target)
@@ -245,7 +208,7 @@ def _together(phi: FeatureMap, inputs: Sequence[Array], targets: Sequence[Array]
 
 
 def _scores(features: Array, models: Array) -> Array:
-    """Return each model's scores of each sample, shape (T·N, C), the models of a sample next to one another."""
+    """Return each model's scores of each sample, shape (T·N, C), with the models of a sample side by side."""
     count, size, classes = models.shape
     side_by_side = models.transpose(1, 0, 2).reshape(size, count * classes)
     return (features @ side_by_side).reshape(-1, classes)

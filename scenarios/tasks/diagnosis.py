@@ -1,4 +1,4 @@
-"""What may be said of a run that went wrong: the true cause where it can be told, nothing more."""
+"""Notes on a run that went wrong: the true cause where it is known, nothing more."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ Ends = tuple[Any, Any]
 
 _FEW = 1e-3  # share of the frames
 _ROUNDING = 1e-9  # of a sum of duals
-_ENOUGH = 20  # frames sent over a link, none of which arrived: by then it is told
-_SELDOM = 50  # of so many frames one that arrives is next to nothing
+_ENOUGH = 20  # frames lost in a row over a link before notes mention it
+_SELDOM = 50  # frames sent per frame heard from which a link counts as next to dead
 _NAMED = 3  # links of a kind that are named
 
 _ON_RADIO = {
@@ -27,35 +27,32 @@ _ON_RADIO = {
     "half_duplex": "Half duplex: their receivers were sending at the time.",
     "asleep": "Asleep: their receivers' radios were off as they began.",
 }
-"""What causes mean that frames have on a `netsim.Radio` only."""
+"""What the causes mean that exist only on a `netsim.Radio`."""
 
 
 @dataclass
 class Outcome:
-    """How a run ended that may diverge: ``error`` is that of a model that outgrew its coder, else None."""
+    """How a run ended that may diverge: ``error`` is set if a model outgrew its coder."""
 
     error: AgentError | None = None
 
 
 @contextmanager
 def may_diverge() -> Iterator[Outcome]:
-    """Let a run diverge: that is an answer, too. An AgentError of another cause is raised on."""
+    """Let a run diverge, because that is a result; an AgentError with another cause is raised on."""
     outcome = Outcome()
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield outcome
     except AgentError as error:
-        # What a coder says of what it cannot code.
+        # A coder's error for a vector that it cannot code.
         if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
             raise
         outcome.error = error
 
 
 def missed(run: Run) -> str:
-    """Return how many frames did not arrive in time, and why: "12 of 340 frames did not arrive in time (lost 12)".
-
-    Empty if all did.
-    """
+    """Return "12 of 340 frames did not arrive in time (lost 12)"; empty if all arrived."""
     counts = _exits(run)
     counts["under way at the end"] = run.ledger.link_messages + run.ledger.duplicated - sum(counts.values())
     counts.pop(CAUSES[DELIVERED])
@@ -67,9 +64,9 @@ def missed(run: Run) -> str:
 
 
 def on_radio(run: Run) -> str:
-    """Return what befell frames on a `netsim.Radio` in sentences, with a space before each; empty if nothing did."""
+    """Return what happened to frames on a `netsim.Radio`, in sentences with a space before each; empty if nothing."""
     counts = _exits(run)
-    return "".join(f" {said}" for cause, said in _ON_RADIO.items() if counts.get(cause))
+    return "".join(f" {meaning}" for cause, meaning in _ON_RADIO.items() if counts.get(cause))
 
 
 def _exits(run: Run) -> dict[str, int]:
@@ -79,23 +76,14 @@ def _exits(run: Run) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class DeadLinks:
-    """Directed links, by their ends, over which next to nothing was heard although frames were sent.
-
-    Attributes
-    ----------
-    never : list of pairs
-        Nothing in the whole run.
-    since : dict
-        Nothing after a round, in the last quarter of the run at least.
-    seldom : list of pairs
-        At most one frame in `_SELDOM`.
-    rounds : int
-        How many rounds the run had.
-    """
+    """Directed links, by their ends, over which next to nothing was heard although frames were sent."""
 
     never: list[Ends]
+    """Nothing was heard in the whole run."""
     since: dict[int, list[Ends]]
+    """Nothing was heard after that round, in the last quarter of the run at least."""
     seldom: list[Ends]
+    """At most one frame in `_SELDOM` was heard."""
     rounds: int
 
     @property
@@ -111,8 +99,8 @@ class DeadLinks:
         parts += [f"nothing since round {number:,} over {_listed(each)}" for number, each in self.since.items()]
         if self.seldom:
             parts.append(f"next to nothing (at most one frame in {_SELDOM}) over {_listed(self.seldom)}")
-        said = "; ".join(parts)
-        return said[:1].upper() + said[1:]
+        text = "; ".join(parts)
+        return text[:1].upper() + text[1:]
 
 
 def _listed(links: Sequence[Ends]) -> str:
@@ -125,8 +113,8 @@ def _listed(links: Sequence[Ends]) -> str:
 def dead_links(run: Run) -> DeadLinks:
     """Return the links over which next to nothing was heard for long, although frames were sent.
 
-    Silence alone is no evidence: a link is told once 20 frames that were sent over it in a row, or since a round, did
-    not arrive, whatever the reason. What a censor, a budget or a full queue kept back was not sent.
+    Silence alone is no evidence: a link counts once 20 frames sent over it in a row, or since a round, did not arrive,
+    for whatever reason. What a censor, a budget or a full queue kept back was not sent.
     """
     ledger, rounds = run.ledger, int(run.rounds["round"].iloc[-1]) if run.rows else 0
     ends = _ends(run)
@@ -136,13 +124,13 @@ def dead_links(run: Run) -> DeadLinks:
         return [ends[number] for number in np.flatnonzero(which)]
 
     sent = delivered + lost
-    told = (sent >= _ENOUGH) & (_SELDOM * delivered <= sent)
-    found = DeadLinks(chosen(told & (delivered == 0)), {}, chosen(told & (delivered > 0)), rounds)
+    known = (sent >= _ENOUGH) & (_SELDOM * delivered <= sent)
+    found = DeadLinks(chosen(known & (delivered == 0)), {}, chosen(known & (delivered > 0)), rounds)
     for number, before, lost_before in ledger.marks:
         if number > 0.75 * rounds:
             continue
-        fresh = ~told & (delivered == before) & (lost - lost_before >= _ENOUGH)
-        told |= fresh
+        fresh = ~known & (delivered == before) & (lost - lost_before >= _ENOUGH)
+        known |= fresh
         if fresh.any():
             found.since[number] = chosen(fresh)
     return found
@@ -155,32 +143,29 @@ def _ends(run: Run) -> list[Ends]:
 
 
 def unheard(name: str, run: Run) -> str | None:
-    """Return how many frames a method missed, over which links next to nothing came, and what that did to its duals.
-
-    None if it missed none.
-    """
+    """Return how many frames a method missed, which links are dead, and what that did to its duals; None if none."""
     frames = missed(run)
     if not frames:
         return None
     links = dead_links(run)
-    said, causes = f"{name} missed frames: {frames}." + (f" {links}." if links else ""), on_radio(run)
+    losses, causes = f"{name} missed frames: {frames}." + (f" {links}." if links else ""), on_radio(run)
     residual = run.rounds["dual_residual"].iloc[-1] if "dual_residual" in run.rounds else 0.0
     if not residual > _ROUNDING:
-        # A broadcast that was refused is known to be so, and changes no dual.
-        return f"{said}{causes}"
+        # The sender knows of a refused broadcast, which changes no dual.
+        return f"{losses}{causes}"
     if not _makes_good(run):
-        return f"{said} Its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
+        return f"{losses} Its duals no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
     if all(isinstance(getattr(agent, "duals", None), EdgeDuals) for agent in run.agents.values()):
         effect = _on_edge_duals(run, links)
     elif links:
         effect = ": what is lost there is made good late or never"
     else:
         effect = " for now: what is heard next makes good what was lost"
-    return f"{said} Its duals sum to {residual:.3g}{effect}.{causes}"
+    return f"{losses} Its duals sum to {residual:.3g}{effect}.{causes}"
 
 
 def _on_edge_duals(run: Run, links: DeadLinks) -> str:
-    """Return what dead links do to edge duals: nothing, while links that are alive both ways connect all agents."""
+    """Return what dead links do to edge duals: nothing, while links alive both ways connect all agents."""
     if not links.dead:
         return " for now: what is heard next makes good what was lost"
     dead = set(links.dead)
@@ -196,43 +181,30 @@ def _on_edge_duals(run: Run, links: DeadLinks) -> str:
 
 
 def _makes_good(run: Run) -> bool:
-    """Return whether a run's duals are set right by frames to come: by a remedy, or because frames are sent again."""
+    """Return whether later frames correct a run's duals: by a remedy, or because frames are sent again."""
     remedy = any(not isinstance(getattr(agent, "duals", Accumulated()), Accumulated) for agent in run.agents.values())
     return remedy or not {"ack", "nack"}.isdisjoint(run.ledger.table(["kind"])["kind"])
 
 
 def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
-    """Return that a method's error grew tenfold, beyond all bounds or never was a number, and why if known; else None.
+    """Return that a method's error grew tenfold or never was a number, and why if known; else None.
 
-    Parameters
-    ----------
-    column : str
-        The error.
-    steps : str
-        The flag by which the method's step is made smaller; empty if it has none.
+    ``steps`` is the flag that sets the method's step; empty if it has none.
     """
     errors = run.rounds[column]
     if errors.isna().all():
         return f"{name} has no {column.replace('_', ' ')}: its models hold values that are no numbers (NaN)."
     if errors.iloc[-1] <= 10 * errors.iloc[0]:
         return None
-    said = f"{name} diverged"
-    frames = missed(run)
-    if frames:
-        causes = on_radio(run)
+    if frames := missed(run):
         return (
-            f"{said}: {frames}; or its step size is too large ({steps}).{causes}"
-            if steps
-            else f"{said}: {frames}.{causes}"
+            f"{name} diverged: {frames}{f'; or its step size is too large ({steps})' if steps else ''}.{on_radio(run)}"
         )
-    return f"{said}: try a smaller step size ({steps})." if steps else f"{said}."
+    return f"{name} diverged{f': try a smaller step size ({steps})' if steps else ''}."
 
 
 def silent(name: str, run: Run) -> str | None:
-    """Return that a method sent nothing or next to nothing of what it could, or None.
-
-    An agent that no broadcast of left it learned alone.
-    """
+    """Return that a method sent nothing, or next to nothing of what it could, so that its agents learned alone."""
     ledger = run.ledger
     offered = ledger.link_messages
     refused = _exits(run)[CAUSES[REFUSED]]

@@ -1,8 +1,9 @@
-"""The feature map of a study: how deep it is, and with which bandwidth."""
+"""The feature map of a study: its depth and its bandwidth."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,6 @@ from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AnySetting = TypeVar("AnySetting", bound=Setting)
 
@@ -32,24 +30,9 @@ def feature_map(
 ) -> tuple[FeatureMap, AnySetting]:
     """Return the map that a study's setting asks for, and the setting with the bandwidth that was found.
 
-    The first layer's bandwidth is that of `choose_sigma`; a second layer's is the median distance between the first
-    layer's features.
-
-    Parameters
-    ----------
-    study : Study
-        Is shown what was tried.
-    setting : Setting
-        With nothing left open.
-    inputs, target : ndarrays of shape (n, d) and (n,)
-        Samples to learn from.
-    form, seed
-        As of `netsim.agents.maps.features.RandomFourier`.
-
-    Raises
-    ------
-    BadInput
-        For an unknown map, a setting left open, or too few samples to choose a bandwidth from.
+    The first layer's bandwidth is that of `choose_sigma`, a second layer's the median distance between the first
+    layer's features. Inputs have shape (n, d), targets (n,). Raises BadInput for an unknown map, a setting left open,
+    or too few samples to choose a bandwidth from.
     """
     kind = check.one_of("map", setting.map, MAPS)
     width = check.integer("features", setting.features, low=1)
@@ -78,31 +61,12 @@ def choose_sigma(
     regularizer: float = 1e-6,
     seed: int,
 ) -> float:
-    """Return a study's bandwidth.
+    """Return the bandwidth given, the median distance between inputs, or the best of a grid of its multiples.
 
-    It is as given; or with ``bandwidth.median`` the median distance between inputs; or with ``bandwidth.tune`` the best
-    of a grid of multiples of that, by cross-validated ridge regression on at most 2000 samples: then the study shows a
-    table of what was tried.
-
-    Parameters
-    ----------
-    given : float
-        The bandwidth where neither is asked for.
-    inputs : ndarray of shape (n, d)
-        Samples to learn from.
-    target : ndarray of shape (n,) or (n, C)
-        Numbers, judged by their squared error; or a column of ±1 for each class, judged by the share of mistakes.
-    built : callable, optional
-        The map of a bandwidth; default: 200 random frequencies.
-    regularizer : float
-        λ of the ridge regression.
-    seed : int
-        Seed of the samples drawn and of the frequencies.
-
-    Raises
-    ------
-    BadInput
-        For too few samples.
+    The grid is judged by cross-validated ridge regression with λ = ``regularizer`` on at most 2000 samples, on the maps
+    that ``built`` makes (default: 200 random frequencies); the study shows a table of it. Targets are numbers, shape
+    (n,), judged by squared error, or columns of ±1 for each class, shape (n, C), judged by the share of mistakes.
+    Raises BadInput for too few samples.
     """
     if not (bandwidth.median or bandwidth.tune):
         return given
@@ -114,29 +78,24 @@ def choose_sigma(
     if bandwidth.median:
         return sigma
     grid = [sigma * times for times in TIMES]
-    maps = [built(each) if built else _usual(inputs.shape[1], each, seed) for each in grid]
+    built = built or partial(_usual, inputs.shape[1], seed)
+    maps = [built(each) for each in grid]
     score = squared_error if target.ndim == 1 else misclassified
     with study.progress("tune sigma", len(grid)) as progress:
         found = cross_validated(maps, inputs, target, [regularizer], score=score, folds=_FOLDS, progress=progress)
-    scores = found[:, 0]
+    import pandas as pd
+
+    scores, best = found[:, 0], int(np.argmin(found[:, 0]))
     measured = "mse" if target.ndim == 1 else "share of mistakes"
-    study.table(
-        "bandwidths", f"Bandwidths tried: {measured} on samples held out in turn", _tried(grid, scores, measured)
-    )
-    return grid[int(np.argmin(scores))]
+    tried = {"sigma": grid, "in medians": TIMES, measured: scores, "chosen": np.arange(len(grid)) == best}
+    study.table("bandwidths", f"Bandwidths tried: {measured} on samples held out in turn", pd.DataFrame(tried))
+    return grid[best]
 
 
-def _usual(width: int, sigma: float, seed: int) -> FeatureMap:
+def _usual(width: int, seed: int, sigma: float) -> FeatureMap:
     return RandomFourier(width, 200, sigma=sigma, form="cos+sin", seed=seed)
 
 
 def _some(inputs: Array, seed: int) -> NDArray[np.int64]:
-    """Return the rows that stand for all."""
+    """Return the rows of a sample of at most 2000."""
     return np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]
-
-
-def _tried(grid: list[float], scores: Array, measured: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    chosen = np.arange(len(grid)) == np.argmin(scores)
-    return pd.DataFrame({"sigma": grid, "in medians": TIMES, measured: scores, "chosen": chosen})

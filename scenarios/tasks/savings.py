@@ -25,9 +25,9 @@ MEASURES = {
 """The labels of the measures' columns."""
 
 _COSTS = ("transmissions", "wire_bits")
-_SAME = 1.0  # percentage points that nobody sees
+_SAME = 1.0  # percentage points, too small to see
 _FINE = 200
-"""Levels at which a saving is drawn, before those that two digits make one."""
+"""Levels at which a saving is drawn, before rounding to two digits merges some."""
 
 
 def measure(column: str, log: bool = False) -> Axis:
@@ -36,22 +36,10 @@ def measure(column: str, log: bool = False) -> Axis:
 
 
 def ladder(rounds: "pd.DataFrame", column: str, best: float, count: int = 8) -> set[float]:
-    """Return levels of a column, of two digits each, evenly on a log scale from round 2's least value to the end's.
-
-    Parameters
-    ----------
-    rounds : DataFrame
-        Of a study.
-    column : str
-        What falls.
-    best : float
-        The lowest level of use, that of a centralised model, say.
-    count : int
-        Number of levels; the last value of all is left out.
-    """
+    """Return ``count`` levels of two digits, even on a log scale from round 2's least value to the last or ``best``."""
     first, last = rounds.loc[rounds["round"] == 2, column].min(), rounds[column].min()
     if not first > max(last, best) > 0:
-        # It never fell, or to zero.
+        # It never fell, or it fell to zero.
         return set()
     return {float(f"{level:.2g}") for level in np.geomspace(first, max(last, best), count + 1)[:-1]}
 
@@ -64,26 +52,9 @@ def cost_to_reach(
     cost: str = "transmissions",
     saves: Mapping[str, tuple[str, str]],
 ) -> "pd.DataFrame":
-    """Return, level by level from the top, the cost at which each algorithm was first at or below it.
+    """Return, by level from the top, the cost at which each algorithm first reached it (NaN: never), and savings in %.
 
-    Parameters
-    ----------
-    rounds : DataFrame
-        Of a study; rounds in which the column was not measured are NaN.
-    column : str
-        What falls.
-    levels : iterable of float
-        Levels of it.
-    cost : str
-        Column of the cost.
-    saves : mapping
-        For each column of savings, in percent, by its name: the algorithm compared with, and the one that saves; left
-        out where one of the two did not run.
-
-    Returns
-    -------
-    DataFrame
-        A column for the level, each algorithm and each saving; NaN where a level was not reached.
+    ``saves`` names, for each column of savings, the algorithm compared with and the one that saves.
     """
     import pandas as pd
 
@@ -110,19 +81,9 @@ def cost_to_reach(
 def saved_on_the_way(
     rounds: "pd.DataFrame", column: str, plain: str, cheap: str, at: Iterable[int]
 ) -> dict[int, float]:
-    """Return the share of an algorithm's transmissions that another saves to get where the first was after some rounds.
+    """Return the share of ``plain``'s transmissions that ``cheap`` saves to reach where ``plain`` was in some rounds.
 
-    Parameters
-    ----------
-    rounds : DataFrame
-        Of a run.
-    column : str
-        What falls.
-    plain, cheap : str
-        The algorithm compared with, and the one that saves.
-    at : iterable of int
-        Rounds of the first one; left out are those that it has not, or by which it sent nothing, or whose value the
-        other never reaches.
+    Rounds are left out that ``plain`` does not have, by which it sent nothing, or whose value ``cheap`` never reaches.
     """
     named = {name: rounds[rounds["algorithm"] == name] for name in (plain, cheap)}
     found = {}
@@ -138,23 +99,10 @@ def saved_on_the_way(
 def draw_savings(
     rounds: "pd.DataFrame", column: str, best: float, against: str, *, label: str, title: str
 ) -> "Figure | None":
-    """Draw what each algorithm saves, in transmissions and in bits on the wire, on the way to each level.
+    """Draw what each algorithm saves against another, in transmissions and in wire bits, on the way to each level.
 
-    Where all frames are of one size, but for their headers, both savings are the same: one panel shows them.
-
-    Parameters
-    ----------
-    rounds, column, best
-        As of `ladder`.
-    against : str
-        The algorithm that is compared with.
-    label : str
-        What stands at the axis of levels.
-
-    Returns
-    -------
-    Figure or None
-        None if the algorithm did not run, or none comes within twice its cost at two levels or more.
+    One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
+    twice its cost at two levels.
     """
     from matplotlib.figure import Figure
 
@@ -164,7 +112,7 @@ def draw_savings(
     saves = {f"saved {name}": (against, name) for name in names if name != against}
     levels = ladder(rounds, column, best, _FINE)
     tables = {cost: cost_to_reach(rounds, column, levels, cost=cost, saves=saves) for cost in _COSTS}
-    # What costs more than twice as much would only press the others together; of one level alone there is no line.
+    # What costs more than twice as much would squeeze the others, and one level alone gives no line.
     shown = [name for name in saves if any((table[name] > -100).sum() > 1 for table in tables.values())]
     if not shown:
         return None

@@ -1,4 +1,4 @@
-"""What several studies have in common: the links between agents, and the paper's settings for a data set."""
+"""Parameters that several studies share: the links, the sizes of network and model, and a paper's settings."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from netsim.util import check
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
-"""How what a paper leaves unsaid is set: so that ours come close to its printed tables, or as its text reads."""
+"""How settings that a paper leaves open are set: to come close to its printed tables, or as its text reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,9 @@ class Channel:
 
     @property
     def title(self) -> str:
-        """What a figure's title says of links that are not ideal: ", loss 0.1, latency 0.01 s"; empty of ideal ones."""
-        told = {"loss": self.loss, "latency": self.latency, "rate": self.rate, "budget": self.budget}
-        units = {"latency": " s", "rate": " bit/s", "budget": " bits a round"}
-        parts = [f"{name} {value:g}{units.get(name, '')}" for name, value in told.items() if value]
+        """What a figure's title says of links that are not ideal: ", loss 0.1, latency 0.01 s"; else empty."""
+        units = {"loss": "", "latency": " s", "rate": " bit/s", "budget": " bits a round"}
+        parts = [f"{name} {value:g}{unit}" for name, unit in units.items() if (value := getattr(self, name))]
         parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
         return "".join(f", {part}" for part in parts)
 
@@ -95,16 +94,16 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Parameters of which some may be left open (None): a paper's for the data set then take their place.
+    """Parameters of which some may be left open (None), to be taken from a paper's for the data set.
 
-    A subclass says in which published table (a row for each data set, ``other`` for all others) and under which column
-    each of its fields is. A table may have a row for each of the `CONVENTIONS`.
+    A subclass names the published table (a row for each data set, ``other`` for all others, perhaps for each of the
+    `CONVENTIONS`), and the column of each of its fields.
     """
 
     TABLE: ClassVar[str] = "settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {}
     USUAL_CONVENTIONS: ClassVar[str] = TEXT
-    """Those that ``by_data`` tells of."""
+    """Those that ``by_data`` shows."""
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
         """Return the parameters for a data set, with nothing left open that the paper has."""
@@ -115,7 +114,7 @@ class Published:
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, what it then is by data set."""
+        """Return, for each field that may be left open, its value by data set."""
         sets = published(cls.TABLE)["dataset"].unique()
         rows = {data: published_row(cls.TABLE, data, cls.USUAL_CONVENTIONS) for data in sets}
         return {
@@ -127,13 +126,7 @@ class Published:
 
 @cache
 def published_row(table: str, data: str, conventions: str = TEXT) -> Mapping[str, Any]:
-    """Return a data set's row of a published table, without empty cells; whole numbers as such.
-
-    Raises
-    ------
-    BadInput
-        For unknown conventions.
-    """
+    """Return a data set's row of a published table without its empty cells; raises BadInput for unknown conventions."""
     check.one_of("conventions", conventions, CONVENTIONS)
     rows = published(table)
     if "conventions" in rows:
@@ -209,7 +202,7 @@ class Setting(Bandwidth, Published):
     regularizer: float | None = None
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the setting for a data set, with nothing left open; the graph is then as dense as the paper's.
+        """Return the setting for a data set with nothing left open, its graph as dense as the paper's.
 
         Raises
         ------
@@ -248,13 +241,7 @@ def names_in(text: str) -> list[str]:
 
 
 def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]:
-    """Return the names that a parameter lists, with commas between, each once.
-
-    Raises
-    ------
-    BadInput
-        For a name that is not allowed.
-    """
+    """Return the names that a parameter lists, with commas between, each once; raises BadInput for an unknown one."""
     known = list(allowed)
     return [check.one_of(parameter, each, known) for each in dict.fromkeys(names_in(text))]
 
@@ -304,15 +291,9 @@ class Compared:
 
 
 def residuals(agents: Mapping[Any, Any], ideal: bool) -> dict[str, float]:
-    """Return consensus_error, dual_residual (ADMM methods) and, on links that are not ideal, copy_error.
+    """Return consensus_error of the agents' ``theta``, dual_residual (ADMM methods) and, unless ``ideal``, copy_error.
 
-    Parameters
-    ----------
-    agents : mapping
-        The agents by name; each has a ``theta``. Of agents that share their states as `SharingAgent` does, and only of
-        those, the others are measured, too.
-    ideal : bool
-        Whether the links lose and delay nothing, so that all copies of a state are the same.
+    Only agents that share their states as `SharingAgent` does have the last one.
     """
     columns = {"consensus_error": consensus_error(np.stack([agent.theta for agent in agents.values()]))}
     duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.scenarios.ulb_library.field import Field
-from netsim.scenarios.ulb_library.readings import Readings
+from netsim.scenarios.ulb_library.readings import Field, Readings
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
@@ -14,16 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
-    """Draw the running errors at a mote's own place and at the others'.
+_LINES = ("-", "--", "-.", ":")
 
-    Parameters
-    ----------
-    rounds : DataFrame
-        A study's rows, with ``running_own_c`` and ``running_field_c``.
-    best : float
-        The error (°C) of the one model that fits all readings afterwards.
-    """
+
+def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
+    """Draw the running errors at a mote's own place and at the others', and the hindsight model's error (°C)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 4.6), layout="constrained")
@@ -31,8 +25,7 @@ def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
     columns = {"running_own_c": "of its own reading", "running_field_c": "of the others' readings"}
     for panel, (column, title) in zip(panels, columns.items(), strict=True):
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
-            style = ("-", "--", "-.", ":")[number % 4]
-            panel.plot(rows["round"], rows[column], style, linewidth=1.6, label=str(name))
+            panel.plot(rows["round"], rows[column], _LINES[number % 4], linewidth=1.6, label=str(name))
         panel.axhline(best, color="0.4", linewidth=1, label="one model fitted to all afterwards")
         panel.set_yscale("log")
         panel.set_xlabel("minute")
@@ -48,17 +41,7 @@ def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
 def predictions(
     readings: Readings, fields: Mapping[str, Field], motes: Sequence[int], names: Sequence[object], first: int
 ) -> "Figure":
-    """Draw, for a few motes, what they read, and what the models of all others predict of it.
-
-    Parameters
-    ----------
-    fields : mapping
-        By algorithm.
-    motes, names
-        Which motes, and the names of all.
-    first : int
-        The minute to begin with.
-    """
+    """Draw, for a few motes, what they read and what all others' models predict of it, from a minute on."""
     from matplotlib.figure import Figure
 
     minutes = len(next(iter(fields.values())).others)
@@ -68,8 +51,8 @@ def predictions(
     for panel, mote in zip(panels, motes, strict=True):
         read = np.where(readings.present, readings.celsius, np.nan)[first:minutes, mote]
         for number, (name, field) in enumerate(fields.items()):
-            told = np.array(field.others)[first:, mote]
-            panel.plot(hours, told, ("-", "--", "-.", ":")[number % 4], linewidth=1.1, label=name)
+            predicted = np.array(field.others)[first:, mote]
+            panel.plot(hours, predicted, _LINES[number % 4], linewidth=1.1, label=name)
         panel.plot(hours, read, color="black", linewidth=1.8, label="read")
         panel.set_title(f"mote {names[mote]}")
         panel.set_xlabel("hours since midnight (UTC)")

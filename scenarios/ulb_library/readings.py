@@ -1,7 +1,8 @@
-"""What the motes read, minute by minute: their inputs, their temperatures, and when a reading is missing."""
+"""What the motes read, minute by minute, and how well each mote's model predicts it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +23,16 @@ _HOUR_MS = 3.6e6
 
 @dataclass(frozen=True)
 class Readings:
-    """T minutes of N motes. Where a reading is missing the mote's last one stands, or before its first one that.
-
-    Attributes
-    ----------
-    inputs : ndarray of shape (T, N, d)
-        In [0, 1].
-    celsius : ndarray of shape (T, N)
-        Temperatures in °C.
-    present : ndarray of bool, shape (T, N)
-        Whether there was a reading.
-    hours : ndarray of shape (T,)
-        Hours since midnight (UTC) of the first day.
-    """
+    """T minutes of N motes. A missing reading is replaced by the mote's last one, or by its first one before that."""
 
     inputs: NDArray[np.float64]
+    """In [0, 1], shape (T, N, d)."""
     celsius: NDArray[np.float64]
+    """Temperatures in °C, shape (T, N)."""
     present: NDArray[np.bool_]
+    """Whether there was a reading, shape (T, N)."""
     hours: NDArray[np.float64]
+    """Hours since midnight (UTC) of the first day, shape (T,)."""
 
     @property
     def span(self) -> float:
@@ -67,21 +60,12 @@ class Readings:
 
 
 def load(motes: Sequence[int], inputs: str, minutes: int) -> Readings:
-    """Return the readings of the motes, in their order.
-
-    Parameters
-    ----------
-    motes : sequence of int
-        Their names in the table.
-    inputs : str
-        Which columns predict the temperature, with commas between; "time" stands for the time of day.
-    minutes : int
-        How many there are.
+    """Return the readings of the motes, in their order, with the input columns listed; "time" is the time of day.
 
     Raises
     ------
     BadInput
-        If the table is missing, is not as it should be, or has nothing of a mote; or for an unknown input.
+        If the table is missing or damaged, or has nothing of a mote; or for an unknown input.
     """
     find_table(TABLE)
     table = load_table(TABLE, Columns(target="temperature"))
@@ -98,7 +82,7 @@ def load(motes: Sequence[int], inputs: str, minutes: int) -> Readings:
     ]
     minute = column["seq"][rows].astype(int)
     mote = np.array([place[int(each)] for each in column["node"][rows]], dtype=int)
-    # The first of several in one minute counts: it is written last.
+    # The first of several in one minute counts, so it is written last.
     order = np.arange(len(rows))[::-1]
     where = minute[order], mote[order]
 
@@ -122,7 +106,7 @@ def load(motes: Sequence[int], inputs: str, minutes: int) -> Readings:
 
 
 def _hours(table: Table, minute: NDArray[np.int64], rows: list[int], minutes: int) -> Array:
-    """Return the time of each minute in hours: that of its readings, on the average; where there is none, between."""
+    """Return the time of each minute in hours: the mean of its readings' times, interpolated where there is none."""
     stamps = table.inputs[rows, table.input_columns.index("timestamp_ms")]
     count = np.bincount(minute, minlength=minutes)
     start = float(stamps.min())
@@ -134,7 +118,73 @@ def _hours(table: Table, minute: NDArray[np.int64], rows: list[int], minutes: in
 
 
 def _held(grid: Array) -> Array:
-    """Return a table of minutes and motes in which the last value stands until the next comes."""
+    """Return a table of minutes and motes in which each value holds until the next one."""
     import pandas as pd
 
     return np.asarray(pd.DataFrame(grid).ffill().bfill().to_numpy(), dtype=np.float64)
+
+
+# --- predictions ------------------------------------------------------------------------------------------------------
+
+
+class Field:
+    """A probe: each mote's model, as it was before the minute, predicts every mote's reading of the minute.
+
+    Only readings that were made are judged. ``own`` and ``others`` hold, by minute and in °C, shape (N,), what each
+    mote's own model and, on average, the others' predict of its reading.
+    """
+
+    def __init__(self, readings: Readings, features: Array) -> None:
+        self._readings, self._features = readings, features
+        self._models = np.zeros(features.shape[1:])
+        self._low, self._target = float(readings.celsius.min()), readings.target
+        self._squares, self._counts = np.zeros(2), np.zeros(2, dtype=int)
+        self.own: list[Array] = []
+        self.others: list[Array] = []
+
+    def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
+        """Return the errors of the minute and the running ones, root mean squares in °C (NaN without a reading)."""
+        minute, span = len(self.own), self._readings.span
+        predicted = self._models @ self._features[minute].T
+        count = len(predicted)
+        self.own.append(self._low + span * np.diag(predicted))
+        elsewhere = (predicted.sum(axis=0) - np.diag(predicted)) / max(1, count - 1)
+        self.others.append(self._low + span * elsewhere)
+        there = self._readings.present[minute]
+        squares = (span * (predicted - self._target[minute])) ** 2
+        own = float(np.diag(squares)[there].sum())
+        sums = np.array([own, float(squares[:, there].sum()) - own])
+        counts = np.array([there.sum(), there.sum() * (count - 1)])
+        self._squares += sums
+        self._counts += counts
+        self._models = np.stack([agent.theta for agent in agents.values()])
+        now, running = _root(sums, counts), _root(self._squares, self._counts)
+        return {
+            "own_error_c": now[0],
+            "field_error_c": now[1],
+            "running_own_c": running[0],
+            "running_field_c": running[1],
+        }
+
+
+def _root(sums: Array, counts: Array) -> tuple[float, float]:
+    with np.errstate(invalid="ignore"):
+        own, others = np.sqrt(sums / counts)
+    return float(own), float(others)
+
+
+def hindsight(readings: Readings, features: Array, minutes: int, regularizer: float) -> Array:
+    """Return the predictions (°C), shape (T, N), of one ridge regression on all readings of the first minutes."""
+    there = readings.present[:minutes]
+    rows, target = features[:minutes][there], readings.target[:minutes][there]
+    gram = rows.T @ rows / len(rows) + regularizer * np.eye(rows.shape[1])
+    model = np.linalg.solve(gram, rows.T @ target / len(rows))
+    predicted: Array = readings.celsius.min() + readings.span * (features[:minutes] @ model)
+    return predicted
+
+
+def error_of(readings: Readings, predicted: Array) -> float:
+    """Return the root mean squared error (°C) of predictions of shape (T, N) over the readings that were made."""
+    minutes = len(predicted)
+    there = readings.present[:minutes]
+    return float(np.sqrt(np.mean((predicted - readings.celsius[:minutes])[there] ** 2)))

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,9 +20,8 @@ from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways
 from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import chosen_names
-from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
-from netsim.scenarios.ulb_library.readings import Readings, load
+from netsim.scenarios.ulb_library.readings import Field, Readings, error_of, hindsight, load
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
@@ -93,10 +92,6 @@ def ulb_library(
     ----------
     rounds : int
         Number of minutes, of 1596.
-    model : LibraryModel
-        The model.
-    steps : LibrarySteps
-        Step sizes.
     algorithms : str
         Which to run, with commas between: RFF-DOKL, DOKL, ODKLA, DDKL.
     remedies : str
@@ -113,9 +108,10 @@ def ulb_library(
     measured = numbered(measured_library(minute=_MINUTE))
     rounds = check.integer("rounds", rounds, low=2, high=_minutes(measured))
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
+    regularizer = check.finite("regularizer", model.regularizer, low=0.0)
     readings = load(names, model.inputs, _minutes(measured))
     phi = RandomFourier(readings.inputs.shape[2], model.features, sigma=model.sigma, form="cos+sin", seed=seed)
-    library = _Library(study, measured, readings, readings.features(phi), rounds, model.regularizer, seed)
+    library = _Library(study, measured, readings, readings.features(phi), rounds, regularizer, seed)
     for method in run:
         library.learn(f"{method.name} ideal", method, "ideal")
         library.learn(f"{method.name} heard", method, "heard")
@@ -149,64 +145,57 @@ class Alone(netsim.Agent):
             self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
 
 
+@dataclass
 class _Library:
     """The motes, their readings and their network, and what was learned."""
 
-    def __init__(
-        self,
-        study: Study,
-        measured: Measured,
-        readings: Readings,
-        features: Array,
-        rounds: int,
-        regularizer: float,
-        seed: int,
-    ) -> None:
-        self._study, self._measured, self._readings = study, measured, readings
-        self._features, self._rounds, self._seed = features, rounds, seed
-        self._regularizer = check.finite("regularizer", regularizer, low=0.0)
-        self._fields: dict[str, Field] = {}
+    study: Study
+    measured: Measured
+    readings: Readings
+    features: Array
+    rounds: int
+    regularizer: float
+    seed: int
+    fields: dict[str, Field] = field(default_factory=dict)
 
     def learn(self, name: str, method: Method, way: str) -> None:
         """Run a method over ideal links or over what was heard, with a remedy or without."""
-        graph, links = self._measured
+        graph, links = self.measured
         reliability = reliability_of(way)
         link = Link(reliability=reliability)
         heard = {ends: dataclasses.replace(each, reliability=reliability) for ends, each in links.items()}
         links = {} if way == "ideal" else heard
-        network = Network(graph, link, links=links, round_period=_MINUTE, medium="radio", seed=self._seed)
-        streams = self._readings.streams(self._features, self._rounds)
-        size = self._features.shape[2]
-        task = OnlineTask(streams, size, self._regularizer, graph, rounds=self._rounds, ideal=way == "ideal")
-        field = self._fields[name] = Field(self._readings, self._features)
+        network = Network(graph, link, links=links, round_period=_MINUTE, medium="radio", seed=self.seed)
+        streams = self.readings.streams(self.features, self.rounds)
+        size = self.features.shape[2]
+        task = OnlineTask(streams, size, self.regularizer, graph, rounds=self.rounds, ideal=way == "ideal")
+        probe = self.fields[name] = Field(self.readings, self.features)
         named = dataclasses.replace(method, name=name)
-        named.run(self._study, network, task, [task.measure, field], self._rounds)
+        named.run(self.study, network, task, [task.measure, probe], self.rounds)
 
     def report(self, names: list[int]) -> None:
         """Show what was learned."""
-        study, readings = self._study, self._readings
-        fit = hindsight(readings, self._features, self._rounds, self._regularizer)
-        best = error_of(readings, fit)
+        study, readings = self.study, self.readings
+        best = error_of(readings, hindsight(readings, self.features, self.rounds, self.regularizer))
         study.centralised = {"error_c": best}
-        table = self._ends()
-        study.table("ends", "Errors over the second half, °C, root mean square", table)
+        study.table("ends", "Errors over the second half, °C, root mean square", self._ends())
         share = self._heard()
         for line in self._notes(names, share, best):
             study.note(line)
-        rows = study.rounds
-        shown = rows[rows["round"] >= min(30, self._rounds // 2)]
+        rows, first = study.rounds, min(30, self.rounds // 2)
+        shown = rows[rows["round"] >= first]
         study.figure(
             "errors",
             errors(shown, best),
             "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
             "the minute; the grey line is one model fitted to all readings afterwards.",
         )
-        method = next(iter(self._fields)).split()[0]
-        drawn = {name: field for name, field in self._fields.items() if name.split()[0] in (method, _ALONE)}
+        method = next(iter(self.fields)).split()[0]
+        drawn = {name: each for name, each in self.fields.items() if name.split()[0] in (method, _ALONE)}
         motes = [0, len(names) // 2, len(names) - 1]
         study.figure(
             "predictions",
-            predictions(readings, drawn, motes, names, min(30, self._rounds // 2)),
+            predictions(readings, drawn, motes, names, first),
             "What three motes read, and what the models of all others predict of it.",
         )
         study.figure("heard", who_heard(share, names), "The share of its packets that each mote's neighbours heard.")
@@ -214,9 +203,9 @@ class _Library:
     def _ends(self) -> "pd.DataFrame":
         import pandas as pd
 
-        first = self._rounds // 2
+        first = self.rounds // 2
         rows = []
-        for name, run in self._study.runs.items():
+        for name, run in self.study.runs.items():
             late = run.rounds.iloc[first:]
             rows.append(
                 {
@@ -231,25 +220,25 @@ class _Library:
         return pd.DataFrame(rows)
 
     def _heard(self) -> Array:
-        """Return the share of minutes in which each was heard by each, shape (N, N), of those that were run."""
-        count = len(self._measured.graph)
+        """Return the share of the run's minutes in which each mote was heard by each, shape (N, N)."""
+        count = len(self.measured.graph)
         share = np.full((count, count), np.nan)
-        for (sender, receiver), link in self._measured.links.items():
+        for (sender, receiver), link in self.measured.links.items():
             losses = link.loss_model.losses  # type: ignore[attr-defined]
-            share[sender, receiver] = 1.0 - losses[: self._rounds].mean()
+            share[sender, receiver] = 1.0 - losses[: self.rounds].mean()
         return share
 
     def _notes(self, names: list[int], share: Array, best: float) -> Iterator[str]:
         received = np.nanmean(share, axis=0)
         worst = int(np.argmin(received))
-        there = self._readings.present[: self._rounds]
+        there = self.readings.present[: self.rounds]
         yield (
-            f"{len(share)} motes, {self._rounds} minutes; {np.nanmean(share):.1%} of the packets were heard, "
+            f"{len(share)} motes, {self.rounds} minutes; {np.nanmean(share):.1%} of the packets were heard, "
             f"by mote {names[worst]} {received[worst]:.1%}, as it reported. In {1 - there.mean():.1%} of the minutes a "
             "mote has no reading: it learns from its last one again, and is not judged."
         )
         yield f"One model fitted to all readings afterwards is wrong by {best:.3g} °C (root mean square)."
         yield "Positions were not published: a model tells motes apart by what they read beside the temperature."
-        for name, run in self._study.runs.items():
+        for name, run in self.study.runs.items():
             if name != _ALONE:
                 yield from filter(None, [unheard(name, run)])

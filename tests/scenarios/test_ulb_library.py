@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput
-from netsim.scenarios.ulb_library.field import Field, error_of, hindsight
-from netsim.scenarios.ulb_library.readings import load
+from netsim.scenarios.ulb_library.readings import Field, error_of, hindsight, load
 from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: no real readings")
