@@ -24,6 +24,9 @@ from netsim.studies.deploy.plan import Host, Plan, Settings, hosts_in, local_hos
 from netsim.studies.folder import load
 from tests.parts import addresses, mosquitto, program, relaxed
 
+# Processes that meet over real sockets, and wait in real time.
+pytestmark = pytest.mark.slow
+
 STUDY = '''
 """Averages on a small network."""
 import netsim, numpy as np

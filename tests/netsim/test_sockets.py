@@ -27,7 +27,7 @@ from netsim.distributed.envelope import Heartbeat, unseal
 from netsim.faults import ClockSkew
 from netsim.links import Reliability
 from netsim.run import Probe
-from tests.parts import PERIOD, Average, Made, addresses, deployed, in_parts, played, shares, spread
+from tests.parts import PERIOD, Average, Made, addresses, deployed, in_parts, played, shares, slow, spread
 
 HARD = Link(
     latency=latency.uniform(5e-3, 40e-3),
@@ -271,7 +271,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name if number < 2 else slow(name) for number, name in enumerate(CASES)])
 def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     made, agents = case.make()
@@ -311,6 +311,7 @@ class Asker(Agent):
         await self.inbox.get()
 
 
+@pytest.mark.slow
 def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
     def make() -> Made:
         graph = nx.cycle_graph(4)
@@ -363,6 +364,7 @@ def test_beats_are_small_however_many_links_there_are() -> None:
 # --- what is not as in a simulation -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rounds_too_short_for_the_machine_are_late_and_nothing_hangs(tmp_path: Path) -> None:
     def make() -> Made:
         made, agents = network()
@@ -404,6 +406,7 @@ def ready(agents: Any) -> float:
     return float(sum(agent.value.sum() for agent in agents.values()))
 
 
+@pytest.mark.slow
 def test_agents_of_a_process_that_came_to_nothing_are_not_measured(tmp_path: Path) -> None:
     def make() -> Made:
         graph = nx.complete_graph(4)
@@ -431,6 +434,7 @@ class Pump(Agent):
         await pump
 
 
+@pytest.mark.slow
 def test_an_agent_that_waits_for_what_never_comes_is_named(tmp_path: Path) -> None:
     def make() -> Made:
         return Network(nx.cycle_graph(4), Link(latency=0.1), round_period=0.1), {i: Pump() for i in range(4)}
@@ -660,6 +664,7 @@ def test_on_the_walls_clock_a_loop_waits_for_sockets() -> None:
         loop.close()
 
 
+@pytest.mark.slow
 def test_a_silence_of_open_sockets_is_a_standstill_in_the_end() -> None:
     selector = WallSelector(50.0, patience=0.3)
     loop = Loop(selector)

@@ -27,6 +27,9 @@ from tests.fuzzers.journals import build, call, maker, named, new, plain, refer,
 from tests.netsim.test_sockets import PACE, conserved, must_be_the_same, network
 from tests.parts import Average, addresses, in_parts, played, shares, spread
 
+# Processes that meet over real sockets, and wait in real time.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 KEY = b"sixteen bytes at least"
 MESSAGE = Message(6, "state", 0.25, b"data", [3, 4, 0.5, 5, 6, 0.75])
