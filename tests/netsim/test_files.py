@@ -755,7 +755,7 @@ def written(folder: Path, text: str, name: str = "mine") -> str:
 @pytest.mark.parametrize("name", ["mine", "json", "numpy", "netsim", "with-dash", "mit größe", "a.b"])
 def test_a_file_may_postpone_its_annotations_and_have_any_name(name: str, tmp_path: Path) -> None:
     before = dict(sys.modules)
-    scenario = catalogue.find(written(tmp_path, MODERN.replace("NAME", "scenario"), name))
+    scenario = catalogue.find_study(written(tmp_path, MODERN.replace("NAME", "scenario"), name))
     assert [each.name for each in scenario.parameters] == ["loss", "seed", "agents", "tags"]
     assert [each.kind for each in scenario.parameters] == [float, int, int, str]
     assert [each.optional for each in scenario.parameters] == [True, True, False, True]
@@ -772,7 +772,7 @@ def test_two_files_of_one_name_do_not_meet(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for folder, agents in (("a", 3), ("b", 7)):
         written(tmp_path / folder, MODERN.replace("NAME", "mine").replace("agents: int = 3", f"agents: int = {agents}"))
-    found = [catalogue.find(str(tmp_path / folder / "mine.py")) for folder in "ab"]
+    found = [catalogue.find_study(str(tmp_path / folder / "mine.py")) for folder in "ab"]
     assert [len(each.execute().runs["idle"].agents) for each in found] == [3, 7]
 
 
@@ -780,7 +780,7 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
     # Within the same second, of the same length: what a cache of compiled files would not notice.
     for agents in (3, 7, 5):
         path = written(tmp_path, MODERN.replace("NAME", "mine").replace("agents: int = 3", f"agents: int = {agents}"))
-        assert len(catalogue.find(path).execute().runs["idle"].agents) == agents
+        assert len(catalogue.find_study(path).execute().runs["idle"].agents) == agents
 
 
 @pytest.mark.parametrize(
@@ -804,17 +804,17 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
 def test_a_file_that_does_not_run_is_refused_with_its_line(text: str, says: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must be a Python file that runs; {says}"):
-        catalogue.find(path)
+        catalogue.find_study(path)
     assert not [key for key in sys.modules if "_scenario_" in key]
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_bytes(b"x = '\xff'\n")
     with pytest.raises(BadInput, match=r"^scenario = (?!.*\n).*: must be a Python file that runs; SyntaxError"):
-        catalogue.find(str(tmp_path / "mine.py"))
+        catalogue.find_study(str(tmp_path / "mine.py"))
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(BadInput, match="an existing Python file"):
-        catalogue.find(str(tmp_path / "folder.py"))
+        catalogue.find_study(str(tmp_path / "folder.py"))
 
 
 @pytest.mark.parametrize(
@@ -833,13 +833,13 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 def test_a_parameter_that_can_be_no_flag_is_refused(signature: str, says: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"def mine({signature}) -> None:\n    pass\n")
     with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must (have|give its parameter) {says}"):
-        catalogue.find(path)
+        catalogue.find_study(path)
 
 
 def test_a_parameter_and_a_field_of_one_name_are_refused(tmp_path: Path) -> None:
     text = MODERN.replace("NAME", "mine").replace("loss: float | None = None", "agents: int = 3")
     with pytest.raises(BadInput, match="must have one parameter 'agents', not 2"):
-        catalogue.find(written(tmp_path, text))
+        catalogue.find_study(written(tmp_path, text))
 
 
 # --- runs that are pickled and copied ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, topology
-from netsim.engine import view
+from netsim.engine import observers
 from netsim.live import live_view, server
 from netsim.live import view as views
 from netsim.live.view import Changes, PendingFrames
@@ -76,8 +76,8 @@ def table(columns: dict[str, Any]) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after each row."""
-    monkeypatch.setattr(view, "_PAUSE", 0.0)
-    monkeypatch.setattr(view, "_SHARE", 0)
+    monkeypatch.setattr(observers, "_PAUSE", 0.0)
+    monkeypatch.setattr(observers, "_SHARE", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -186,8 +186,8 @@ def test_a_trace_that_was_asked_for_is_kept_and_the_same() -> None:
 
 
 def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "_PAUSE", 0.0)
-    monkeypatch.setattr(view, "_SHARE", 1)
+    monkeypatch.setattr(observers, "_PAUSE", 0.0)
+    monkeypatch.setattr(observers, "_SHARE", 1)
     monkeypatch.setattr(views, "MOST_ROWS", 20)
     graph = topology.random_geometric(3, radius=1.0, seed=2)
     found = Network(graph, round_period=1.0)
@@ -207,8 +207,8 @@ def test_of_many_rows_a_page_has_some_evenly(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_of_many_changes_a_page_has_fewer_the_older_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "_PAUSE", 0.0)
-    monkeypatch.setattr(view, "_SHARE", 1)
+    monkeypatch.setattr(observers, "_PAUSE", 0.0)
+    monkeypatch.setattr(observers, "_SHARE", 1)
     monkeypatch.setattr(render, "MOST_CHANGES", 60)
     found = Network(topology.path(3), round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
@@ -265,9 +265,9 @@ class Gossip(Agent):
 
 @pytest.mark.parametrize("settings", [{}, {"sample": 0.5}], ids=["no rows", "sampled"])
 def test_agents_without_rounds_are_shown_too(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "_PAUSE", 0.01)
-    monkeypatch.setattr(view, "_SHARE", 0)
-    monkeypatch.setattr(view, "_WITHOUT_ROWS", 0.0)
+    monkeypatch.setattr(observers, "_PAUSE", 0.01)
+    monkeypatch.setattr(observers, "_SHARE", 0)
+    monkeypatch.setattr(observers, "_WITHOUT_ROWS", 0.0)
     graph = topology.random_geometric(6, radius=0.8, seed=2)
     link = Link(latency=latency.uniform(0.01, 0.3), loss=0.1)
     plain = Network(graph, link).run({node: Gossip() for node in graph}, trace=True, **settings)

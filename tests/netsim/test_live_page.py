@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from netsim import Link, Network, latency, topology
-from netsim.engine import view
+from netsim.engine import observers
 from netsim.live import live_view, server
 from netsim.replay.frames import frames_of
 from tests import chromium
@@ -43,8 +43,8 @@ def averaging() -> Network:
 def test_the_page_follows_the_run_and_ends_with_all_of_it(
     browser: chromium.Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "_PAUSE", 0.0)
-    monkeypatch.setattr(view, "_SHARE", 0)
+    monkeypatch.setattr(observers, "_PAUSE", 0.0)
+    monkeypatch.setattr(observers, "_SHARE", 0)
     monkeypatch.setattr(server, "_PATIENCE", 60.0)
     network, go_on, halfway, address = averaging(), threading.Event(), threading.Event(), []
     agents = {node: Average(40) for node in network.graph}

@@ -137,7 +137,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
 
     Returns whether all processes came to their end.
     """
-    scenario = catalogue.find(plan.scenario)
+    scenario = catalogue.find_study(plan.scenario)
     with terminable(), reserved(scenario, out) as place:
         if plan.is_here:
             # What cannot be reached should be known before the work.

@@ -85,7 +85,7 @@ class Plan:
 
     def find(self) -> tuple[Scenario, dict[str, Any]]:
         """Return the study and its parameters; raises BadInput if it is another than was planned."""
-        scenario = catalogue.find(self.scenario)
+        scenario = catalogue.find_study(self.scenario)
         if scenario.sha256 != self.sha256:
             raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
         return scenario, parameters_of(f"deployment of {self.scenario!r}", scenario, self.parameters)
