@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"CHANGELOG.md": "Changelog", "CONTRIBUTING.md": "Contributing"}
 # What netsim's own users never meet: the stages of a frame's way, and the house's own tools.
 INNER = re.compile(
-    r"netsim\.(__main__|check|core|files|packing|vectors|draws"
-    r"|count\.tally|count\.records"
-    r"|studies\.(cli|claim|folder|terminal)"
+    r"netsim\.(__main__|core|engine\..*|util\.(check|compiled|files|draws)|wire\.packing"
+    r"|core\.(?!frame$|copies$).*|clock\.(?!clock$).*"
+    r"|studies\.(cli|cli_scenarios|reserve|folder|terminal)"
     r"|radio\.(access|agenda|battery|job|medium|signals|station)"
-    r"|transport\.(?!frame$|heard$|copies$|inbox$|clock$).*)$"
+    r"|transport\.(?!heard$|inbox$).*)$"
 )
 SECTIONS = {
     "netsim": "The emulator",
@@ -127,14 +127,10 @@ def first_line(module: str) -> str:
 
 
 def shelf(package: str) -> str:
-    """Return a table of what a package gathers from its rooms, and where each name is described."""
-    found = imports(ROOT.joinpath(*package.split("."), "__init__.py"))
-    inner = imports(ROOT / "netsim" / "core.py")
+    """Return a table of what a package offers, and where each name is described."""
     pages = dict(modules())
     rows = []
-    for name, home in sorted(found.items()):
-        # What has a compiled twin is defined elsewhere.
-        home = inner.get(name, home)
+    for name, home in sorted(imports(package).items()):
         module = f"{package}.{name}" if home == package else home
         if module in pages:
             anchor = "" if home == package else f"#{home}.{name}"
@@ -142,8 +138,16 @@ def shelf(package: str) -> str:
     return "\n".join(["", "| name | described in |", "|---|---|", *rows, ""]) if rows else ""
 
 
-def imports(path: Path) -> dict[str, str]:
-    """Return the names that a file imports from netsim, and their modules."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("netsim")]
-    return {alias.name: node.module or "" for node in froms for alias in node.names}
+def imports(package: str) -> dict[str, str]:
+    """Return the names that a package imports from netsim, and the modules that define them."""
+    folder = ROOT.joinpath(*package.split("."))
+    door = next((folder / name for name in ("__init__.pyi", "__init__.py") if (folder / name).is_file()), None)
+    found: dict[str, str] = {}
+    for node in ast.walk(ast.parse(door.read_text(encoding="utf-8"))) if door else ():
+        if isinstance(node, ast.ImportFrom):
+            home = ".".join(filter(None, [package if node.level else "", node.module or ""]))
+            if home.startswith("netsim"):
+                # What another package offers is described where that has it from.
+                inner = imports(home) if home != package else {}
+                found |= {alias.name: inner.get(alias.name, home) for alias in node.names}
+    return found
