@@ -1,4 +1,4 @@
-"""The command ``netsim``: answers Ctrl-C in one line also while the packages that it needs are still being imported."""
+"""The command ``netsim``: it answers Ctrl-C in one line, even while its packages are still being imported."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         cli.main()
         if interrupts:
-            # What was to be done is done; a traceback of Python's own end would be all that an interrupt brings.
+            # All is done; an interrupt now could only cause a traceback while Python ends.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         _quit()

@@ -37,14 +37,14 @@ MODULES = {
     "coders.coded": "wire.coded",
     "coders.inputs": "wire.inputs",
     "coders.registry": "wire.registry",
-    "coders.shapes": "wire.shapes",
+    "coders.shapes": "wire.packing",
     "count": "accounting",
     "count.ledger": "accounting.ledger",
     "count.records": "core.records",
     "count.scene": "accounting.scene",
     "count.tally": "core.tally",
     "count.trace": "accounting.trace",
-    "count.trace_file": "accounting.trace_file",
+    "count.trace_file": "accounting.trace",
     "datafiles": "util.datafiles",
     "draws": "util.draws",
     "files": "util.files",
@@ -87,19 +87,19 @@ MODULES = {
     "studies.sources": "studies.origin",
     "studies.sweep": "studies.sweeps",
     "studies.verify": "studies.verification",
-    "transport.arrivals": "core.arrivals",
+    "transport.arrivals": "core.arrival_queue",
     "transport.clock": "clock.clock",
     "transport.copies": "core.copies",
-    "transport.fan": "core.fan",
+    "transport.fan": "core.link_draws",
     "transport.frame": "core.frame",
     "transport.framing": "core.framing",
-    "transport.gate": "core.gate",
-    "transport.instants": "clock.instants",
-    "transport.jobs": "clock.jobs",
+    "transport.gate": "core.round_barrier",
+    "transport.instants": "clock.virtual_clock",
+    "transport.jobs": "clock.clock",
     "transport.port": "transport.transmitter",
     "transport.rounds": "clock.rounds",
-    "transport.skew": "clock.skew",
-    "transport.spreader": "core.spreader",
+    "transport.skew": "clock.clock",
+    "transport.spreader": "core.broadcast_path",
     "transport.task": "clock.task",
     "transport.wire": "wire.codec",
     "typing": "util.typing",
@@ -108,6 +108,16 @@ MODULES = {
 """Modules below the package ``netsim``."""
 
 NAMES = {
+    "netsim.clock.rounds.told_apart": "distinguishable",
+    "netsim.clock.virtual_clock.InstantSelector": "ClockSelector",
+    "netsim.core.Arrivals": "ArrivalQueue",
+    "netsim.core.Gate": "RoundBarrier",
+    "netsim.core.Spreader": "BroadcastPath",
+    "netsim.core.arrival_queue.Arrivals": "ArrivalQueue",
+    "netsim.core.broadcast_path.Spreader": "BroadcastPath",
+    "netsim.core.link_draws.Fan": "LinkDraws",
+    "netsim.core.records.EXIT": "OUTCOME",
+    "netsim.core.round_barrier.Gate": "RoundBarrier",
     "netsim.live.server.Session": "ViewServer",
     "netsim.studies.catalogue.Listed": "Entry",
     "netsim.studies.catalogue.Shelf": "Registry",
@@ -173,7 +183,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         new = f"netsim.{MODULES[module.__name__.removeprefix('netsim.')]}"
         _warn(module.__name__, new)
-        sys.modules[module.__name__] = importlib.import_module(new)
+        home = sys.modules[module.__name__] = importlib.import_module(new)
+        vars(home).setdefault("__getattr__", former_names(new))
 
 
 def _warn(former: str, new: str) -> None:

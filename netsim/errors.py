@@ -10,14 +10,14 @@ class NetsimError(Exception):
     Attributes
     ----------
     run : Run or None
-        Of an error that ended `Network.run`: what the run had come to, its books closed. It stays in the process: a
-        copy, or what another process gets, has none.
+        The run as far as it came, if the error ended `Network.run`. It stays in the process: a copy of the error, or
+        one sent to another process, has none.
     """
 
     run: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Agents may hold what cannot be sent.
+        # Agents may hold objects that cannot be pickled.
         kept = {name: value for name, value in vars(self).items() if name != "run"}
         return (type(self), self.args, kept) if kept else (type(self), self.args)
 
@@ -27,7 +27,7 @@ class BadInput(NetsimError, ValueError):  # noqa: N818  names that say what happ
 
 
 class WireError(NetsimError):
-    """Bytes that are no frame, or a payload that cannot be put on the wire."""
+    """Bytes that are no frame, or a payload that cannot be encoded."""
 
 
 class AgentError(NetsimError):
@@ -35,15 +35,15 @@ class AgentError(NetsimError):
 
 
 class RunOver(AgentError):  # noqa: N818
-    """An agent sends after the run's end. It may let this pass, as when it only says goodbye: the run ends well."""
+    """An agent sends after the run's end. It need not catch this, as when it only says goodbye: the run ends well."""
 
 
 class Stalled(NetsimError):  # noqa: N818
-    """Time cannot go on, as when every task waits for what can never come. The message names who waits for what."""
+    """Time cannot go on, as when every task waits for an event that cannot come. The message names both."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interrupt that came between two steps of a run's loop: its books can be closed."""
+    """An interrupt between two steps of a run's loop: the run can still be closed and counted."""
 
 
 def one_line(error: BaseException) -> str:
@@ -52,7 +52,7 @@ def one_line(error: BaseException) -> str:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, what it came of, and so on."""
+    """Yield an error, its cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -10,8 +10,8 @@ import networkx as nx
 from netsim._former import must_be_current
 from netsim.agent import Agent
 from netsim.clock.clock import ClockName, Loop
-from netsim.clock.instants import LATEST
 from netsim.clock.rounds import SHORTEST_ROUND
+from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
 from netsim.engine.backend import STAGE, Wanted
 from netsim.engine.build import Asked, Settings, check_agents

@@ -195,7 +195,7 @@ def test_an_ideal_link_draws_no_random_number(link: Link, is_ideal: bool, monkey
     def refuse(*args: Any) -> None:
         raise AssertionError("a random number was drawn")
 
-    monkeypatch.setattr("netsim.core.fan.uniforms", refuse)
+    monkeypatch.setattr("netsim.core.link_draws.uniforms", refuse)
     monkeypatch.setattr(draws, "uniforms", refuse)
     network = Network(topology.ring(4), link)
     if is_ideal:

@@ -1,4 +1,4 @@
-"""What a run records: every frame offered to a link, its outcome, every bit, and the order of events."""
+"""The accounting of a run: every frame offered to a link, its outcome, every bit, and the order of events."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The ledger: every frame that was offered to a link, how it ended, and every bit, as tables."""
+"""The ledger: tables of every frame that was offered to a link, its outcome, and every bit."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netsim.accounting.scene import Scene
 from netsim.accounting.trace import Trace
-from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, as_column
+from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, SUMMED, as_column
 from netsim.core.tally import Tally, trace_hash
 from netsim.util import check
 from netsim.util.draws import Keys
@@ -21,7 +21,7 @@ __all__ = ["Ledger"]
 Counts = NDArray[np.int64]
 
 _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
-"""Ways to end of frames that never left their sender: that nobody heard them says nothing of the link."""
+"""Causes of frames that never left their sender, which say nothing about the link."""
 
 
 class Ledger:
@@ -36,17 +36,17 @@ class Ledger:
     agent_keys : uint64 array, shape (agents,)
         Keys of the agents' names.
     tally : Tally
-        Where the network counts.
+        The network's counts.
     more : sequence of str
-        In which ways of `netsim.core.records.ALL_CAUSES`, besides the usual ones, frames can end.
+        The causes of `netsim.core.records.ALL_CAUSES` that are possible here besides the usual ones.
 
     Attributes
     ----------
     causes : tuple of str
-        How a link message can end here, in the order of ``exits``.
+        The causes that are possible here, in the order of ``exits``.
     marks : list of (int, array, array)
-        What `heard` told at two rows of the run, with their numbers: one in its second quarter or at its half, and one
-        later. None of a run of less than 32 rows.
+        Numbers of two rows of the run and the results of `heard` there: one row in the run's second quarter or at its
+        half, and one later. Empty in a run of less than 32 rows.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Ledger:
         self.marks: list[tuple[int, Counts, Counts]] = []
         self._agent_keys = agent_keys
         self.scene: Scene | None = None
-        """Where and when the run took place: its runtime puts it here."""
+        """Where and when the run took place: its runtime sets this."""
         self.keeps_trace = tally.keeps
-        """Whether the event log is kept; false, too, where it is only shown while the run goes on."""
+        """Whether the event log is kept; false also if it is only shown while the run goes on."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
-        """Yields the key and the kind of each link message that is under way: the network puts it here."""
+        """Yields the key and the kind id of each link message that is under way: the network sets this."""
 
     @property
     def exits(self) -> list[int]:
@@ -80,8 +80,8 @@ class Ledger:
 
     @property
     def transmissions(self) -> int:
-        """How often somebody sent so far."""
-        return self.tally.transmissions
+        """How many transmissions there were so far."""
+        return self._total("transmissions")
 
     @property
     def link_messages(self) -> int:
@@ -96,41 +96,35 @@ class Ledger:
     @property
     def payload_bits(self) -> int:
         """Payload bits so far."""
-        return self.tally.payload_bits
+        return self._total("payload_bits")
 
     @property
     def raw_data_bits(self) -> int:
         """Raw-data bits so far."""
-        return self.tally.raw_data_bits
+        return self._total("raw_data_bits")
 
     @property
     def wire_bits(self) -> int:
         """Bits that crossed links so far."""
-        return self.tally.wire_bits
+        return self._total("wire_bits")
 
     @property
     def saturated(self) -> int:
         """Elements outside a quantizer's fixed range so far."""
-        return self.tally.saturated
+        return self._total("saturated")
+
+    def _total(self, column: str) -> int:
+        return dict(zip(SUMMED, self.tally.totals, strict=True))[column]
 
     def totals(self) -> tuple[int, ...]:
         """Return the running totals, in the order of `netsim.core.records.totals_of` the causes."""
-        tally = self.tally
-        return (
-            tally.transmissions,
-            tally.link_messages,
-            tally.duplicated,
-            *self.exits,
-            tally.payload_bits,
-            tally.raw_data_bits,
-            tally.wire_bits,
-            tally.saturated,
-        )
+        first, *others = self.tally.totals
+        return (first, self.tally.link_messages, self.tally.duplicated, *self.exits, *others)
 
     @property
     def trace_hash(self) -> str:
         """A hash of everything that happened so far: the same for the same seed, with or without a trace."""
-        return trace_hash(self._agent_keys, self.senders, self.receivers, sums=self.tally.sums)
+        return trace_hash(self._agent_keys, self.senders, self.receivers, self.tally.sums)
 
     def trace(self) -> Trace | None:
         """Return the event log, or None if it was not kept."""
@@ -142,16 +136,16 @@ class Ledger:
         return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
 
     def heard(self) -> tuple[Counts, Counts]:
-        """Return how many frames each link has delivered, and how many that were sent did not arrive: (links,) each."""
+        """Return how many frames each link has delivered, and how many were sent but not delivered: (links,) each."""
         ended = dict(zip(self.causes, self.exits, strict=True))
         none = np.zeros(len(self.senders), dtype=np.int64)
-        # Tables of what never happened are not made for this.
+        # No table is made for a cause that never occurred.
         counts = {name: self.tally.by_link(name).sum(axis=0) for name, count in ended.items() if count}
         delivered = counts.pop("delivered", none)
         return delivered, sum((each for name, each in counts.items() if name not in _NOT_SENT), none)
 
     def mark(self, row: int, number: int) -> None:
-        """Remember what was `heard` by now, if this is the row to do so: row 32, 64, 128, …, of a round's number."""
+        """Keep the present result of `heard` with a round's ``number``, at rows 32, 64, 128, …."""
         if row >= 32 and row.bit_count() == 1:
             self.marks = [*self.marks[-1:], (number, *self.heard())]
 
@@ -161,7 +155,7 @@ class Ledger:
         Parameters
         ----------
         by : sequence of {"sender", "receiver", "kind"}
-            What to tell apart; the rest is summed.
+            What the rows distinguish; the counts are summed over the others.
 
         Returns
         -------
@@ -194,9 +188,8 @@ class Ledger:
         """
         import pandas as pd
 
-        names = ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated")
-        counts = {name: self.tally.by_sender(name) for name in names}
-        # A shared medium also carries what is no transmission: acknowledgements.
+        counts = {name: self.tally.by_sender(name) for name in SUMMED}
+        # A shared medium also carries acknowledgements, which are no transmissions.
         kind, agent = np.nonzero(counts["transmissions"] + counts["wire_bits"])
         columns: dict[str, Any] = {
             "agent": as_column(self.agents)[agent].tolist(),

@@ -1,4 +1,4 @@
-"""Where and when a run took place: what whoever looks at its trace needs besides the events."""
+"""Where and when a run took place: what a trace needs besides its events."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
@@ -13,7 +13,7 @@ Places = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Scene:
-    """What a trace says of its run as a whole.
+    """A trace's description of its run as a whole.
 
     Attributes
     ----------
@@ -34,14 +34,14 @@ class Scene:
     rounds: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the scene as JSON objects."""
         places = None if self.positions is None else [list(place) for place in self.positions]
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         return {**times, "medium": self.medium, "positions": places}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "Scene":
-        """Return what `as_dict` gave; raises ValueError for anything else, and other than a position an agent."""
+        """Return the scene of an `as_dict`; raises ValueError for anything else, or another number of positions."""
         period, ended, medium, rounds = (content[name] for name in ("round_period", "ended_at", "medium", "rounds"))
         if type(rounds) is not int or rounds < 0:
             raise ValueError("its rounds are none")

@@ -1,18 +1,23 @@
-"""The event log of a run: what was sent and how each frame ended; saved and loaded whole or not at all."""
+"""The event log of a run: what was sent and how each frame ended.
+
+`Trace` holds it in memory, and is saved and loaded whole or not at all. `TraceFile` reads a saved one piece by piece,
+so that a log of any length takes little memory. Both check the file in the same way.
+"""
 
 import hashlib
 import json
 import zipfile
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.scene import Scene
-from netsim.core.records import ALL_CAUSES, DETAIL, EXIT, IN_FLIGHT, LEFT, SENT, TO_ALL, as_column, key_shift
-from netsim.core.tally import mix_exits, mix_sent, trace_hash
+from netsim.core.records import ALL_CAUSES, IN_FLIGHT, KEPT, TO_ALL, as_column, key_shift
+from netsim.core.tally import mix_outcomes, mix_sent, sums_of, trace_hash
 from netsim.errors import BadInput, one_line
 from netsim.util import draws
 from netsim.util.draws import Keys
@@ -21,16 +26,18 @@ from netsim.util.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CHUNK", "STREAMS", "Trace", "check_meta", "check_sizes"]
+__all__ = ["STREAMS", "Trace", "TraceFile"]
 
-STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT, "in_flight": IN_FLIGHT}
-"""What a trace holds, and of which dtype. Traces of earlier versions have the first two only."""
+STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
+"""The records in a trace and their dtypes. Traces of earlier versions have the first two only."""
 
-CHUNK = 1 << 18
-"""Records that are looked at in one go."""
+# Records that are read in one go.
+_CHUNK = 1 << 18
 
-# What zlib makes of an honest event log is some 5 to 50 times smaller than the log.
+# zlib packs an honest event log to a 5th to a 50th of its size.
 _MOST_PACKED = 200
+
+_WHOLE = ("meta", "check", "agent_keys", "senders", "receivers")
 
 
 class Trace:
@@ -39,8 +46,8 @@ class Trace:
     Parameters
     ----------
     records : mapping
-        ``sent`` (an array of dtype `netsim.core.records.SENT`), ``exits`` (of dtype `EXIT`), and where they are known
-        ``details``, ``left`` and ``in_flight``.
+        ``sent`` and ``exits``, and where they are known ``details``, ``left`` and ``in_flight``: arrays of the dtypes
+        in `STREAMS`.
     agents : sequence
         The agents' names.
     kinds : sequence of str
@@ -60,6 +67,8 @@ class Trace:
         The trace hash of the run.
     scene : Scene or None
         As given.
+    links : pair of int arrays, shape (links,) each
+        ``senders`` and ``receivers``.
     """
 
     def __init__(
@@ -78,26 +87,12 @@ class Trace:
         self.agents = list(agents)
         self.kinds = list(kinds)
         self._agent_keys = agent_keys
-        self._senders = senders
-        self._receivers = receivers
+        self.links = senders, receivers
         self._shift = key_shift(len(senders))
-        link_keys = draws.link_keys(agent_keys[senders], agent_keys[receivers])
-        kind_keys = np.array([draws.name_key(kind) for kind in kinds], dtype=np.uint64)
-        time = np.ascontiguousarray(self._exits["time"])
-        key, kind, cause = (self._exits[name].astype(np.int64) for name in ("key", "kind", "cause"))
-        mixed = (
-            mix_sent(self._sent, agent_keys, link_keys, kind_keys),
-            mix_exits(time, key, kind, cause, self._shift, link_keys, kind_keys),
-        )
-        self.hash = trace_hash(agent_keys, senders, receivers, *mixed)
+        self.hash = _hash(self, agent_keys)
 
     def __len__(self) -> int:
         return len(self._sent) + len(self._exits)
-
-    @property
-    def links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers of the agents at each directed link's ends: senders and receivers."""
-        return self._senders, self._receivers
 
     def count(self, stream: str) -> int:
         """Return how many records there are of a kind, one of `STREAMS`."""
@@ -105,8 +100,8 @@ class Trace:
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
         """Yield the records of a kind, one of `STREAMS`, some at a time."""
-        for first in range(0, self.count(stream), CHUNK):
-            yield self._records[stream][first : first + CHUNK]
+        for first in range(0, self.count(stream), _CHUNK):
+            yield self._records[stream][first : first + _CHUNK]
 
     def table(self) -> "pd.DataFrame":
         """Return the events in order of time.
@@ -118,10 +113,11 @@ class Trace:
         import pandas as pd
 
         sent, exits = self._sent, self._exits
+        senders, ends = self.links
         names = as_column([*self.agents, None])
         kinds, causes = as_column([*self.kinds, ""]), as_column(ALL_CAUSES)
         # A broadcast has no receiver: the name behind the last.
-        receivers = np.append(self._receivers, len(self.agents))
+        receivers = np.append(ends, len(self.agents))
         link = exits["key"] >> self._shift
         parts = [
             pd.DataFrame(
@@ -141,19 +137,19 @@ class Trace:
                     "time_s": exits["time"],
                     "event": causes[exits["cause"]],
                     "message": exits["key"] & ((1 << self._shift) - 1),
-                    "sender": names[self._senders[link]],
-                    "receiver": names[self._receivers[link]],
+                    "sender": names[senders[link]],
+                    "receiver": names[ends[link]],
                     "kind": kinds[exits["kind"]],
                 }
             ),
         ]
-        # Who looked into an inbox when decides in which order ends are recorded; a table is not to depend on it.
+        # When an inbox was read decides in which order outcomes are recorded; the table must not depend on it.
         order = np.lexsort(
             (
                 np.concatenate([np.zeros(len(sent)), 1 + exits["cause"]]),
                 np.concatenate([np.where(sent["link"] == TO_ALL, -1, sent["link"]), link]),
                 np.concatenate([sent["number"], parts[1]["message"]]),
-                np.concatenate([sent["sender"], self._senders[link]]),
+                np.concatenate([sent["sender"], senders[link]]),
                 np.concatenate([sent["time"], exits["time"]]),
             )
         )
@@ -170,8 +166,7 @@ class Trace:
             "meta": np.array(meta),
             "check": np.array(_check(meta)),
             "agent_keys": self._agent_keys,
-            "senders": self._senders,
-            "receivers": self._receivers,
+            **dict(zip(("senders", "receivers"), self.links, strict=True)),
             **self._records,
         }
         with write_whole(path) as file:
@@ -186,27 +181,130 @@ class Trace:
         BadInput
             If the file is missing, cut short, changed, or no trace.
         """
-        try:
-            check_sizes(path)
+        with _checked(path):
             with open(path, "rb") as opened, np.load(opened) as file:
                 parts: dict[str, Any] = {name: file[name] for name in file.files}
-            meta, scene, whole = check_meta(parts)
+            meta, scene = _meta_of(parts)
             ends = parts["senders"], parts["receivers"]
             trace = cls(_typed(parts), meta["agents"], meta["kinds"], parts["agent_keys"], *ends, scene)
-            unchanged = whole and trace.hash == meta["hash"]
-        except FileNotFoundError:
-            raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
-        except Exception as error:
-            # A damaged file can make zipfile, zlib, numpy and json raise many things; what they mean here is one.
-            reason = one_line(error) or type(error).__name__
-            raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is none ({reason})") from None
-        if not unchanged:
-            raise BadInput(f"trace = {str(path)!r}: must be unchanged; its events do not have the hash that it records")
+            _compare(path, trace.hash, meta)
         return trace
+
+
+class TraceFile:
+    """A file that `Trace.save` wrote, read piece by piece; checked as `Trace.load` checks it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which must stay as it is while this is used.
+    progress : callable, optional
+        Called from time to time with how many records have been read so far; each is read several times.
+
+    Attributes
+    ----------
+    agents, kinds : list of str
+        The agents' names and the kinds of message.
+    scene : Scene or None
+        Where and when the run took place; None in a file of an earlier version.
+    links : pair of int arrays, shape (links,) each
+        The numbers of the agents at each directed link's ends: senders and receivers.
+
+    Raises
+    ------
+    BadInput
+        If the file is missing, cut short, changed, or no trace.
+    """
+
+    def __init__(self, path: str | Path, progress: Callable[[int], None] | None = None) -> None:
+        self.path = Path(path)
+        self._progress, self._seen = progress, 0
+        self.agents: list[str]
+        self.kinds: list[str]
+        self.scene: Scene | None
+        self.links: tuple[NDArray[np.int64], NDArray[np.int64]]
+        self._counts: dict[str, int] = {}
+        with _checked(path):
+            self._read()
+
+    def count(self, stream: str) -> int:
+        """Return how many records there are of a kind, one of `STREAMS`."""
+        return self._counts.get(stream, 0)
+
+    def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
+        """Yield the records of a kind, one of `STREAMS`, some at a time."""
+        if stream not in self._counts:
+            return
+        dtype, left = STREAMS[stream], self._counts[stream]
+        with zipfile.ZipFile(self.path) as packed, packed.open(f"{stream}.npy") as file:
+            _header(file)
+            while left:
+                many = min(left, _CHUNK)
+                data = file.read(many * dtype.itemsize)
+                self._seen += many
+                if self._progress is not None:
+                    self._progress(self._seen)
+                yield np.frombuffer(data, dtype)
+                left -= many
+            # zipfile compares the checksum when it comes to the end.
+            if file.read(1):
+                raise ValueError(f"its events ({stream}) are more than it says")
+
+    def _read(self) -> None:
+        with open(self.path, "rb") as opened, np.load(opened) as file:
+            parts: dict[str, Any] = {name: file[name] for name in _WHOLE}
+        meta, self.scene = _meta_of(parts)
+        self.agents, self.kinds = list(meta["agents"]), list(meta["kinds"])
+        self.links = parts["senders"], parts["receivers"]
+        with zipfile.ZipFile(self.path) as packed:
+            for name in STREAMS.keys() & {each.removesuffix(".npy") for each in packed.namelist()}:
+                with packed.open(f"{name}.npy") as records:
+                    shape, dtype = _header(records)
+                if dtype != STREAMS[name] or len(shape) != 1:
+                    raise ValueError(f"its events ({name}) are of another form")
+                self._counts[name] = shape[0]
+        for name in ("details", "left", "in_flight"):
+            for _ in self.chunks(name):
+                pass
+        _compare(self.path, _hash(self, parts["agent_keys"]), meta)
+
+
+def _hash(log: Trace | TraceFile, agent_keys: Keys) -> str:
+    """Return the trace hash of an event log."""
+    senders, receivers = log.links
+    links = draws.link_keys(agent_keys[senders], agent_keys[receivers])
+    kinds = np.array([draws.name_key(kind) for kind in log.kinds], dtype=np.uint64)
+    sums = np.zeros(2, dtype=np.uint64)
+    for sent in log.chunks("sent"):
+        sums += sums_of(mix_sent(sent, agent_keys, links, kinds))
+    for outcomes in log.chunks("exits"):
+        sums += sums_of(mix_outcomes(outcomes, key_shift(len(senders)), links, kinds))
+    return trace_hash(agent_keys, senders, receivers, sums)
 
 
 def _check(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def _checked(path: str | Path) -> Iterator[None]:
+    """Check the sizes in a trace file, let it be read, and turn whatever is wrong with it into BadInput."""
+    try:
+        _check_sizes(path)
+        yield
+    except BadInput:
+        raise
+    except FileNotFoundError:
+        raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
+    except Exception as error:
+        # A damaged file can make zipfile, zlib, numpy and json raise many things; what they mean here is one.
+        reason = one_line(error) or type(error).__name__
+        raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is none ({reason})") from None
+
+
+def _compare(path: str | Path, found: str, meta: Mapping[str, Any]) -> None:
+    if found != meta["hash"]:
+        raise BadInput(f"trace = {str(path)!r}: must be unchanged; its events do not have the hash that it records")
 
 
 def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
@@ -218,21 +316,32 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
     return found
 
 
-def check_meta(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None, bool]:
-    """Return what a file says of itself, where and when the run took place, and whether that is unchanged."""
+def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
+    """Return a file's description of itself, without a hash if that was changed, and the scene if it is known."""
     text = str(parts["meta"])
     meta = json.loads(text)
-    # What an earlier version says of a run is not all that there is to know.
+    # Earlier versions recorded less of it.
     scene = Scene.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
-    return meta, scene, str(parts["check"]) == _check(text)
+    if str(parts["check"]) != _check(text):
+        meta["hash"] = None
+    return meta, scene
 
 
-def check_sizes(path: str | Path) -> None:
-    """Raise ValueError for a small file that claims to hold very much, before any of it is unpacked."""
+def _check_sizes(path: str | Path) -> None:
+    """Raise ValueError for a small file that claims very much content, before any of it is unpacked."""
     with zipfile.ZipFile(path) as packed:
         sizes = {member.filename: member.file_size for member in packed.infolist()}
         for member in packed.infolist():
-            # Outside rounds the details are zeros, which pack better than anything; of transmissions there are as many.
+            # Outside rounds the details are zeros, which pack better than anything; there are as many as transmissions.
             most = sizes.get("sent.npy", 0) if member.filename == "details.npy" else _MOST_PACKED * member.compress_size
             if member.file_size > most + (1 << 20):
                 raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Read what numpy writes before an array's bytes: its shape and dtype."""
+    stream: BinaryIO = file
+    version = np.lib.format.read_magic(stream)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    shape, _, dtype = read(stream)
+    return shape, dtype

@@ -1,4 +1,4 @@
-"""Virtual time: the event loop, its tasks and jobs, rounds, and the skew of an agent's clock."""
+"""Simulated time: the event loop, its clock and tasks, rounds, and the skew of an agent's clock."""
 
 import lazy_loader
 

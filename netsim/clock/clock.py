@@ -1,46 +1,79 @@
 """Time: an asyncio event loop on simulated time, virtual or paced by the wall clock, the same in every run.
 
-What differs from asyncio's own loop: time and timers are those of `netsim.clock.instants`; tasks and futures are
-numbered; the jobs of threads take no virtual time.
+It differs from asyncio's own loop in three ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
+futures are numbered, and the jobs of threads take no virtual time. An agent may have a clock of its own (`LocalClock`).
 """
 
 import asyncio
+import concurrent.futures
 import itertools
 import math
 import sys
 from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
-from netsim.clock.instants import InstantSelector, VirtualSelector, WallSelector
-from netsim.clock.jobs import at_once
-from netsim.clock.skew import LocalClock
 from netsim.clock.task import OWNER, Future, Generators, Task, refuse_unnumbered, refuse_unordered
-from netsim.core.gate import Gate
+from netsim.clock.virtual_clock import ClockSelector, VirtualSelector, WallSelector
+from netsim.core.round_barrier import RoundBarrier
 from netsim.errors import NetsimError
 from netsim.util.check import finite, one_of
 
-__all__ = ["ClockName", "Loop", "new_loop"]
+__all__ = ["ClockName", "LocalClock", "Loop", "new_loop"]
 
 ClockName = Literal["virtual", "wall"]
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
-
-    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. What cannot be,
-    since a constructor of asyncio's own types makes it, is refused in virtual time. (In real time no two runs are the
-    same, and libraries that talk to the outside may need it.)
-
-    What agents ask and set by asyncio's own methods, `time`, `call_at` and what is made of these, is by the clock of
-    the agent that does so, where that has one of its own; `now` and `call_at_true` are by the simulation's.
+class LocalClock:
+    """A node's own clock: it is ``offset`` seconds behind at time 0, and a second of its lasts 1 + ``drift`` seconds.
 
     Attributes
     ----------
+    offset : float
+        The time (s) at which it shows 0.
+    rate : float
+        How long (s) a second of its lasts.
+    """
+
+    __slots__ = ("offset", "rate")
+
+    def __init__(self, offset: float, drift: float) -> None:
+        self.offset = offset
+        self.rate = 1.0 + drift
+
+    def local(self, time: float) -> float:
+        """Return what it shows at a time (s)."""
+        return (time - self.offset) / self.rate
+
+    def true(self, local: float) -> float:
+        """Return when (s) it shows ``local`` or, as times are rounded, a little more.
+
+        It never shows less: a task that sleeps until it shows a time need not sleep again.
+        """
+        time = self.offset + local * self.rate
+        step = math.ulp(max(abs(time), abs(self.offset)))
+        while self.local(time) < local:
+            time += step
+        return time
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
+
+    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. In virtual time
+    the loop refuses futures and tasks that asyncio's own constructors make, for these have no number. (In real time no
+    two runs are the same, and libraries that talk to the outside may need them.)
+
+    asyncio's own methods, such as `time` and `call_at`, go by the clock of the agent that calls them, if it has one of
+    its own. `now` and `call_at_true` go by the simulation's.
+
+    Attributes
+    ----------
+    clock : ClockSelector
+        The simulation's clock and timers.
     skewed : bool
         Whether some agents have clocks of their own.
     on_error : list of callables
@@ -48,11 +81,11 @@ class Loop(asyncio.SelectorEventLoop):
     generators : Generators
         The async generators that were begun here and not ended.
     on_call : list of callables
-        Those of `note_calls`.
+        The callbacks of `note_calls`.
     """
 
-    def __init__(self, selector: InstantSelector) -> None:
-        self.instants = selector
+    def __init__(self, selector: ClockSelector) -> None:
+        self.clock = selector
         self.numbers = itertools.count()
         self._names = itertools.count(1)
         self._factory_makes = False
@@ -66,23 +99,23 @@ class Loop(asyncio.SelectorEventLoop):
 
     def now(self) -> float:
         """Return the simulated time in seconds."""
-        return self.instants.now()
+        return self.clock.now()
 
     def time(self) -> float:
-        """Return the time in seconds by the clock of whoever asks."""
-        clock = self._clock()
-        now = self.instants.now()
+        """Return the time in seconds by the clock of the agent whose code runs."""
+        clock = self._local_clock()
+        now = self.clock.now()
         return now if clock is None else clock.local(now)
 
-    def _clock(self) -> LocalClock | None:
-        """Return the clock of whose code runs, if that is not the simulation's."""
+    def _local_clock(self) -> LocalClock | None:
+        """Return the clock of the agent whose code runs, if it has one of its own."""
         owner = OWNER.get() if self.skewed else None
         return None if owner is None else owner.clock
 
     def note_calls(self, note: Callable[[Context], None]) -> None:
         """Call ``note`` with the context of each callback that is to be called soon, until `forget_calls`."""
         self.on_call.append(note)
-        # In place of the methods, which without this cost what they cost in asyncio.
+        # Attributes hide the methods only while somebody takes notes: otherwise these cost what they cost in asyncio.
         methods: Any = self
         methods.call_soon = partial(self._noted, super().call_soon)
         methods.call_soon_threadsafe = partial(self._noted, super().call_soon_threadsafe)
@@ -104,12 +137,12 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s) by the clock of whoever asks; see `call_at_true`."""
+        """Call ``callback`` at a time (s) by the clock of the agent whose code runs; see `call_at_true`."""
         # A numpy scalar would become the time itself, rounded as numpy rounds.
         when = float(when)
         if math.isnan(when):
             raise ValueError("a timer's time must be a number; it is NaN")
-        clock = self._clock()
+        clock = self._local_clock()
         time = when if clock is None or math.isinf(when) else clock.true(when)
         return self._set_timer(when, time, callback, args, context, first=False)
 
@@ -137,13 +170,13 @@ class Loop(asyncio.SelectorEventLoop):
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         start = partial(self.call_soon, _run, timer, callback, args, context=context)
-        self.instants.set_timer(time, timer, start, first)
+        self.clock.set_timer(time, timer, start, first)
         return timer
 
     async def pause(self, seconds: float) -> None:
-        """Let so many seconds of simulated time pass, by whose clock ever."""
+        """Let seconds of the simulation's time pass, whatever clock the caller has."""
         over = self.create_future()
-        timer = self.call_at_true(self.now() + seconds, _let_go, over)
+        timer = self.call_at_true(self.now() + seconds, _finish, over)
         try:
             await over
         finally:
@@ -157,10 +190,10 @@ class Loop(asyncio.SelectorEventLoop):
 
     def get_debug(self) -> bool:
         """Return whether asyncio's debug mode is on; raises BadInput as `refuse_unnumbered` does."""
-        # Each handle asks, so the usual askers come first.
+        # Each handle asks, so the usual callers come first.
         maker = sys._getframe(1)
         code = maker.f_code
-        if not (code is _OF_HANDLE or code is _OF_GATE or code in _OF_LOOP or self.instants.speed < math.inf):
+        if not (code is _OF_HANDLE or code is _OF_BARRIER or code in _OF_LOOP or self.clock.speed < math.inf):
             if self._factory_makes:
                 self._factory_makes = False
             else:
@@ -193,7 +226,7 @@ class Loop(asyncio.SelectorEventLoop):
         if self.get_task_factory() is None:
             task = Task(coro, loop=self, name=name, context=context, **settings)
         else:
-            # What it makes is looked at, whoever makes it.
+            # `get_debug` lets it pass, and `_checked` looks at what the factory made.
             self._factory_makes = True
             try:
                 task = self._checked(super().create_task(coro, name=name, context=context, **settings))
@@ -221,49 +254,79 @@ class Loop(asyncio.SelectorEventLoop):
         super().set_task_factory(factory)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Handle an exception that nobody caught: see ``on_error``."""
+        """Handle an exception that was not caught: see ``on_error``."""
         if not any(handle(context) for handle in list(self.on_error)):
             super().call_exception_handler(context)
 
     # --- jobs of threads ----------------------------------------------------------------------------------------------
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
+        self, executor: concurrent.futures.Executor | None, func: Callable[[*_Args], _T], *args: *_Args
     ) -> asyncio.Future[_T]:
-        """Run a function in a thread; in virtual time at once, at the present instant, for all else waits for it.
+        """Run a function in a thread; in virtual time at once, while all else waits.
 
-        In virtual time the function runs in this thread unless an executor is given.
+        Then it takes no time, and its result has one place in the order of events. It runs in this thread unless an
+        executor is given.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
-        if self.instants.speed == math.inf:
-            return asyncio.wrap_future(at_once(executor, partial(func, *args)), loop=self)
+        if self.clock.speed == math.inf:
+            return asyncio.wrap_future(_done_at_once(executor, partial(func, *args)), loop=self)
         job: asyncio.Future[_T] = super().run_in_executor(executor, func, *args)
-        self.instants.jobs += 1
+        self.clock.jobs += 1
         job.add_done_callback(self._job_done)
         return job
 
     def _job_done(self, job: object) -> None:
-        self.instants.jobs -= 1
+        self.clock.jobs -= 1
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Wait for the threads to end, for ``timeout`` real seconds; without limit in virtual time or before 3.12."""
-        speed = self.instants.speed
+        speed = self.clock.speed
         settings = {} if timeout is None or speed == math.inf else {"timeout": timeout * speed}
-        self.instants.jobs += 1
+        self.clock.jobs += 1
         try:
             await super().shutdown_default_executor(**settings)
         finally:
-            self.instants.jobs -= 1
+            self.clock.jobs -= 1
 
 
 _OF_HANDLE = asyncio.Handle.__init__.__code__
-# A gate's futures are in no set, and asyncio's own are the fastest.
-_OF_GATE = Gate.wait.__code__
+# A barrier's futures are in no set, and asyncio's own are the fastest.
+_OF_BARRIER = RoundBarrier.wait.__code__
 _OF_LOOP = (Loop.create_future.__code__, Loop.create_task.__code__)
 
 
-def _let_go(future: asyncio.Future[None]) -> None:
+def _done_at_once(
+    executor: concurrent.futures.Executor | None, job: Callable[[], _T]
+) -> "concurrent.futures.Future[_T]":
+    """Run a job to its end, here or in an executor, and return a future that is done."""
+    outcome: concurrent.futures.Future[_T] = concurrent.futures.Future()
+    outcome.set_running_or_notify_cancel()
+    submitted = None if executor is None else executor.submit(job)
+    try:
+        outcome.set_result(_run_here(job) if submitted is None else submitted.result())
+    except StopIteration as error:
+        # As in asyncio since Python 3.12; before, a task that awaited such a job waited for ever.
+        stop = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
+        stop.__cause__ = error
+        outcome.set_exception(stop)
+    except BaseException as error:
+        outcome.set_exception(error)
+    return outcome
+
+
+def _run_here(job: Callable[[], _T]) -> _T:
+    """Call a function as in a thread of its own: no event loop runs, and context variables are not set."""
+    loop = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return Context().run(job)
+    finally:
+        asyncio._set_running_loop(loop)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 

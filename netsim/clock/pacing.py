@@ -1,22 +1,22 @@
-"""Time between processes: the wall's clock, from an instant that all have in common, but read once for each instant.
+"""Time between processes: the wall clock, from an epoch that all share, read once for each instant.
 
-What is due at a time happens at that time by this clock, though the machine gets to it a little later. So agents that
-keep up see the very times of a simulation, and send and draw the same. One that falls behind by more than it may sees
-the wall's time instead: its clock jumps, and rounds that have passed meanwhile are left out.
+A timer that is due at a time runs at that time by this clock, although the machine gets to it a little later. So agents
+that keep up see the very times of a simulation, and send and draw the same. An agent that falls behind by more than the
+slack sees the wall's time instead: its clock jumps, and it leaves out the rounds that have passed meanwhile.
 """
 
 import time
 
-from netsim.clock.instants import InstantSelector, Ready
+from netsim.clock.virtual_clock import ClockSelector, Ready
 
 __all__ = ["PacedSelector"]
 
 _LONGEST_SLEEP = 3600.0
-# Real seconds in which what sockets hold is taken in before what is due happens.
+# Real seconds for which sockets are read before a timer that is due runs.
 _TAKING_IN = 0.02
 
 
-class PacedSelector(InstantSelector):
+class PacedSelector(ClockSelector):
     """Simulated time that passes ``speed`` times as fast as on the wall, in instants.
 
     It is 0 at ``epoch``, in seconds of `time.monotonic`. An instant may come ``slack`` simulated seconds late and still
@@ -35,7 +35,7 @@ class PacedSelector(InstantSelector):
         now = self.wall()
         # The first instant, too, may come a little late.
         self._now = 0.0 if 0 < now <= slack else now
-        # What was due when sockets were last asked, and until when (real) they may be.
+        # The time that was due when sockets were last asked, and until when (real) they may be.
         self._due = float("-inf")
         self._take_until = 0.0
 
@@ -48,7 +48,7 @@ class PacedSelector(InstantSelector):
         return self._now
 
     def wait(self, until: float) -> Ready:
-        """Sleep until a time (s) or until a socket is ready; before what is due, take in what has come."""
+        """Sleep until a time (s) or until a socket is ready; what has come is read before timers run."""
         wall = self.wall()
         if wall < until:
             ready = self._sockets.select(min((until - wall) / self.speed, _LONGEST_SLEEP))
@@ -67,7 +67,7 @@ class PacedSelector(InstantSelector):
         return []
 
     def _taken_in(self, due: float) -> Ready:
-        """Return sockets that are ready, but not for ever: others could keep one so."""
+        """Return sockets that are ready, for a limited time: other processes could keep one ready for ever."""
         real = time.monotonic()
         if due != self._due:
             self._due = due

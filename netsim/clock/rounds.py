@@ -1,11 +1,11 @@
 """Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes whether or not all was heard.
 
-At a boundary three things happen at one instant, in this order: what waits for round k to close goes on; when all of
-that is done, the round's row is written (probes see every agent); then round k + 1 opens, if anybody waits for it.
+At a boundary three things happen at one instant, in this order: tasks that wait for round k to close go on; when they
+are done, the round's row is written (probes see every agent); then round k + 1 opens, if a task waits for it.
 
-Sums of latencies and periods are rounded, so a boundary is not a point but a few roundings wide: what comes within them
-comes at the boundary, and what comes at the boundary comes too late for the round that closes there. Whatever is
-compared with a round's end is compared with `RoundClock.deadline`.
+Sums of latencies and periods are rounded, so a boundary is not a point but a few roundings wide. A time within them is
+at the boundary, and a frame that arrives at the boundary is too late for the round that closes there. Compare times
+with a round's end by `RoundClock.deadline`.
 """
 
 import asyncio
@@ -13,22 +13,22 @@ import math
 from collections.abc import Awaitable, Callable
 
 from netsim.clock.clock import Loop
-from netsim.core import Gate
+from netsim.core import RoundBarrier
 from netsim.errors import NetsimError
 
-__all__ = ["SHORTEST_ROUND", "RoundClock", "told_apart"]
+__all__ = ["SHORTEST_ROUND", "RoundClock", "distinguishable"]
 
 SHORTEST_ROUND = 1e-9
 """In seconds."""
 
 
-def told_apart(period: float, time: float) -> bool:
-    """Return whether rounds of ``period`` seconds are much longer than the rounding of times at ``time`` (s)."""
+def distinguishable(period: float, time: float) -> bool:
+    """Return whether rounds of ``period`` seconds are much longer than the rounding errors of times at ``time`` (s)."""
     return 16 * math.ulp(time) < period
 
 
 class RoundClock:
-    """Opens and closes the rounds of one network, while somebody takes part.
+    """Opens and closes the rounds of one network, while an agent takes part.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class RoundClock:
     on_round_end : callable
         Called with the number of each round that ended.
     offset : float
-        Seconds by which its rounds come late; negative: early, and the first one is shorter.
+        Seconds by which its rounds are late; negative: early, and the first one is shorter.
     reference : RoundClock, optional
-        The network's own, whose rounds go on while somebody takes part in rounds of this one.
+        The network's own, whose rounds go on while an agent takes part in rounds of this one.
 
     Attributes
     ----------
@@ -83,13 +83,14 @@ class RoundClock:
         self._followers: list[RoundClock] = []
         if reference is not None:
             reference._followers.append(self)
-        self._opening = Gate(loop)
-        self._closing = Gate(loop)
+        self._opening = RoundBarrier(loop)
+        self._closing = RoundBarrier(loop)
         self.open_round = 0
         self.open_deadline = math.inf
-        # The round that closed at this instant and whose row is not written yet; 0: none.
+        # The round that closed at this instant and has no row yet; 0: none.
         self._ended = 0
-        # Set while a round is open or is to open; and when it is to open, or −∞ if one is open, ∞ if none is to.
+        # The timer of the next boundary, while a round is open or is to open; when it opens: −∞ if one is open, ∞ if
+        # none is to.
         self._timer: asyncio.TimerHandle | None = None
         self._opens_at = math.inf
         self.period = period
@@ -113,9 +114,9 @@ class RoundClock:
         return abs(now - self.close_time(round_number)) <= self._slack(now)
 
     def snap(self, time: float, widths: int = 1) -> float:
-        """Return the time (s) at which a round closes, if ``time`` is that but for rounding errors, else ``time``.
+        """Return the time (s) at which a round closes, if ``time`` is that up to rounding errors, else ``time``.
 
-        ``widths`` is how many times as wide as a boundary is what counts as rounding.
+        These errors may be ``widths`` times as wide as a boundary.
         """
         boundary = self.close_time(round((time - self.offset) / self.period))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
@@ -125,12 +126,12 @@ class RoundClock:
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
-        """Return the end (s) of what surely came before this instant: the deadline, if a round closes now."""
+        """Return the time (s) before which all came before this instant: the deadline, if a round closes now."""
         number = round((now - self.offset) / self.period)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> Awaitable[int]:
-        """Return what gives the number of the next round when that opens.
+        """Return an awaitable of the number of the next round, done when that opens.
 
         Raises
         ------
@@ -145,7 +146,7 @@ class RoundClock:
 
     def next_number(self) -> int:
         """Return the number of the round that opens next."""
-        # Within a boundary, which is a few roundings wide, it may be open already.
+        # Within a boundary, which is a few roundings wide, the round may be open already.
         return max(self._passed(math.ceil), self.open_round) + 1
 
     def _open_by(self, boundary: float) -> None:
@@ -153,25 +154,25 @@ class RoundClock:
         boundary = max(boundary, 0.0)
         if boundary >= self._opens_at:
             return
-        if not told_apart(self.period, boundary):
+        if not distinguishable(self.period, boundary):
             raise NetsimError(f"at {boundary:g} s rounds of {self.period:g} s cannot be told apart")
         if self._timer is not None:
             self._timer.cancel()
         self._opens_at = boundary
-        self._timer = self._loop.call_at_true(boundary, self._loop.instants.at_instant_end, self._open)
+        self._timer = self._loop.call_at_true(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _follow(self, time: float) -> None:
-        """Be in the round that is under way at a time (s), unless it has begun already: then in the next one."""
+        """Open the round that is under way at a time (s) or, if it has begun already, the next one."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
     def is_followed(self, number: int) -> bool:
-        """Return whether, before a round closes, somebody takes part in one by a clock that goes beside this one."""
+        """Return whether, before a round closes, an agent takes part in one by a clock that follows this one."""
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 
     def _passed(self, rounded: Callable[[float], int]) -> int:
-        """Return how many rounds have closed by now; rounded up, how many will have when the next one opens."""
+        """Return how many rounds have closed by now; with ``math.ceil``, how many will have when the next one opens."""
         now = self._loop.now()
         slack = -self._slack(now) if rounded is math.ceil else self._slack(now)
         number = rounded((now + slack - self.offset) / self.period)
@@ -180,11 +181,11 @@ class RoundClock:
 
     @property
     def waiting(self) -> int:
-        """How many wait for the next round to open."""
+        """How many tasks wait for the next round to open."""
         return len(self._opening)
 
     def closing(self) -> Awaitable[int]:
-        """Return what is done when the open round closes."""
+        """Return an awaitable that is done when the open round closes."""
         return self._closing.wait()
 
     def stop(self) -> None:
@@ -201,13 +202,13 @@ class RoundClock:
     def _close(self) -> None:
         self.closed = self._ended = self.open_round
         self._closing.open(self.closed)
-        self._loop.instants.at_instant_end(self._open)
+        self._loop.clock.at_instant_end(self._open)
 
     def _open(self) -> None:
         if self._ended:
             self._on_round_end(self._ended)
             self._ended = 0
-        # Rounds that passed while nobody took part are skipped.
+        # Rounds that passed while no agent took part are skipped.
         closed = max(self.closed, self._passed(math.floor))
         number = closed + 1
         if not len(self._opening) and not self.is_followed(number):

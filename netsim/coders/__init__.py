@@ -14,8 +14,8 @@ from netsim.coders.sparse import RandomK, Sparse, TopK
 from netsim.coders.ternary import Ternary, Trits
 from netsim.coders.uniform import FixedRange, MessageRange, Uniform
 from netsim.wire.coded import Coded, Coder, Encoded, decoded
+from netsim.wire.packing import check_shape, pack_shape, unpack_elements, unpack_shape
 from netsim.wire.registry import enter, register
-from netsim.wire.shapes import check_shape, pack_shape, unpack_elements, unpack_shape
 
 __all__ = [
     "MOST_BITS",

@@ -11,7 +11,7 @@ from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded, Coder, Encoded, decoded
 from netsim.wire.inputs import real_array
-from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_shape, pack_shape, unpack_shape
 
 _WIDTHS = (16, 32, 64)
 

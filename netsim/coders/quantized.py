@@ -14,8 +14,7 @@ import numpy as np
 from netsim.errors import WireError
 from netsim.wire.coded import Coded
 from netsim.wire.inputs import LARGEST
-from netsim.wire.packing import check_packed
-from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, pack_shape, unpack_shape
 
 MOST_BITS = 16
 """The widest integer a coder may use for an element."""

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from netsim.errors import WireError
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded
-from netsim.wire.packing import check_packed, pack, unpack
-from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 MOST_WIDTH = 48
 """Bits of a residue at most."""

@@ -16,8 +16,7 @@ from netsim.errors import WireError
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded, Coder
 from netsim.wire.inputs import LARGEST, float32_nearest, real_array
-from netsim.wire.packing import check_packed, pack, unpack
-from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 _SCALE = struct.Struct("<f")
 

@@ -18,8 +18,7 @@ from netsim.util.typing import Vector
 from netsim.wire import registry
 from netsim.wire.coded import Coded, Coder, Encoded
 from netsim.wire.inputs import generator, real_array, without_memory
-from netsim.wire.packing import check_packed, pack, unpack
-from netsim.wire.shapes import check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 _DENSE = "one that sends all of the k elements, for places within places have no form on the wire"
 

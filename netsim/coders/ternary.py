@@ -13,7 +13,7 @@ from netsim.errors import WireError
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded, Coder
 from netsim.wire.inputs import float32_above, generator, real_array
-from netsim.wire.shapes import check_shape
+from netsim.wire.packing import check_shape
 
 _POWERS = np.array([81, 27, 9, 3, 1], dtype=np.uint8)
 # The five elements, -1, 0 or 1, of each byte.

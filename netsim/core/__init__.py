@@ -1,27 +1,32 @@
-"""A broadcast's way from payload to inbox, and its counting: compiled where it was built, else in Python.
+"""The core carries the frames of a plain broadcast from payload to inbox, and counts them.
 
-**The twin defines it**: each class and function of ``_core.pyx`` has a twin in Python in a module beside it. Both give
-the same frames, draws, counts and hash, which laws test; where they differ, the compiled one is wrong. The environment
-variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
+**The twin defines it**: each class and function of the compiled core (`_core.pyx`) has a twin in Python, in a module
+beside it, whose behaviour is right by definition. Both give the same frames, draws, counts and hash, to the last bit,
+which tests/netsim/test_core.py checks. So a change begins with the twin.
+
+The compiled core is used where it was built. The environment variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
 """
 
-import netsim.coders  # noqa: F401  coded arrays that arrive can be decoded, whoever sent them
-from netsim.core.arrivals import Arrivals
+from typing import TYPE_CHECKING
+
+import netsim.coders  # noqa: F401  registers the coders, so that coded arrays can be decoded
+from netsim._former import former_names
+from netsim.core.arrival_queue import ArrivalQueue
+from netsim.core.broadcast_path import BroadcastPath
 from netsim.core.copies import Copies
 from netsim.core.frame import Frame
-from netsim.core.gate import Gate
-from netsim.core.spreader import Spreader
+from netsim.core.round_barrier import RoundBarrier
 from netsim.core.tally import Tally
 from netsim.core.vectors import add_scaled_difference, add_scaled_sum, add_weighted_rows, added, stacked
 from netsim.util.compiled import compiled
 
 __all__ = [
     "NAME",
-    "Arrivals",
+    "ArrivalQueue",
+    "BroadcastPath",
     "Copies",
     "Frame",
-    "Gate",
-    "Spreader",
+    "RoundBarrier",
     "Tally",
     "add_scaled_difference",
     "add_scaled_sum",
@@ -32,16 +37,10 @@ __all__ = [
 
 _core = compiled("core._core")
 if _core is not None:
-    Arrivals, Copies, Frame, Gate, Spreader, Tally = (  # type: ignore[misc]
-        _core.Arrivals,
-        _core.Copies,
-        _core.Frame,
-        _core.Gate,
-        _core.Spreader,
-        _core.Tally,
-    )
-    add_scaled_difference, add_scaled_sum = _core.add_scaled_difference, _core.add_scaled_sum
-    add_weighted_rows, added, stacked = _core.add_weighted_rows, _core.added, _core.stacked
+    globals().update({name: getattr(_core, name) for name in __all__ if name != "NAME"})
 
 NAME = "python" if _core is None else "compiled"
 """``compiled`` or ``python``."""
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__)

@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled core: the way of a plain broadcast from payload to inbox, and its counting.
+"""The compiled core: the path of a plain broadcast from payload to inbox, and its counting.
 
-Each class and function has a twin in Python, in the module of its name beside this file, that defines it: the same
-frames, draws and hash with either. A law test compares them.
+Each class and function has a twin in Python beside this file, which defines it and documents it: frames, draws and
+hash are the same with either. A law test compares them.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_New
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.math cimport INFINITY
@@ -23,7 +23,7 @@ from zlib import crc32
 import numpy as np
 
 from netsim.util import draws
-from netsim.core.records import ALL_CAUSES, DETAIL, EXIT, LEFT, SENT, key_shift
+from netsim.core.records import ALL_CAUSES, BY_LINK, DELIVERED, KEPT, LOST, SUMMED, TO_ALL, Transmission, key_shift
 from netsim.errors import AgentError
 from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
@@ -38,12 +38,6 @@ cdef extern from "Python.h":
 
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 cdef double TO_UNIT = 1.1102230246251565e-16  # 2**-53
-
-cdef enum:
-    N_CAUSES = 14
-    DELIVERED = 0
-    LOST = 2
-
 
 cdef inline uint64_t mix(uint64_t z) noexcept nogil:
     z ^= z >> 30
@@ -70,16 +64,11 @@ cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
 
 # --- counting ---------------------------------------------------------------------------------------------------------
 
-cdef struct Exit:
+cdef struct Outcome:
     double time
     int64_t key
     int32_t kind
     int32_t cause
-
-
-cdef struct Sent:
-    double time
-    int64_t number, kind, sender, link, taken, payload_bits, raw_data_bits, wire_bits, saturated, each, checksum
 
 
 cdef struct Detail:
@@ -92,27 +81,47 @@ cdef struct Left:
 
 
 cdef enum:
-    # Tables by link: the causes first.
-    OFFERED = 14
-    DUPLICATED = 15
-    WIRE_BITS = 16
-    N_BY_LINK = 17
-    # Tables by sender.
-    S_TRANSMISSIONS = 0
-    S_PAYLOAD = 1
-    S_RAW = 2
-    S_WIRE = 3
-    S_SATURATED = 4
-    A_OFFERED = 5
-    A_WIRE = 6
-    N_BY_SENDER = 7
+    # Room for the fields of a `Transmission`, and for the tables of a tally; fewer are in use.
+    MOST_FIELDS = 32
+    MOST_TABLES = 96
 
-_BY_LINK = {name: number for number, name in enumerate((*ALL_CAUSES, "offered", "duplicated", "wire_bits"))}
-_BY_SENDER = {
-    name: number
-    for number, name in enumerate(("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated"))
-}
-_TO_ALL = {"offered": A_OFFERED, "wire_bits": A_WIRE}
+# The fields of a `Transmission`, each a word of 8 bytes, by their indices.
+_FIELDS = Transmission._fields
+assert len(_FIELDS) <= MOST_FIELDS
+cdef int N_FIELDS = len(_FIELDS)
+cdef int F_TIME = _FIELDS.index("time"), F_NUMBER = _FIELDS.index("number"), F_KIND = _FIELDS.index("kind")
+cdef int F_SENDER = _FIELDS.index("sender"), F_LINK = _FIELDS.index("link"), F_TAKEN = _FIELDS.index("taken")
+cdef int F_PAYLOAD = _FIELDS.index("payload_bits"), F_RAW = _FIELDS.index("raw_data_bits")
+cdef int F_WIRE = _FIELDS.index("wire_bits"), F_SATURATED = _FIELDS.index("saturated")
+cdef int F_EACH = _FIELDS.index("each"), F_CHECKSUM = _FIELDS.index("checksum")
+# Those that are summed, and those that the hash takes as they are.
+cdef int[MOST_FIELDS] SUMMED_FIELDS, MIXED_FIELDS
+cdef int N_SUMMED = 0, N_MIXED = 0
+for _index, _name in enumerate(_FIELDS):
+    if _index in SUMMED.values():
+        SUMMED_FIELDS[N_SUMMED] = _index
+        N_SUMMED += 1
+    if _name not in ("sender", "kind", "link", "time"):
+        MIXED_FIELDS[N_MIXED] = _index
+        N_MIXED += 1
+
+# The tables of a tally, by the names that they have in its twin: first those by link, of which the first are causes.
+_TABLES = (*BY_LINK, *(f"sender {name}" for name in SUMMED), "all offered", "all wire_bits")
+cdef int N_CAUSES = len(ALL_CAUSES), N_BY_LINK = len(BY_LINK), N_TABLES = len(_TABLES)
+cdef int T_OFFERED = _TABLES.index("offered"), T_DUPLICATED = _TABLES.index("duplicated")
+cdef int T_WIRE = _TABLES.index("wire_bits"), T_SENDERS_WIRE = _TABLES.index("sender wire_bits")
+cdef int T_ALL_OFFERED = _TABLES.index("all offered"), T_ALL_WIRE = _TABLES.index("all wire_bits")
+cdef int S_WIRE = list(SUMMED).index("wire_bits")
+cdef int C_DELIVERED = DELIVERED, C_LOST = LOST, ALL_LINKS = TO_ALL
+assert N_TABLES <= MOST_TABLES
+
+cdef enum:
+    # What is kept, in the order of `KEPT`.
+    KEPT_SENT = 0
+    KEPT_OUTCOMES = 1
+    KEPT_DETAILS = 2
+    KEPT_LEFT = 3
+    N_KEPT = 4
 
 
 @cython.final
@@ -122,20 +131,21 @@ cdef class Tally:
     cdef readonly int shift
     cdef readonly bint keeps
     cdef readonly dict kinds
-    cdef readonly int64_t transmissions, link_messages, duplicated, payload_bits, raw_data_bits, wire_bits, saturated
-    cdef int64_t counted[N_CAUSES]
+    cdef readonly int64_t link_messages, duplicated
+    cdef int64_t summed[MOST_FIELDS]
+    cdef int64_t counted[MOST_TABLES]
     cdef int64_t links, agents, rows
     cdef object agent_keys_array, link_keys_array, kind_keys_array
     cdef const uint64_t* agent_keys
     cdef const uint64_t* link_keys
     cdef const uint64_t* kind_keys
-    cdef list by_link_arrays, by_sender_arrays
-    cdef int64_t* by_link_data[N_BY_LINK]
-    cdef int64_t* by_sender_data[N_BY_SENDER]
+    cdef list arrays
+    cdef int64_t* data[MOST_TABLES]
     cdef uint64_t first_sum, second_sum
-    cdef bytearray kept_sent, kept_exits, kept_details, kept_left
-    cdef int64_t sent_size, exits_size, details_size, left_size
-    cdef int64_t sent_told, exits_told, details_told, left_told
+    # Of each kind of record that is kept: the bytes, how many of them are in use, how many `news` has returned.
+    cdef list kept
+    cdef int64_t size[N_KEPT]
+    cdef int64_t returned[N_KEPT]
 
     def __init__(self, agent_keys, link_keys, keep):
         self.agents, self.links = len(agent_keys), len(link_keys)
@@ -146,17 +156,8 @@ cdef class Tally:
         self.agent_keys = <const uint64_t*>cnp.PyArray_DATA(self.agent_keys_array)
         self.link_keys = <const uint64_t*>cnp.PyArray_DATA(self.link_keys_array)
         self.kind_keys_array = np.zeros(0, dtype=np.uint64)
-        self.kind_keys = NULL
-        self.rows = 0
-        self.by_link_arrays = [None] * N_BY_LINK
-        self.by_sender_arrays = [None] * N_BY_SENDER
-        memset(self.by_link_data, 0, sizeof(self.by_link_data))
-        memset(self.by_sender_data, 0, sizeof(self.by_sender_data))
-        memset(self.counted, 0, sizeof(self.counted))
-        self.kept_sent = bytearray() if keep else None
-        self.kept_exits = bytearray() if keep else None
-        self.kept_details = bytearray() if keep else None
-        self.kept_left = bytearray() if keep else None
+        self.arrays = [None] * N_TABLES
+        self.kept = [bytearray() for _ in KEPT]
         self.keeps = keep
 
     @property
@@ -164,8 +165,13 @@ cdef class Tally:
         """How many link messages have ended so far, by cause."""
         return [self.counted[i] for i in range(N_CAUSES)]
 
+    @property
+    def totals(self):
+        """The running totals of the columns in `netsim.core.records.SUMMED`, in their order."""
+        return [self.summed[i] for i in range(N_SUMMED)]
+
     def kind(self, str name):
-        """Return the number of a kind of message, new or known."""
+        """Return the id of a kind of message, new or known."""
         number = self.kinds.get(name)
         if number is None:
             number = self.kinds[name] = len(self.kinds)
@@ -179,190 +185,159 @@ cdef class Tally:
         """Make room for more kinds in every table that is in use."""
         cdef int i
         self.rows = max(1, 2 * len(self.kinds) - 1)
-        for i in range(N_BY_LINK):
-            if self.by_link_data[i] != NULL:
-                self.by_link_data[i] = NULL
-                self.by_link_table(i)
-        for i in range(N_BY_SENDER):
-            if self.by_sender_data[i] != NULL:
-                self.by_sender_data[i] = NULL
-                self.by_sender_table(i)
+        for i in range(N_TABLES):
+            if self.data[i] != NULL:
+                self.made(i)
 
-    cdef int64_t* by_link_table(self, int which) except NULL:
-        if self.by_link_data[which] == NULL:
-            grown = np.zeros((self.rows, self.links), dtype=np.int64)
-            before = self.by_link_arrays[which]
-            if before is not None:
-                grown[: len(before)] = before
-            self.by_link_arrays[which] = grown
-            self.by_link_data[which] = <int64_t*>cnp.PyArray_DATA(grown)
-        return self.by_link_data[which]
+    cdef inline int64_t* table(self, int which) except NULL:
+        return self.data[which] if self.data[which] != NULL else self.made(which)
 
-    cdef int64_t* by_sender_table(self, int which) except NULL:
-        if self.by_sender_data[which] == NULL:
-            grown = np.zeros((self.rows, self.agents), dtype=np.int64)
-            before = self.by_sender_arrays[which]
-            if before is not None:
-                grown[: len(before)] = before
-            self.by_sender_arrays[which] = grown
-            self.by_sender_data[which] = <int64_t*>cnp.PyArray_DATA(grown)
-        return self.by_sender_data[which]
+    cdef int64_t* made(self, int which) except NULL:
+        """Return a table that was not in use, or has too few rows."""
+        grown = np.zeros((self.rows, self.links if which < N_BY_LINK else self.agents), dtype=np.int64)
+        before = self.arrays[which]
+        if before is not None:
+            grown[: len(before)] = before
+        self.arrays[which] = grown
+        self.data[which] = <int64_t*>cnp.PyArray_DATA(grown)
+        return self.data[which]
 
     def sent(self, record, int64_t links, int64_t round_number, bint reply):
-        """Count a transmission over so many links; its round, and whether it answers a request, are only kept."""
-        cdef Sent s
-        (s.time, s.number, s.kind, s.sender, s.link, s.taken, s.payload_bits, s.raw_data_bits, s.wire_bits,
-         s.saturated, s.each, s.checksum) = record
-        self.count_sent(&s, links, round_number, reply)
+        """Count a transmission over ``links`` links; its round, and whether it answers a request, are only kept."""
+        cdef int64_t fields[MOST_FIELDS]
+        cdef int i
+        for i in range(N_FIELDS):
+            fields[i] = bits_of(record[i]) if i == F_TIME else <int64_t>record[i]
+        self.count_sent(fields, links, round_number, reply)
 
-    cdef int count_sent(self, Sent* s, int64_t links, int64_t round_number, bint reply) except -1:
+    cdef int count_sent(self, const int64_t* fields, int64_t links, int64_t round_number, bint reply) except -1:
         cdef Detail detail
         cdef uint64_t h
-        cdef int64_t slot = s.kind * self.agents + s.sender
-        cdef int64_t place
+        cdef int64_t kind = fields[F_KIND], link = fields[F_LINK]
+        cdef int64_t by_sender = kind * self.agents + fields[F_SENDER], by_link = kind * self.links + link
+        cdef int i
         self.link_messages += links
-        if s.taken:
-            self.transmissions += 1
-            self.payload_bits += s.payload_bits
-            self.raw_data_bits += s.raw_data_bits
-            self.wire_bits += s.wire_bits
-            self.saturated += s.saturated
-        self.by_sender_table(S_TRANSMISSIONS)[slot] += s.taken
-        self.by_sender_table(S_PAYLOAD)[slot] += s.payload_bits
-        self.by_sender_table(S_RAW)[slot] += s.raw_data_bits
-        self.by_sender_table(S_WIRE)[slot] += s.wire_bits
-        self.by_sender_table(S_SATURATED)[slot] += s.saturated
-        if s.link < 0:
-            self.by_sender_table(A_OFFERED)[slot] += 1
-            self.by_sender_table(A_WIRE)[slot] += s.each
+        for i in range(N_SUMMED):
+            self.summed[i] += fields[SUMMED_FIELDS[i]] if fields[F_TAKEN] else 0
+            self.table(N_BY_LINK + i)[by_sender] += fields[SUMMED_FIELDS[i]]
+        if link == ALL_LINKS:
+            self.table(T_ALL_OFFERED)[by_sender] += 1
+            self.table(T_ALL_WIRE)[by_sender] += fields[F_EACH]
         else:
-            place = s.kind * self.links + s.link
-            self.by_link_table(OFFERED)[place] += 1
-            self.by_link_table(WIRE_BITS)[place] += s.each
-        h = mix_word(0, self.agent_keys[s.sender])
-        h = mix_word(h, self.kind_keys[s.kind])
-        h = mix_word(h, self.link_keys[s.link] if s.link >= 0 else 0)
-        h = mix_word(h, bits_of(s.time))
-        h = mix_word(h, <uint64_t>s.number)
-        h = mix_word(h, <uint64_t>s.taken)
-        h = mix_word(h, <uint64_t>s.payload_bits)
-        h = mix_word(h, <uint64_t>s.raw_data_bits)
-        h = mix_word(h, <uint64_t>s.wire_bits)
-        h = mix_word(h, <uint64_t>s.saturated)
-        h = mix_word(h, <uint64_t>s.each)
-        h = mix_word(h, <uint64_t>s.checksum)
+            self.table(T_OFFERED)[by_link] += 1
+            self.table(T_WIRE)[by_link] += fields[F_EACH]
+        h = mix_word(0, self.agent_keys[fields[F_SENDER]])
+        h = mix_word(h, self.kind_keys[kind])
+        h = mix_word(h, self.link_keys[link] if link != ALL_LINKS else 0)
+        h = mix_word(h, <uint64_t>fields[F_TIME])
+        for i in range(N_MIXED):
+            h = mix_word(h, <uint64_t>fields[MIXED_FIELDS[i]])
         self.first_sum += h
         self.second_sum += mix_word(0, h)
         if self.keeps:
-            self.sent_size = keep(self.kept_sent, self.sent_size, <const char*>s, sizeof(Sent))
             detail.round, detail.reply = round_number, reply
-            self.details_size = keep(self.kept_details, self.details_size, <const char*>&detail, sizeof(Detail))
+            self.keep(KEPT_SENT, fields, N_FIELDS * sizeof(int64_t))
+            self.keep(KEPT_DETAILS, &detail, sizeof(Detail))
         return 0
 
     def link_bits(self, int64_t link, int64_t kind, int64_t bits):
         """Count the bits that crossed one link."""
-        self.by_link_table(WIRE_BITS)[kind * self.links + link] += bits
+        self.table(T_WIRE)[kind * self.links + link] += bits
 
     def left(self, double time, int64_t key, int64_t number, int64_t bits):
         """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
         cdef Left record
         record.time, record.key, record.number, record.bits = time, key, number, bits
-        self.left_size = keep(self.kept_left, self.left_size, <const char*>&record, sizeof(Left))
+        self.keep(KEPT_LEFT, &record, sizeof(Left))
 
     def aired(self, int64_t sender, int64_t kind, int64_t bits):
         """Count bits that a shared medium carried for a sender, some time after `sent`."""
-        self.wire_bits += bits
-        self.by_sender_table(S_WIRE)[kind * self.agents + sender] += bits
+        self.summed[S_WIRE] += bits
+        self.table(T_SENDERS_WIRE)[kind * self.agents + sender] += bits
 
     def duplicate(self, int64_t link, int64_t kind):
         """Count a second copy."""
         self.duplicated += 1
-        self.by_link_table(DUPLICATED)[kind * self.links + link] += 1
+        self.table(T_DUPLICATED)[kind * self.links + link] += 1
 
     def delivered(self, times, keys, kinds):
         """Count link messages that reached an inbox: arrival times (s), keys, kinds."""
         for time, key, kind in zip(times, keys, kinds, strict=True):
-            self.count_exit(time, key, kind, DELIVERED)
+            self.count_outcome(time, key, kind, C_DELIVERED)
 
     def ended(self, double time, int64_t key, int32_t kind, int cause):
         """Count a link message that ended at ``time`` (s) for a cause."""
-        self.count_exit(time, key, kind, cause)
+        self.count_outcome(time, key, kind, cause)
 
-    cdef int count_exit(self, double time, int64_t key, int32_t kind, int cause) except -1:
+    cdef int count_outcome(self, double time, int64_t key, int32_t kind, int cause) except -1:
         cdef int64_t link = key >> self.shift
         cdef uint64_t h
-        cdef Exit record
+        cdef Outcome record
         self.counted[cause] += 1
-        self.by_link_table(cause)[kind * self.links + link] += 1
+        self.table(cause)[kind * self.links + link] += 1
         h = mix_word(0, self.link_keys[link] + <uint64_t>(key & (((<int64_t>1) << self.shift) - 1)) * GAMMA)
         h = mix_word(h, bits_of(time))
         h = mix_word(h, self.kind_keys[kind] + <uint64_t>cause)
         self.first_sum += h
         self.second_sum += mix_word(0, h)
-        if self.kept_exits is not None:
+        if self.keeps:
             record.time, record.key, record.kind, record.cause = time, key, kind, cause
-            self.exits_size = keep(self.kept_exits, self.exits_size, <const char*>&record, sizeof(Exit))
+            self.keep(KEPT_OUTCOMES, &record, sizeof(Outcome))
+        return 0
+
+    cdef int keep(self, int which, const void* record, int64_t length) except -1:
+        """Append a record to those kept."""
+        cdef bytearray to = <bytearray>self.kept[which]
+        if self.size[which] + length > PyByteArray_GET_SIZE(to):
+            PyByteArray_Resize(to, max(1 << 16, 2 * (self.size[which] + length)))
+        memcpy(PyByteArray_AS_STRING(to) + self.size[which], record, length)
+        self.size[which] += length
         return 0
 
     def by_link(self, str name):
-        """Return ``offered``, ``duplicated``, ``wire_bits`` or a cause's counts, shape (kinds, links)."""
-        cdef int which = _BY_LINK[name]
-        if not self.kinds:
-            return np.zeros((0, self.links), dtype=np.int64)
-        self.by_link_table(which)
-        return self.by_link_arrays[which][: len(self.kinds)]
+        """Return a column of `netsim.core.records.BY_LINK`, shape (kinds, links)."""
+        return self.counts(name)
 
     def by_sender(self, str name):
-        """Return ``transmissions``, a kind of bits or ``saturated``, shape (kinds, agents)."""
-        return self.senders(_BY_SENDER[name])
+        """Return a column of `netsim.core.records.SUMMED`, shape (kinds, agents)."""
+        return self.counts("sender " + name)
 
     def to_all(self, str name):
         """Return what each agent sent over all its links, ``offered`` or ``wire_bits`` a link, (kinds, agents)."""
-        return self.senders(_TO_ALL[name])
+        return self.counts("all " + name)
 
-    cdef senders(self, int which):
+    cdef counts(self, str name):
+        cdef int which = _TABLES.index(name)
         if not self.kinds:
-            return np.zeros((0, self.agents), dtype=np.int64)
-        self.by_sender_table(which)
-        return self.by_sender_arrays[which][: len(self.kinds)]
+            return np.zeros((0, self.links if which < N_BY_LINK else self.agents), dtype=np.int64)
+        self.table(which)
+        return self.arrays[which][: len(self.kinds)]
 
     @property
     def sums(self):
         """The two sums over all that was recorded so far that the trace hash is made of."""
         return np.array([self.first_sum, self.second_sum], dtype=np.uint64)
 
-    def records(self):
-        """Return what was kept: ``sent``, ``exits``, ``details`` and ``left``; None if nothing was to be kept."""
-        if not self.keeps:
-            return None
+    cdef since(self, const int64_t* first):
+        """Return what was kept from a byte on, an array for each kind of record."""
         return {
-            "sent": np.frombuffer(bytes(self.kept_sent[: self.sent_size]), dtype=SENT),
-            "exits": np.frombuffer(bytes(self.kept_exits[: self.exits_size]), dtype=EXIT),
-            "details": np.frombuffer(bytes(self.kept_details[: self.details_size]), dtype=DETAIL),
-            "left": np.frombuffer(bytes(self.kept_left[: self.left_size]), dtype=LEFT),
+            name: np.frombuffer(bytes(self.kept[i][first[i] : self.size[i]]), dtype)
+            for i, (name, dtype) in enumerate(KEPT.items())
         }
+
+    def records(self):
+        """Return what was kept, arrays by the names and of the dtypes of `KEPT`; None if nothing was to be kept."""
+        cdef int64_t first[N_KEPT]
+        memset(first, 0, sizeof(first))
+        return self.since(first) if self.keeps else None
 
     def news(self, bint forget):
         """Return what was kept since this was last called; with ``forget`` it is kept no longer."""
-        found = {
-            "sent": np.frombuffer(bytes(self.kept_sent[self.sent_told : self.sent_size]), dtype=SENT),
-            "exits": np.frombuffer(bytes(self.kept_exits[self.exits_told : self.exits_size]), dtype=EXIT),
-            "details": np.frombuffer(bytes(self.kept_details[self.details_told : self.details_size]), dtype=DETAIL),
-            "left": np.frombuffer(bytes(self.kept_left[self.left_told : self.left_size]), dtype=LEFT),
-        }
+        found = self.since(self.returned)
         if forget:
-            self.sent_size = self.exits_size = self.details_size = self.left_size = 0
-        self.sent_told, self.exits_told = self.sent_size, self.exits_size
-        self.details_told, self.left_told = self.details_size, self.left_size
+            memset(self.size, 0, sizeof(self.size))
+        memcpy(self.returned, self.size, sizeof(self.size))
         return found
-
-
-cdef int64_t keep(bytearray to, int64_t size, const char* record, int64_t length) except -1:
-    """Append a record to those kept; return their new size."""
-    if size + length > PyByteArray_GET_SIZE(to):
-        PyByteArray_Resize(to, max(1 << 16, 2 * (size + length)))
-    memcpy(PyByteArray_AS_STRING(to) + size, record, length)
-    return size + length
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
@@ -381,13 +356,14 @@ cdef class Frame:
     cdef readonly bint plain
     cdef readonly object request
     cdef readonly bint is_reply
+    cdef readonly int64_t sequence
     cdef object value
     cdef bint read
-    # Where in the data a plain array of float64 begins, and its length; 0: it is something else.
+    # Where in the data a plain array of float64 begins, and its length; 0: the payload is something else.
     cdef int64_t start, length
 
     def __init__(self, str kind, sender, int64_t round, double sent_at, bytes data, bint plain=True, request=None,
-                 bint is_reply=False):
+                 bint is_reply=False, int64_t sequence=0):
         self.kind = kind
         self.sender = sender
         self.round = round
@@ -396,6 +372,7 @@ cdef class Frame:
         self.plain = plain
         self.request = request
         self.is_reply = is_reply
+        self.sequence = sequence
 
     @property
     def payload(self):
@@ -421,15 +398,14 @@ cdef class Frame:
 
     def copy(self):
         """Return the same frame with a payload of its own."""
-        return Frame(self.kind, self.sender, self.round, self.sent_at, self.data, self.plain, self.request,
-                     self.is_reply)
+        return Frame(*self.__reduce__()[1])
 
     def __repr__(self):
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
 
     def __reduce__(self):
         return Frame, (self.kind, self.sender, self.round, self.sent_at, self.data, self.plain, self.request,
-                       self.is_reply)
+                       self.is_reply, self.sequence)
 
 
 # --- arrivals ---------------------------------------------------------------------------------------------------------
@@ -445,32 +421,32 @@ cdef inline bint before(const Entry* a, const Entry* b) noexcept nogil:
     return a.time < b.time or (a.time == b.time and a.key < b.key)
 
 
-cdef void sift_up(Entry* heap, int64_t place) noexcept nogil:
-    cdef Entry entry = heap[place]
+cdef void sift_up(Entry* heap, int64_t index) noexcept nogil:
+    cdef Entry entry = heap[index]
     cdef int64_t parent
-    while place > 0:
-        parent = (place - 1) >> 1
+    while index > 0:
+        parent = (index - 1) >> 1
         if not before(&entry, &heap[parent]):
             break
-        heap[place] = heap[parent]
-        place = parent
-    heap[place] = entry
+        heap[index] = heap[parent]
+        index = parent
+    heap[index] = entry
 
 
-cdef void sift_down(Entry* heap, int64_t size, int64_t place) noexcept nogil:
-    cdef Entry entry = heap[place]
+cdef void sift_down(Entry* heap, int64_t size, int64_t index) noexcept nogil:
+    cdef Entry entry = heap[index]
     cdef int64_t child
     while True:
-        child = 2 * place + 1
+        child = 2 * index + 1
         if child >= size:
             break
         if child + 1 < size and before(&heap[child + 1], &heap[child]):
             child += 1
         if not before(&heap[child], &entry):
             break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = entry
+        heap[index] = heap[child]
+        index = child
+    heap[index] = entry
 
 
 cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
@@ -502,12 +478,12 @@ cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
 
 @cython.final
 @cython.no_gc
-cdef class Arrivals:
-    """The frames on their way to one inbox; see `netsim.core.arrivals.Arrivals`."""
+cdef class ArrivalQueue:
+    """The frames on their way to one inbox; see `netsim.core.arrival_queue.ArrivalQueue`."""
 
     cdef Tally tally
     cdef Entry* entries
-    # Entries in use; how many of them, from the first, are a heap; how many there is room for.
+    # Entries in use; how many of them, from the first, are a heap; how many fit into the memory.
     cdef int64_t size, heap, room
     cdef public bint careful
 
@@ -540,7 +516,7 @@ cdef class Arrivals:
         return 0
 
     def push(self, double time, int64_t key, int32_t kind, Frame frame):
-        """Add a frame that must be looked at."""
+        """Add a frame that must be settled on its own."""
         self.add(time, key, kind, frame)
         self.careful = True
 
@@ -564,7 +540,7 @@ cdef class Arrivals:
         return count
 
     cdef void drop(self, int64_t count) noexcept:
-        """Forget the first ``count``; the rest is in order, and so a heap."""
+        """Forget the first ``count``; the others are in order, and so a heap."""
         self.size -= count
         memmove(self.entries, self.entries + count, self.size * sizeof(Entry))
         self.heap = self.size
@@ -616,7 +592,7 @@ cdef class Arrivals:
             count = self.arrange(until)
             found = PyList_New(count)
             for i in range(count):
-                self.tally.count_exit(self.entries[i].time, self.entries[i].key, self.entries[i].kind, DELIVERED)
+                self.tally.count_outcome(self.entries[i].time, self.entries[i].key, self.entries[i].kind, C_DELIVERED)
                 # The list takes over the reference.
                 PyList_SET_ITEM_raw(found, i, self.entries[i].frame)
             self.drop(count)
@@ -624,14 +600,14 @@ cdef class Arrivals:
         self.merge()
         found = []
         while self.pop(until, &entry):
-            self.tally.count_exit(entry.time, entry.key, entry.kind, DELIVERED)
+            self.tally.count_outcome(entry.time, entry.key, entry.kind, C_DELIVERED)
             found.append(<object>entry.frame)
             Py_DECREF(<object>entry.frame)
         self.shrink()
         return found
 
     def clear(self):
-        """Forget all of it."""
+        """Forget all frames."""
         cdef int64_t i
         for i in range(self.size):
             Py_DECREF(<object>self.entries[i].frame)
@@ -639,7 +615,7 @@ cdef class Arrivals:
         self.shrink()
 
     def under_way(self):
-        """Return key and kind of all that it holds."""
+        """Return the key and the kind id of each frame in it."""
         return [(self.entries[i].key, self.entries[i].kind) for i in range(self.size)]
 
 
@@ -648,7 +624,7 @@ cdef extern from "Python.h":
 
 
 cdef tuple as_tuple(Entry* entry):
-    """Return an entry as Python has it; the tuple takes over the reference."""
+    """Return an entry as a tuple, which takes over the reference."""
     found = (entry.time, entry.key, entry.kind, <object>entry.frame)
     Py_DECREF(<object>entry.frame)
     return found
@@ -660,7 +636,7 @@ cdef tuple as_tuple(Entry* entry):
 cdef class Copies:
     """One row for each neighbour; see `netsim.core.copies.Copies`."""
 
-    cdef dict places
+    cdef dict row_of
     cdef readonly object table
     cdef double* data
     cdef int64_t rows, width
@@ -668,8 +644,8 @@ cdef class Copies:
 
     def __init__(self, neighbors, tuple shape, start=None):
         cdef int64_t i
-        self.places = {neighbor: place for place, neighbor in enumerate(neighbors)}
-        self.rows = len(self.places)
+        self.row_of = {neighbor: i for i, neighbor in enumerate(neighbors)}
+        self.rows = len(self.row_of)
         self.table = np.zeros((self.rows, *shape))
         if start is not None:
             self.table[:] = start
@@ -686,7 +662,7 @@ cdef class Copies:
         PyMem_Free(self.rounds)
 
     def __reduce__(self):
-        return Copies, (tuple(self.places), self.table.shape[1:]), (self.table, [self.rounds[i] for i in range(self.rows)])
+        return Copies, (tuple(self.row_of), self.table.shape[1:]), (self.table, [self.rounds[i] for i in range(self.rows)])
 
     def __setstate__(self, state):
         self.table[:] = state[0]
@@ -698,51 +674,51 @@ cdef class Copies:
 
     def __getitem__(self, neighbor):
         """Return the copy of one neighbour's state: a row of the table, not to be kept."""
-        return self.table[self.places[neighbor]]
+        return self.table[self.row_of[neighbor]]
 
     def items(self):
         """Return each neighbour with the copy of its state."""
-        return zip(self.places, self.table, strict=True)
+        return zip(self.row_of, self.table, strict=True)
 
     def heard(self, neighbor):
         """Return whether a frame of this neighbour was ever taken in."""
-        return self.rounds[<int64_t>self.places[neighbor]] >= 0
+        return self.rounds[<int64_t>self.row_of[neighbor]] >= 0
 
     def take_in(self, frames, *, bint add=False):
-        """Put what was heard in the place of the copies, or add it to them."""
+        """Replace the copies by the frames' payloads, or add these to them."""
         cdef Frame frame
-        cdef int64_t place, i
+        cdef int64_t index, i
         cdef double* row
         cdef double value
-        cdef const char* said
+        cdef const char* sent
         cdef bint is_vector = cnp.PyArray_NDIM(self.table) == 2
         for frame in frames:
-            found = self.places.get(frame.sender)
+            found = self.row_of.get(frame.sender)
             if found is None:
                 raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
-            place = found
-            if frame.round and frame.round == self.rounds[place]:
+            index = found
+            if frame.round and frame.round == self.rounds[index]:
                 continue
             if frame.start and is_vector and frame.length == self.width:
-                row = self.data + place * self.width
-                said = PyBytes_AS_STRING(frame.data) + frame.start
+                row = self.data + index * self.width
+                sent = PyBytes_AS_STRING(frame.data) + frame.start
                 if add:
                     for i in range(self.width):
-                        memcpy(&value, said + 8 * i, 8)
+                        memcpy(&value, sent + 8 * i, 8)
                         row[i] += value
                 else:
-                    memcpy(row, said, 8 * self.width)
+                    memcpy(row, sent, 8 * self.width)
             else:
                 array = as_state(frame, self.table.shape[1:])
                 if add:
-                    self.table[place] += array
+                    self.table[index] += array
                 else:
-                    self.table[place] = array
-            self.rounds[place] = frame.round
+                    self.table[index] = array
+            self.rounds[index] = frame.round
 
     def sum(self):
         """Return the sum of all copies, row by row."""
-        cdef int64_t i, place
+        cdef int64_t i, index
         cdef double* row
         cdef double* to
         if not self.rows:
@@ -750,8 +726,8 @@ cdef class Copies:
         total = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(self.table) - 1, cnp.PyArray_DIMS(self.table) + 1, cnp.NPY_FLOAT64, 0)
         to = <double*>cnp.PyArray_DATA(total)
         memcpy(to, self.data, self.width * sizeof(double))
-        for place in range(1, self.rows):
-            row = self.data + place * self.width
+        for index in range(1, self.rows):
+            row = self.data + index * self.width
             for i in range(self.width):
                 to[i] += row[i]
         return total
@@ -792,7 +768,7 @@ def added(frames):
     cdef int64_t i, length = common_length(frames)
     cdef double* to
     cdef double value
-    cdef const char* said
+    cdef const char* sent
     cdef bint first = True
     if length < 0:
         return None
@@ -800,13 +776,13 @@ def added(frames):
     total = cnp.PyArray_EMPTY(1, shape, cnp.NPY_FLOAT64, 0)
     to = <double*>cnp.PyArray_DATA(total)
     for frame in frames:
-        said = PyBytes_AS_STRING(frame.data) + frame.start
+        sent = PyBytes_AS_STRING(frame.data) + frame.start
         if first:
-            memcpy(to, said, 8 * length)
+            memcpy(to, sent, 8 * length)
             first = False
             continue
         for i in range(length):
-            memcpy(&value, said + 8 * i, 8)
+            memcpy(&value, sent + 8 * i, 8)
             to[i] += value
     return total
 
@@ -877,106 +853,108 @@ cdef object combined(y, double alpha, a, double sign, b):
 # --- broadcasts -------------------------------------------------------------------------------------------------------
 
 @cython.final
-cdef class Spreader:
-    """Encodes an agent's broadcasts and carries them; see `netsim.core.spreader.Spreader`."""
+cdef class BroadcastPath:
+    """Encodes an agent's broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
 
-    cdef object encoder, name, fan
+    cdef object encoder, name, draws
     cdef Tally tally
     cdef list receivers
     cdef int64_t number, first, degree, header_bits, count
     cdef bint on_radio
-    # Draws of its own, where all links have the same settings, of the usual kinds.
+    # It draws itself if all links have the same settings, of the usual kinds.
     cdef bint inline_draws, draws_latency
     cdef double loss, low, width
     cdef object latency_array, loss_array
     cdef const uint64_t* latency_keys
     cdef const uint64_t* loss_keys
-    # What a frame begins with, by kind: up to the round.
+    # The first bytes of a frame by kind, up to the round.
     cdef dict heads
 
-    def __init__(self, encoder, int64_t number, name, fan, receivers, int64_t first, Tally tally, int64_t header_bits,
+    def __init__(self, encoder, int64_t number, name, draws, receivers, int64_t first, Tally tally, int64_t header_bits,
                  bint on_radio):
-        cdef Arrivals each
-        self.encoder, self.name, self.fan, self.tally = encoder, name, fan, tally
+        cdef ArrivalQueue each
+        self.encoder, self.name, self.draws, self.tally = encoder, name, draws, tally
         self.receivers = list(receivers)
         for each in self.receivers:
-            pass  # Each is checked to be one of this core's: `spread` takes that for granted.
+            pass  # Cython checks that each is one of this core's, which `spread` relies on.
         self.number, self.first, self.degree = number, first, len(self.receivers)
         self.header_bits, self.on_radio = header_bits, on_radio
         self.heads = {}
-        settings = fan.only
+        settings = draws.only
         if settings is not None and isinstance(settings.loss, Bernoulli):
-            self.prepare(settings, fan)
+            self.prepare(settings, draws)
 
-    cdef prepare(self, settings, fan):
+    cdef prepare(self, settings, draws):
         model = settings.latency
         self.loss = settings.loss.mean
         if type(model) is ConstantLatency:
             self.low, self.width, self.draws_latency = model.fixed, 0.0, False
         elif type(model) is UniformLatency:
             self.low, self.width, self.draws_latency = model.low, model.high - model.low, True
-            self.latency_array = np.ascontiguousarray(fan.stream("latency"))
+            self.latency_array = np.ascontiguousarray(draws.stream("latency"))
             self.latency_keys = <const uint64_t*>cnp.PyArray_DATA(self.latency_array)
         else:
             return
         if self.loss:
-            self.loss_array = np.ascontiguousarray(fan.stream("loss"))
+            self.loss_array = np.ascontiguousarray(draws.stream("loss"))
             self.loss_keys = <const uint64_t*>cnp.PyArray_DATA(self.loss_array)
         self.inline_draws = True
 
     def delays(self):
         """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
-        cdef int64_t place
+        cdef int64_t index
         if not self.inline_draws:
-            return self.fan.next()
-        row = [self.delay(place) for place in range(self.degree)]
+            return self.draws.next()
+        row = [self.delay(index) for index in range(self.degree)]
         self.count += 1
         return row
 
-    cdef inline double delay(self, int64_t place) noexcept:
-        if self.loss != 0.0 and uniform(self.loss_keys[place], self.count) < self.loss:
+    cdef inline double delay(self, int64_t index) noexcept:
+        if self.loss != 0.0 and uniform(self.loss_keys[index], self.count) < self.loss:
             return -1.0
         if self.draws_latency:
-            return self.low + self.width * uniform(self.latency_keys[place], self.count)
+            return self.low + self.width * uniform(self.latency_keys[index], self.count)
         return self.low
 
-    def broadcast(self, double now, int64_t number, int32_t slot, str kind, int64_t round_number, payload,
+    def broadcast(self, double now, int64_t number, int32_t kind_id, str kind, int64_t round_number, payload,
                   bint raw_data, double deadline):
         """Encode a message and carry it over every link; return how many there are."""
         cdef Frame frame = Frame.__new__(Frame)
-        cdef Sent s
+        cdef int64_t fields[MOST_FIELDS]
+        cdef int64_t each
+        memset(fields, 0, sizeof(fields))
         frame.kind, frame.sender, frame.round, frame.sent_at, frame.plain = kind, self.name, round_number, now, True
         if not self.encode_vector(frame, kind, round_number, payload):
             frame.data = self.encoder.encode(kind, self.number, round_number, payload)
             frame.plain = not is_mutable(payload)
-            s.payload_bits = payload_bits(payload)
-            s.saturated = saturated(payload)
+            fields[F_PAYLOAD] = payload_bits(payload)
+            fields[F_SATURATED] = saturated(payload)
         else:
-            s.payload_bits, s.saturated = 64 * frame.length, 0
-        self.spread(now, number, slot, frame, deadline)
-        s.time, s.number, s.kind, s.sender, s.link, s.taken = now, number, slot, self.number, -1, 1
-        s.raw_data_bits = s.payload_bits if raw_data else 0
-        s.each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
-        s.wire_bits = s.each if self.on_radio else s.each * self.degree
-        if self.on_radio:
-            s.each = 0
-        s.checksum = crc32(frame.data)
-        self.tally.count_sent(&s, self.degree, round_number, False)
+            fields[F_PAYLOAD] = 64 * frame.length
+        self.spread(now, number, kind_id, frame, deadline)
+        each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
+        fields[F_TIME], fields[F_NUMBER], fields[F_KIND] = bits_of(now), number, kind_id
+        fields[F_SENDER], fields[F_LINK], fields[F_TAKEN] = self.number, ALL_LINKS, 1
+        fields[F_RAW] = fields[F_PAYLOAD] if raw_data else 0
+        fields[F_WIRE] = each if self.on_radio else each * self.degree
+        fields[F_EACH] = 0 if self.on_radio else each
+        fields[F_CHECKSUM] = crc32(frame.data)
+        self.tally.count_sent(fields, self.degree, round_number, False)
         return self.degree
 
-    cdef int spread(self, double now, int64_t number, int32_t slot, Frame frame, double deadline) except -1:
-        cdef int64_t place, key = (self.first << self.tally.shift) + number
+    cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1:
+        cdef int64_t index, key = (self.first << self.tally.shift) + number
         cdef int64_t step = (<int64_t>1) << self.tally.shift
         cdef double delay
-        cdef Arrivals receiver
-        cdef list row = None if self.inline_draws else self.fan.next()
-        for place in range(self.degree):
-            delay = self.delay(place) if row is None else <double>row[place]
+        cdef ArrivalQueue receiver
+        cdef list row = None if self.inline_draws else self.draws.next()
+        for index in range(self.degree):
+            delay = self.delay(index) if row is None else <double>row[index]
             if delay < 0.0:
-                self.tally.count_exit(now, key, slot, LOST)
+                self.tally.count_outcome(now, key, kind_id, C_LOST)
             else:
-                receiver = <Arrivals>self.receivers[place]
-                receiver.add(now + delay, key, slot, frame)
+                receiver = <ArrivalQueue>self.receivers[index]
+                receiver.add(now + delay, key, kind_id, frame)
                 if not frame.plain or now + delay >= deadline:
                     receiver.careful = True
             key += step
@@ -1028,7 +1006,7 @@ cdef bytes vector_trailer(int64_t length):
 
 
 cdef int64_t integer_size(int64_t value) noexcept nogil:
-    """Return the bytes of a whole number in [0, 2³¹) as msgpack writes it."""
+    """Return the length of a whole number in [0, 2³¹) as msgpack writes it."""
     return 1 if value < 128 else 2 if value < 256 else 3 if value < 65536 else 5
 
 
@@ -1054,7 +1032,7 @@ cdef uint8_t* write_big_endian(uint8_t* at, int64_t value) noexcept nogil:
 
 
 cdef int64_t extension_size(int64_t size) noexcept nogil:
-    """Return the bytes of the head of an extension of so many bytes, as msgpack writes it."""
+    """Return the length of the head of an extension of ``size`` bytes, as msgpack writes it."""
     if size == 1 or size == 2 or size == 4 or size == 8 or size == 16:
         return 2
     return 3 if size < 256 else 4 if size < 65536 else 6
@@ -1078,7 +1056,7 @@ cdef uint8_t* write_extension(uint8_t* at, int64_t size) noexcept nogil:
     return at + 1
 
 
-# --- gates ------------------------------------------------------------------------------------------------------------
+# --- round barriers ------------------------------------------------------------------------------------------------------------
 
 cdef enum:
     PENDING = 0
@@ -1089,7 +1067,7 @@ cdef enum:
 @cython.final
 @cython.freelist(256)
 cdef class Waiter:
-    """One task's wait at a gate: a future that the gate makes done."""
+    """One task's wait at a barrier: a future that the barrier makes done."""
 
     cdef object loop, callback, context, number, message
     cdef list more
@@ -1163,11 +1141,11 @@ cdef class Waiter:
         raise StopIteration(self.result())
 
     def run_callbacks(self):
-        """Call whoever waits."""
+        """Run the callbacks."""
         self.go(getattr(self.loop, "on_call", None))
 
     cdef int go(self, notes) except -1:
-        """Call whoever waits, once those were told that note calls (`netsim.clock.clock.Loop.note_calls`)."""
+        """Run the callbacks, after the notes of their contexts (`netsim.clock.clock.Loop.note_calls`)."""
         callback, context, more = self.callback, self.context, self.more
         self.callback = self.context = self.more = None
         if notes:
@@ -1193,8 +1171,8 @@ cdef class Waiter:
 
 
 @cython.final
-cdef class Gate:
-    """Opens again and again; see `netsim.core.gate.Gate`."""
+cdef class RoundBarrier:
+    """Opens again and again; see `netsim.core.round_barrier.RoundBarrier`."""
 
     cdef object loop
     cdef list waiting
@@ -1215,7 +1193,7 @@ cdef class Gate:
         return waiter
 
     def open(self, number):
-        """Let all go on."""
+        """Let all tasks go on."""
         cdef Waiter waiter
         cdef list done = []
         for waiter in self.waiting:
@@ -1225,7 +1203,7 @@ cdef class Gate:
                 done.append(waiter)
         self.waiting = []
         if done:
-            # One callback for all: each in turn, as if each had been called soon.
+            # One callback for all: they run in turn, as if each had been called soon.
             self.loop.call_soon(self.go_on, done)
 
     def go_on(self, list waiters):
@@ -1237,11 +1215,11 @@ cdef class Gate:
             try:
                 waiter.go(notes)
             except BaseException:
-                # Only what ends the whole loop comes this far; the others still go on if that is taken up again.
+                # Only an error that ends the loop comes this far; the others go on if the loop runs again.
                 if i + 1 < size:
                     self.loop.call_soon(self.go_on, waiters[i + 1:])
                 raise
 
     def clear(self):
-        """Let nobody who waits go on."""
+        """Forget all tasks that wait."""
         self.waiting = []

@@ -1,4 +1,4 @@
-"""Copies of the neighbours' states: what each of them said last, or all that it said added up, in one table.
+"""Copies of the neighbours' states in one table: the last that each sent, or the sum of all that it sent.
 
 agent → outbox → link → inbox → agent: you are back at the agent.
 """
@@ -22,11 +22,11 @@ class Copies:
     Parameters
     ----------
     neighbors : sequence
-        Whose states; their order is that of the rows.
+        The neighbours, in the order of the rows.
     shape : tuple of int
         Shape of a state.
     start : ndarray of that shape, optional
-        What every row begins with; default: zeros.
+        The first value of every row; default: zeros.
 
     Attributes
     ----------
@@ -34,36 +34,36 @@ class Copies:
         The copies; changed in place.
     """
 
-    __slots__ = ("_places", "_rounds", "table")
+    __slots__ = ("_rounds", "_rows", "table")
 
     def __init__(
         self, neighbors: Sequence[Hashable], shape: tuple[int, ...], start: NDArray[np.float64] | None = None
     ) -> None:
-        self._places = {neighbor: place for place, neighbor in enumerate(neighbors)}
+        self._rows = {neighbor: row for row, neighbor in enumerate(neighbors)}
         # The round of the last frame that was taken in; -1: none.
-        self._rounds = [-1] * len(self._places)
-        self.table = np.zeros((len(self._places), *shape))
+        self._rounds = [-1] * len(self._rows)
+        self.table = np.zeros((len(self._rows), *shape))
         if start is not None:
             self.table[:] = start
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._rows)
 
     def __getitem__(self, neighbor: Hashable) -> NDArray[np.float64]:
         """Return the copy of one neighbour's state: a row of the table, not to be kept."""
-        row: NDArray[np.float64] = self.table[self._places[neighbor]]
-        return row
+        copy: NDArray[np.float64] = self.table[self._rows[neighbor]]
+        return copy
 
     def items(self) -> Iterable[tuple[Hashable, NDArray[np.float64]]]:
         """Return each neighbour with the copy of its state."""
-        return zip(self._places, self.table, strict=True)
+        return zip(self._rows, self.table, strict=True)
 
     def heard(self, neighbor: Hashable) -> bool:
         """Return whether a frame of this neighbour was ever taken in."""
-        return self._rounds[self._places[neighbor]] >= 0
+        return self._rounds[self._rows[neighbor]] >= 0
 
     def take_in(self, frames: Iterable[Frame], *, add: bool = False) -> None:
-        """Put what was heard in the place of the copies, or add it to them.
+        """Replace the copies by the frames' payloads, or add these to them.
 
         Of one neighbour and round (from 1) only the first frame counts, for a link may deliver a frame twice.
 
@@ -73,17 +73,17 @@ class Copies:
             If a payload is no array (or coded array) of the states' shape, or the sender is no neighbour.
         """
         for frame in frames:
-            place = self._places.get(frame.sender)
-            if place is None:
+            row = self._rows.get(frame.sender)
+            if row is None:
                 raise AgentError(f"{frame!r}: its sender must be one of the neighbours whose states are kept")
-            if frame.round and frame.round == self._rounds[place]:
+            if frame.round and frame.round == self._rounds[row]:
                 continue
             value = as_state(frame, self.table.shape[1:])
-            self._rounds[place] = frame.round
+            self._rounds[row] = frame.round
             if add:
-                self.table[place] += value
+                self.table[row] += value
             else:
-                self.table[place] = value
+                self.table[row] = value
 
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of all copies, row by row."""
@@ -96,10 +96,10 @@ class Copies:
 
 
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
-    """Return a frame's payload as an array of this shape; raises AgentError if it is none."""
+    """Return a frame's payload as an array of this shape; raises AgentError if it is not one."""
     payload: Any = frame.payload
     if not isinstance(payload, Coded) or payload.shape == shape:
-        # What else a coded array decodes to may be much larger than its bytes.
+        # A coded array of another shape may decode to much more than its bytes.
         value = np.asarray(payload)
         if value.shape == shape and value.dtype.kind in "fiub":
             return value

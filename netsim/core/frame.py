@@ -1,7 +1,8 @@
 """Frames: what an agent receives, and its bytes.
 
 agent → outbox → link → inbox → agent: this is what travels. On the wire a frame is a msgpack array [kind, sender,
-round, payload], with two more elements where it belongs to a request: [… , request number, is reply].
+round, payload]. A frame of a request or its reply has two more elements, [… , request number, is reply]; so has a frame
+that a reliable link numbers, [… , −sequence, false].
 """
 
 from collections.abc import Hashable
@@ -19,11 +20,11 @@ _UNREAD = object()
 
 
 class Frame:
-    """What an agent receives: who sent what kind of message, when, and its payload.
+    """What an agent receives: a payload with its kind, sender, round and time.
 
-    The bytes are decoded when the payload is first asked for, once for all receivers of a broadcast; arrays are
-    read-only, and payloads that could be changed in place (lists, dicts) are decoded for each receiver apart. Nothing
-    of a frame can be assigned to, for others may hold it, too.
+    The bytes are decoded when the payload is first read, once for all receivers of a broadcast. Arrays are read-only.
+    Payloads that could be changed in place (lists, dicts) are decoded for each receiver apart. Attributes cannot be
+    assigned, for receivers share the frame.
     """
 
     __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent_at", "_special")
@@ -38,6 +39,7 @@ class Frame:
         plain: bool = True,
         request: int | None = None,
         is_reply: bool = False,
+        sequence: int = 0,
     ) -> None:
         self._kind = kind
         self._sender = sender
@@ -45,7 +47,7 @@ class Frame:
         self._sent_at = sent_at
         self._data = data
         self._payload: Any = _UNREAD
-        self._special = None if plain else (request, is_reply)
+        self._special = None if plain else (request, is_reply, sequence)
 
     @property
     def kind(self) -> str:
@@ -82,7 +84,7 @@ class Frame:
 
     @property
     def plain(self) -> bool:
-        """Whether one object serves all receivers, and nobody waits for it by number: true of most frames."""
+        """Whether one object serves all receivers and it has no number: true of most frames."""
         return self._special is None
 
     @property
@@ -95,14 +97,18 @@ class Frame:
         """Whether it answers a request."""
         return self._special is not None and self._special[1]
 
+    @property
+    def sequence(self) -> int:
+        """The number that a reliable link gave it, from 1; 0: none."""
+        return 0 if self._special is None else self._special[2]
+
     def copy(self) -> "Frame":
         """Return the same frame with a payload of its own."""
         return Frame(*self._fields())
 
     def _fields(self) -> tuple[Any, ...]:
-        """Return what it is made of."""
         of_all = self._kind, self._sender, self._round, self._sent_at, self._data
-        return *of_all, self.plain, self.request, self.is_reply
+        return *of_all, self.plain, self.request, self.is_reply, self.sequence
 
     def __repr__(self) -> str:
         return f"<Frame {self.kind!r} from {self.sender!r} in round {self.round}, {len(self.data)} bytes>"
@@ -118,7 +124,7 @@ class FrameEncoder:
         self._packer = msgpack.Packer(strict_types=True, autoreset=False)
 
     def head(self, kind: str, sender: int) -> bytes:
-        """Return what the frames of an agent without requests begin with, up to the round."""
+        """Return the bytes with which an agent's frames of a kind begin, up to the round, if they have no number."""
         return bytes(self._begin(kind, sender).bytes())
 
     def _begin(self, kind: str, sender: int) -> msgpack.Packer:
@@ -140,17 +146,19 @@ class FrameEncoder:
         payload: Any,
         request: int | None = None,
         is_reply: bool = False,
+        sequence: int = 0,
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
-        if type(payload) is np.ndarray and request is None:
-            # What most frames are; five times as fast without lists and hooks.
+        number = -sequence if sequence else request
+        if type(payload) is np.ndarray and number is None:
+            # Most frames are such; this is five times as fast as lists and hooks.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
             packer.pack_ext_type(ARRAY, array_bytes(payload))
             return bytes(packer.bytes())
         fields = [kind, sender, round_number, payload]
         try:
-            return encode(fields if request is None else [*fields, request, is_reply])
+            return encode(fields if number is None else [*fields, number, is_reply])
         except WireError:
-            self._begin(kind, sender)  # raises what is right if the kind is at fault
+            self._begin(kind, sender)  # raises its own error if the kind is at fault
             raise

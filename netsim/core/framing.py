@@ -1,4 +1,4 @@
-"""Making frames: from a payload and its bytes, from bytes alone, for one receiver.
+"""Frames made from a payload and its bytes, from bytes alone, or for one receiver.
 
 agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox.
 """
@@ -23,17 +23,18 @@ def new_frame(
     payload: Any,
     request: int | None = None,
     is_reply: bool = False,
+    sequence: int = 0,
 ) -> Frame:
     """Return the frame of these bytes, which carry ``payload``."""
-    plain = request is None and not is_mutable(payload)
-    return Frame(kind, sender, round, sent_at, data, plain, request, is_reply)
+    plain = request is None and not sequence and not is_mutable(payload)
+    return Frame(kind, sender, round, sent_at, data, plain, request, is_reply, sequence)
 
 
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Frame:
-    """Return the frame that these bytes are, ``names`` being the agents by number; raises WireError if it is none."""
+    """Return the frame of these bytes, with the agents' ``names`` by number; raises WireError if they are no frame."""
     match decode(data):
         case [kind, sender, number, payload, *rest] if (
-            # Not isinstance: True is no number, and numpy's text no text of ours.
+            # Not isinstance: True is not a number here, nor numpy's text a kind.
             (type(kind), type(sender), type(number)) == (str, int, int)
             and 0 <= sender < len(names)
             and 0 <= number < 1 << 63
@@ -42,23 +43,25 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Fram
                 case []:
                     return new_frame(kind, names[sender], number, sent_at, data, payload)
                 case [int(request), bool(is_reply)]:
-                    return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply)
+                    # A negative number is a sequence if the link numbers frames; its receiver decides.
+                    sequence = -request if -(1 << 63) < request < 0 else 0
+                    return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
     raise WireError(f"{len(data)} bytes are no frame")
 
 
-def damaged(frame: Frame, place: float, names: Sequence[Hashable]) -> Frame | None:
+def damaged(frame: Frame, where: float, names: Sequence[Hashable]) -> Frame | None:
     """Return what a receiver without CRC makes of a frame with one bit flipped; None if it notices.
 
-    ``place`` says where the bit is, as a share of the frame's length.
+    ``where`` gives the bit, as a share of the frame's length.
     """
-    bit = math.floor(place * 8 * len(frame.data))
+    bit = math.floor(where * 8 * len(frame.data))
     data = bytearray(frame.data)
     data[bit // 8] ^= 1 << bit % 8
     try:
         received = decode_frame(bytes(data), frame.sent_at, names)
     except WireError:
         return None
-    # The link tells from whom a frame comes: another sender's name in it is noticed.
+    # The receiver knows the link's sender, so it notices another name in the frame.
     return received if received.sender == frame.sender else None
 
 

@@ -1,15 +1,14 @@
 """The tally of one run: totals, counts by agent, link, kind and cause, and the hash of all that happened.
 
-What comes in is kept as it comes and folded in by whole blocks. The hash is a sum over what was recorded, each record
-mixed with the names that it concerns, so it is the same in whatever order the records come: who looked into which
-inbox when, or which of two agents acted first at one instant, does not matter.
+Records are kept as they come and folded in by whole blocks. The hash is a sum over the records, each mixed with the
+names that it concerns. So it is the same in whatever order they come: neither which inbox was read first nor which of
+two agents acted first at one instant matters.
 """
 
 import hashlib
 import struct
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,10 @@ from numpy.typing import NDArray
 from netsim.core.records import (
     ALL_CAUSES,
     DELIVERED,
-    DETAIL,
-    EXIT,
-    LEFT,
+    KEPT,
+    OUTCOME,
     SENT,
+    SUMMED,
     TO_ALL,
     Transmission,
     key_shift,
@@ -28,7 +27,7 @@ from netsim.core.records import (
 from netsim.util import draws
 from netsim.util.draws import Keys
 
-__all__ = ["Tally", "mix_exits", "mix_sent", "sums_of", "trace_hash"]
+__all__ = ["Tally", "mix_outcomes", "mix_sent", "sums_of", "trace_hash"]
 
 Counts = NDArray[np.int64]
 
@@ -36,7 +35,6 @@ _PACK = struct.Struct(
     "<" + "".join("d" if kind is float else "q" for kind in Transmission.__annotations__.values())
 ).pack
 _PACK_DETAIL, _PACK_LEFT = struct.Struct("<qq").pack, struct.Struct("<dqqq").pack
-_SENDERS = ("transmissions", "payload_bits", "raw_data_bits", "wire_bits", "saturated")
 
 
 class Tally:
@@ -58,29 +56,28 @@ class Tally:
     keeps : bool
         Whether the records are kept.
     kinds : dict
-        Numbers of the kinds of message by their names, in the order of their first use.
+        Ids of the kinds of message by their names, in the order of their first use.
     exits : list of int
         How many link messages have ended so far, by cause.
-    transmissions, link_messages, duplicated, payload_bits, raw_data_bits, wire_bits, saturated : int
-        Running totals.
+    link_messages, duplicated : int
+        How many link messages were offered so far, and how many second copies there were.
     """
 
     def __init__(self, agent_keys: Keys, link_keys: Keys, keep: bool) -> None:
         self.shift = key_shift(len(link_keys))
         self.kinds: dict[str, int] = {}
         self.exits = [0] * len(ALL_CAUSES)
-        self.transmissions = self.link_messages = self.duplicated = 0
-        self.payload_bits = self.raw_data_bits = self.wire_bits = self.saturated = 0
+        self.link_messages = self.duplicated = 0
+        self._totals = dict.fromkeys(SUMMED, 0)
         self._agent_keys = agent_keys
         self._link_keys = link_keys
         self._kind_keys = np.zeros(0, dtype=np.uint64)
         self._sums = np.zeros(2, dtype=np.uint64)
         self.keeps = keep
-        self._kept: dict[str, list[NDArray[np.void]]] | None = {"sent": [], "exits": []} if keep else None
-        self._details, self._left = bytearray(), bytearray()
-        # How many of those lists and bytes `news` has told.
-        self._told = {"sent": 0, "exits": 0, "details": 0, "left": 0}
-        # Records not folded in yet: transmissions; times, keys and kinds of deliveries; other ends.
+        self._kept = {name: bytearray() for name in KEPT}
+        # How many bytes of each `news` has returned.
+        self._returned = dict.fromkeys(KEPT, 0)
+        # Records not folded in yet: transmissions; times, keys and kinds of deliveries; other outcomes.
         self._sent = bytearray()
         self._times: list[float] = []
         self._keys: list[int] = []
@@ -93,7 +90,7 @@ class Tally:
     # --- as things happen ---------------------------------------------------------------------------------------------
 
     def kind(self, name: str) -> int:
-        """Return the number of a kind of message, new or known."""
+        """Return the id of a kind of message, new or known."""
         number = self.kinds.get(name)
         if number is None:
             number = self.kinds[name] = len(self.kinds)
@@ -101,37 +98,34 @@ class Tally:
         return number
 
     def sent(self, record: Transmission, links: int, round_number: int, reply: bool) -> None:
-        """Count a transmission over so many links; its round, and whether it answers a request, are only kept."""
+        """Count a transmission over ``links`` links; its round, and whether it answers a request, are only kept."""
         self.link_messages += links
         if record.taken:
-            self.transmissions += 1
-            self.payload_bits += record.payload_bits
-            self.raw_data_bits += record.raw_data_bits
-            self.wire_bits += record.wire_bits
-            self.saturated += record.saturated
+            for column, field in SUMMED.items():
+                self._totals[column] += int(record[field])
         self._sent += _PACK(*record)
         if self.keeps:
-            self._details += _PACK_DETAIL(round_number, reply)
+            self._kept["details"] += _PACK_DETAIL(round_number, reply)
         if len(self._sent) >= self._block * SENT.itemsize:
             self._fold_sent()
 
     def link_bits(self, link: int, kind: int, bits: int) -> None:
         """Count the bits that crossed one link."""
-        self._table("wire_bits", len(self._link_keys))[kind, link] += bits
+        self._table("wire_bits")[kind, link] += bits
 
     def left(self, time: float, key: int, number: int, bits: int) -> None:
         """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
-        self._left += _PACK_LEFT(time, key, number, bits)
+        self._kept["left"] += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:
         """Count bits that a shared medium carried for a sender, some time after `sent`."""
-        self.wire_bits += bits
-        self._table("sender wire_bits", len(self._agent_keys))[kind, sender] += bits
+        self._totals["wire_bits"] += bits
+        self._table("sender wire_bits")[kind, sender] += bits
 
     def duplicate(self, link: int, kind: int) -> None:
         """Count a second copy."""
         self.duplicated += 1
-        self._table("duplicated", len(self._link_keys))[kind, link] += 1
+        self._table("duplicated")[kind, link] += 1
 
     def delivered(self, times: Sequence[float], keys: Sequence[int], kinds: Sequence[int]) -> None:
         """Count link messages that reached an inbox: arrival times (s), keys, kinds."""
@@ -151,23 +145,25 @@ class Tally:
 
     # --- for the ledger -----------------------------------------------------------------------------------------------
 
-    def by_link(self, name: str) -> Counts:
-        """Return ``offered``, ``duplicated``, ``wire_bits`` or a cause's counts, shape (kinds, links).
+    @property
+    def totals(self) -> list[int]:
+        """The running totals of the columns in `netsim.core.records.SUMMED`, in their order."""
+        return list(self._totals.values())
 
-        What went to all links of a sender is not in the first and the third: see `to_all`.
+    def by_link(self, name: str) -> Counts:
+        """Return a column of `netsim.core.records.BY_LINK`, shape (kinds, links).
+
+        What went to all links of a sender is not in ``offered`` and ``wire_bits``: see `to_all`.
         """
-        self._fold()
-        return self._table(name, len(self._link_keys))[: len(self.kinds)]
+        return self._counts(name)
 
     def by_sender(self, name: str) -> Counts:
-        """Return ``transmissions``, a kind of bits or ``saturated``, shape (kinds, agents)."""
-        self._fold()
-        return self._table("sender " + name, len(self._agent_keys))[: len(self.kinds)]
+        """Return a column of `netsim.core.records.SUMMED`, shape (kinds, agents)."""
+        return self._counts("sender " + name)
 
     def to_all(self, name: str) -> Counts:
         """Return what each agent sent over all its links, ``offered`` or ``wire_bits`` a link, (kinds, agents)."""
-        self._fold()
-        return self._table("all " + name, len(self._agent_keys))[: len(self.kinds)]
+        return self._counts("all " + name)
 
     @property
     def sums(self) -> Keys:
@@ -176,17 +172,11 @@ class Tally:
         return self._sums
 
     def records(self) -> dict[str, NDArray[np.void]] | None:
-        """Return what was kept: ``sent``, ``exits``, ``details`` and ``left``; None if nothing was to be kept.
-
-        Their dtypes are `SENT`, `EXIT`, `DETAIL` and `LEFT`.
-        """
+        """Return what was kept, arrays by the names and of the dtypes of `KEPT`; None if nothing was to be kept."""
         self._fold()
-        if self._kept is None:
+        if not self.keeps:
             return None
-        none = {"sent": np.empty(0, SENT), "exits": np.empty(0, EXIT)}
-        kept = {name: np.concatenate([none[name], *parts]) for name, parts in self._kept.items()}
-        more = {"details": (self._details, DETAIL), "left": (self._left, LEFT)}
-        return kept | {name: np.frombuffer(bytes(packed), dtype) for name, (packed, dtype) in more.items()}
+        return {name: np.frombuffer(bytes(self._kept[name]), dtype) for name, dtype in KEPT.items()}
 
     def news(self, forget: bool) -> dict[str, NDArray[np.void]]:
         """Return what was kept since this was last called, in the form of `records`; to be called if ``keeps``.
@@ -194,16 +184,12 @@ class Tally:
         With ``forget`` it is kept no longer.
         """
         self._fold()
-        assert self._kept is not None
-        kept: dict[str, Any] = {**self._kept, "details": self._details, "left": self._left}
         found = {}
-        for name, dtype in (("sent", SENT), ("exits", EXIT), ("details", DETAIL), ("left", LEFT)):
-            fresh = kept[name][self._told[name] :]
-            whole = isinstance(fresh, list)
-            found[name] = np.concatenate([np.empty(0, dtype), *fresh]) if whole else np.frombuffer(bytes(fresh), dtype)
+        for name, dtype in KEPT.items():
+            found[name] = np.frombuffer(bytes(self._kept[name][self._returned[name] :]), dtype)
             if forget:
-                kept[name].clear()
-            self._told[name] = len(kept[name])
+                self._kept[name].clear()
+            self._returned[name] = len(self._kept[name])
         return found
 
     # --- folding ------------------------------------------------------------------------------------------------------
@@ -213,37 +199,42 @@ class Tally:
         self._fold_delivered()
         self._fold_ended()
 
-    def _table(self, name: str, width: int) -> Counts:
+    def _table(self, name: str) -> Counts:
         """Return the counts under a name: a row for each kind, and rows to spare."""
         counts = self._tables.get(name)
         if counts is None or len(counts) < len(self.kinds):
+            width = len(self._agent_keys) if name.startswith(("sender ", "all ")) else len(self._link_keys)
             grown = np.zeros((max(1, 2 * len(self.kinds) - 1), width), dtype=np.int64)
             if counts is not None:
                 grown[: len(counts)] = counts
             counts = self._tables[name] = grown
         return counts
 
-    def _add(self, name: str, width: int, kinds: Counts, places: Counts, values: Counts | int = 1) -> None:
-        np.add.at(self._table(name, width), (kinds, places), values)
+    def _counts(self, name: str) -> Counts:
+        """Return the table under a name when all is folded in, shape (kinds, links or agents)."""
+        self._fold()
+        return self._table(name)[: len(self.kinds)]
+
+    def _add(self, name: str, kinds: Counts, indices: Counts, values: Counts | int = 1) -> None:
+        table = self._table(name)
+        np.add.at(table.reshape(-1), kinds * table.shape[1] + indices, values)
 
     def _fold_sent(self) -> None:
         if not self._sent:
             return
-        records = np.frombuffer(bytes(self._sent), dtype=SENT)
+        packed = bytes(self._sent)
         self._sent.clear()
-        self._keep("sent", records)
+        if self.keeps:
+            self._kept["sent"] += packed
+        records = np.frombuffer(packed, dtype=SENT)
         self._mix(mix_sent(records, self._agent_keys, self._link_keys, self._kind_keys))
-        agents, links = len(self._agent_keys), len(self._link_keys)
-        kinds, who = records["kind"], records["sender"]
-        self._add("sender transmissions", agents, kinds, who, records["taken"])
-        for name in _SENDERS[1:]:
-            self._add("sender " + name, agents, kinds, who, records[name])
-        for to_all in (True, False):
+        for column, field in SUMMED.items():
+            self._add("sender " + column, records["kind"], records["sender"], records[Transmission._fields[field]])
+        for to_all, end, prefix in ((True, "sender", "all "), (False, "link", "")):
             some = records[(records["link"] == TO_ALL) == to_all]
-            places, width, prefix = (some["sender"], agents, "all ") if to_all else (some["link"], links, "")
             if len(some):
-                self._add(prefix + "offered", width, some["kind"], places)
-                self._add(prefix + "wire_bits", width, some["kind"], places, some["each"])
+                self._add(prefix + "offered", some["kind"], some[end])
+                self._add(prefix + "wire_bits", some["kind"], some[end], some["each"])
 
     def _fold_delivered(self) -> None:
         if self._times:
@@ -252,39 +243,32 @@ class Tally:
             kind = np.array(array("q", self._delivered_kinds))
             for column in (self._times, self._keys, self._delivered_kinds):
                 column.clear()
-            self._count_exits(time, key, kind, np.full(len(time), DELIVERED, dtype=np.int64))
+            self._count_outcomes(time, key, kind, np.full(len(time), DELIVERED, dtype=np.int64))
 
     def _fold_ended(self) -> None:
         if self._ended:
             time, *others = zip(*self._ended, strict=True)
             self._ended.clear()
             key, kind, cause = (np.array(column, dtype=np.int64) for column in others)
-            self._count_exits(np.array(time, dtype=np.float64), key, kind, cause)
+            self._count_outcomes(np.array(time, dtype=np.float64), key, kind, cause)
 
-    def _count_exits(self, time: NDArray[np.float64], key: Counts, kind: Counts, cause: Counts) -> None:
-        if self._kept is not None:
-            records = np.empty(len(time), dtype=EXIT)
-            records["time"], records["key"], records["kind"], records["cause"] = time, key, kind, cause
-            self._keep("exits", records)
-        self._mix(mix_exits(time, key, kind, cause, self.shift, self._link_keys, self._kind_keys))
-        links = len(self._link_keys)
-        slots = kind * links + (key >> self.shift)
+    def _count_outcomes(self, time: NDArray[np.float64], key: Counts, kind: Counts, cause: Counts) -> None:
+        records = np.empty(len(time), dtype=OUTCOME)
+        records["time"], records["key"], records["kind"], records["cause"] = time, key, kind, cause
+        if self.keeps:
+            self._kept["exits"] += records.tobytes()
+        self._mix(mix_outcomes(records, self.shift, self._link_keys, self._kind_keys))
         for number in np.unique(cause).tolist():
-            table = self._table(ALL_CAUSES[number], links).reshape(-1)
-            np.add.at(table, slots[cause == number], 1)
-
-    def _keep(self, stream: str, records: NDArray[np.void]) -> None:
-        if self._kept is not None:
-            self._kept[stream].append(records)
+            some = cause == number
+            self._add(ALL_CAUSES[number], kind[some], key[some] >> self.shift)
 
     def _mix(self, mixed: Keys) -> None:
         self._sums += sums_of(mixed)
 
 
-def trace_hash(agent_keys: Keys, senders: Counts, receivers: Counts, *mixed: Keys, sums: Keys | None = None) -> str:
-    """Return the hash of a run: who is there, who is linked to whom, and all that happened (the records mixed)."""
-    total = sum(map(sums_of, mixed), np.zeros(2, dtype=np.uint64)) if sums is None else sums
-    words = [agent_keys, np.asarray(senders, dtype="<i8"), np.asarray(receivers, dtype="<i8"), total]
+def trace_hash(agent_keys: Keys, senders: Counts, receivers: Counts, sums: Keys) -> str:
+    """Return the hash of a run: its agents, its links, and the sums over all that happened (see `sums_of`)."""
+    words = [agent_keys, np.asarray(senders, dtype="<i8"), np.asarray(receivers, dtype="<i8"), sums]
     return hashlib.sha256(b"".join(word.tobytes() for word in words)).hexdigest()[:32]
 
 
@@ -307,16 +291,10 @@ def mix_sent(records: NDArray[np.void], agent_keys: Keys, link_keys: Keys, kind_
     )
 
 
-def mix_exits(
-    time: NDArray[np.float64],
-    key: Counts,
-    kind: Counts,
-    cause: Counts,
-    shift: int,
-    link_keys: Keys,
-    kind_keys: Keys,
-) -> Keys:
-    """Return a 64-bit mixture of each link message's end, with names in place of numbers."""
+def mix_outcomes(records: NDArray[np.void], shift: int, link_keys: Keys, kind_keys: Keys) -> Keys:
+    """Return a 64-bit mixture of each link message's outcome, with names in place of numbers."""
+    key, cause = records["key"].astype(np.int64), records["cause"].astype(np.uint64)
     number = (key & ((1 << shift) - 1)).view(np.uint64)
     message = link_keys[key >> shift] + number * draws.GAMMA
-    return draws.mix_words(message, time.view(np.uint64), kind_keys[kind] + cause.view(np.uint64))
+    time = np.ascontiguousarray(records["time"]).view(np.uint64)
+    return draws.mix_words(message, time, kind_keys[records["kind"]] + cause)

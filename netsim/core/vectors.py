@@ -1,4 +1,4 @@
-"""Arithmetic on vectors that agents do in every round, each in one pass.
+"""Arithmetic on vectors that agents do in every round; compiled, each function takes one pass.
 
 numpy makes an array for every operation, which for a hundred elements costs more than the arithmetic. The results are
 those of the expressions, to the last bit.
@@ -35,10 +35,10 @@ def add_weighted_rows(start: Array, weights: Array, rows: Array) -> Array:
 
 
 def stacked(frames: Sequence[object]) -> Array | None:
-    """Return the vectors that frames carry, as rows, where that can be had without decoding each; else None."""
+    """Return the frames' vectors as rows if the core can read them without decoding each frame, else None."""
     return None
 
 
 def added(frames: Sequence[object]) -> Array | None:
-    """Return the sum of the vectors that frames carry, one by one, where that can be had at once; else None."""
+    """Return the sum of the frames' vectors, in order, if the core can read them without decoding, else None."""
     return None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from netsim._version import __version__
 from netsim.agent import Agent
 from netsim.core import Tally
-from netsim.core.records import DETAIL, EXIT, LEFT, SENT
+from netsim.core.records import KEPT
 from netsim.distributed.membership import Membership
 from netsim.distributed.states import StateWriter
 from netsim.errors import BadInput, NetsimError, one_line
@@ -72,7 +72,6 @@ _FORMS: dict[int, Any] = {
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
-_STREAMS = {"sent": SENT, "exits": EXIT, "details": DETAIL, "left": LEFT}
 _MARK = b"netsim journal 3\n"
 
 
@@ -99,7 +98,7 @@ class Journal:
     def put_records(self, records: Mapping[str, NDArray[np.void]]) -> None:
         """Append events, if there are any."""
         if any(len(part) for part in records.values()):
-            self.put(RECORDS, [records[name].tobytes() for name in _STREAMS])
+            self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
     def close(self) -> None:
         """Write no more."""
@@ -250,4 +249,4 @@ def _fits(value: Any, form: Any) -> bool:
 
 def records_of(content: list[bytes]) -> Records:
     """Return the events of an entry."""
-    return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(_STREAMS.items(), content, strict=True)}
+    return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(KEPT.items(), content, strict=True)}

@@ -268,7 +268,7 @@ class _Merger:
             self._apply(part, number)
 
     def _write_row(self, number: int, time: float) -> None:
-        self._loop.instants.wait(time)
+        self._loop.clock.wait(time)
         totals = self._ledger.totals()
         try:
             self._result.add_row(number, time, totals)

@@ -101,7 +101,7 @@ class MQTT(Transport):
         """Connect and subscribe; raises NetsimError if the broker cannot be reached or refuses."""
         loop = asyncio.get_running_loop()
         # Time-outs are in the loop's seconds.
-        speed = loop.instants.speed if isinstance(loop, Loop) else 1.0
+        speed = loop.clock.speed if isinstance(loop, Loop) else 1.0
         nodelay = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._aiomqtt.Client(
             self._host, self._port, timeout=min(self.patience, _ANSWER) * speed, socket_options=[nodelay], **self._login

@@ -188,7 +188,7 @@ class NodeRuntime(Runtime):
                 end = max(finals) if finals else max([membership.done or 0.0, *ends])
                 membership.phase = Phase.CLOSED
                 # The clock of this process may not have come so far.
-                self.timers.append(self.loop.call_at(end, self.loop.instants.at_instant_end, lambda: self._last(end)))
+                self.timers.append(self.loop.call_at(end, self.loop.clock.at_instant_end, lambda: self._last(end)))
         if membership.phase == Phase.CLOSED and self._closed_at < math.inf:
             in_time = time.monotonic() - self._closed_at < _LAST_FRAMES
             if not (in_time and any(map(self._is_awaited, membership.peers))):
@@ -231,7 +231,7 @@ class NodeRuntime(Runtime):
         return (
             any(each.round or each.shared.rounds.waiting > (each.shared.rounds is kept) for each in contexts)
             or any(timer.when() > now for timer in self.timers if not timer.cancelled())
-            or self.loop.instants.jobs > 0
+            or self.loop.clock.jobs > 0
             or self.tasks.has_timers()
             or any(True for name in names for _ in self.parts.inboxes[name].arrivals.under_way())
         )
@@ -253,7 +253,7 @@ class NodeRuntime(Runtime):
 
     def _ending(self) -> dict[str, Any]:
         membership = self.membership
-        selector: Any = self.loop.instants
+        selector: Any = self.loop.clock
         return {
             "why": "" if self.error is None else one_line(self.error),
             "dead": [membership.hosts[each] for each in membership.peers if not membership.is_alive(each)],

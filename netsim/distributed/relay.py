@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from typing import Any
 
-from netsim.core import Arrivals, Frame, Tally
+from netsim.core import ArrivalQueue, Frame, Tally
 from netsim.core.framing import decode_frame
 from netsim.distributed.envelope import LEG, OVERHEAD, Message, Parcel
 from netsim.distributed.membership import Membership
@@ -30,7 +30,7 @@ class RemoteEndpoint:
     """Stands for an agent that runs elsewhere (a `netsim.transport.wiring.Neighbor`): links put frames into it."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
-        self.arrivals = Arrivals(tally)
+        self.arrivals = ArrivalQueue(tally)
         self.watchers: list[Any] = []
         self._name = name
         self._send = send

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from types import TracebackType
 from typing import Any
 
-from netsim.clock.instants import LATEST
+from netsim.clock.virtual_clock import LATEST
 from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
@@ -96,7 +96,7 @@ def is_goodbye(error: BaseException) -> bool:
 def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
     """Return the error for a run in which every task waits for what can never come: who waits for what."""
     loop = next(iter(contexts.values())).shared.loop
-    beyond = f" (what is to be later than {LATEST:g} s never comes)" if loop.instants.beyond else ""
+    beyond = f" (what is to be later than {LATEST:g} s never comes)" if loop.clock.beyond else ""
     told = waiting(unfinished, contexts)
     return Stalled(f"at {loop.now():g} s every task waits for what can never come: {told}{beyond}")
 

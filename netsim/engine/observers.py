@@ -1,7 +1,7 @@
 """Those who look at a run without changing it: rows at a fixed interval, a viewer, the watched states.
 
-Each is an onlooker of the loop (`netsim.clock.instants.Onlooker`), which calls it as time is about to pass. So it needs
-no timer and no task, keeps no run going, and never comes between two steps of an agent.
+Each is an onlooker of the loop (`netsim.clock.virtual_clock.Onlooker`), which calls it as time is about to pass. So it
+needs no timer and no task, keeps no run going, and never comes between two steps of an agent.
 """
 
 import dataclasses
@@ -72,12 +72,12 @@ class Sampler:
 
     def start(self) -> None:
         """Look at the run from now on."""
-        self._loop.instants.onlookers.append(self)
+        self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
         """Look no more."""
-        if self in self._loop.instants.onlookers:
-            self._loop.instants.onlookers.remove(self)
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
 
     def look(self) -> None:
         """Write the row that is due."""
@@ -140,7 +140,7 @@ class Viewer(Protocol):
 class View:
     """When a viewer looks at a run: after a row, or else between two instants, but seldom in real time.
 
-    As an onlooker of the loop (`netsim.clock.instants.Onlooker`) it makes no time pass, and sets no timer.
+    As an onlooker of the loop (`netsim.clock.virtual_clock.Onlooker`) it makes no time pass, and sets no timer.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class View:
         self._scene = self._make_scene()
         self._viewer.begin(self._run, self._scene)
         self._patience = time.monotonic() + _WITHOUT_ROWS
-        self._loop.instants.onlookers.append(self)
+        self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
         """Look no more."""
-        if self in self._loop.instants.onlookers:
-            self._loop.instants.onlookers.remove(self)
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
 
     def end(self, error: NetsimError | None) -> None:
         """Tell the viewer that the run is over."""
@@ -203,7 +203,7 @@ class View:
 
 
 class Watcher:
-    """Who looks at the agents of one run; an onlooker of its loop (`netsim.clock.instants.Onlooker`).
+    """Who looks at the agents of one run; an onlooker of its loop (`netsim.clock.virtual_clock.Onlooker`).
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class Watcher:
         self._agents = agents
         self.call(agents)
         self.look()
-        self._loop.instants.onlookers.append(self)
+        self._loop.clock.onlookers.append(self)
         self._loop.note_calls(self._note)
         for shared in self._shared:
             shared.tell_sends(self._look)
@@ -260,8 +260,8 @@ class Watcher:
         if self._early and whole:
             self.row_written()
         self.look()
-        if self in self._loop.instants.onlookers:
-            self._loop.instants.onlookers.remove(self)
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
             self._loop.forget_calls(self._note)
         for shared in self._shared:
             shared.tell_sends(None)

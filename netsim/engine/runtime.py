@@ -167,7 +167,7 @@ class Runtime:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Hear of what the loop would only log or never notice."""
-        instants = self.loop.instants
+        instants = self.loop.clock
         more = _PASSES_PER_AGENT * len(self.agents)
         instants.limit += more
         instants.on_endless.append(self._endless)
@@ -182,7 +182,7 @@ class Runtime:
     def _start(self) -> None:
         for shared in self.parts.all_shared:
             shared.begun = True
-        self.loop.instants.on_standstill.append(self._standstill)
+        self.loop.clock.on_standstill.append(self._standstill)
         if self.watcher:
             self.watcher.start(self.result.agents)
         if self.sampler:
@@ -202,7 +202,7 @@ class Runtime:
         if self.asked.until is not None:
             # At the end of the instant, so that a round that closes then is whole.
             until = self.parts.rounds.snap(self.asked.until)
-            self.timers.append(self.loop.call_at_true(until, self.loop.instants.at_instant_end, self._come_to_end))
+            self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._come_to_end))
         if not self.ended.done():
             self._start_agents(self.agents)
 
@@ -267,7 +267,7 @@ class Runtime:
 
     async def _stop(self) -> None:
         """Leave nothing behind on the loop."""
-        self.loop.instants.on_standstill.remove(self._standstill)
+        self.loop.clock.on_standstill.remove(self._standstill)
         left = await stop(self.loop, self.tasks, self._end_iterations)
         for task in left:
             name = self.tasks.name_of(task)
@@ -280,7 +280,7 @@ class Runtime:
 
     def _finish(self) -> None:
         # At the end of the instant, so that the last round's row is written.
-        self.loop.instants.at_instant_end(self._come_to_end)
+        self.loop.clock.at_instant_end(self._come_to_end)
 
     def _come_to_end(self) -> None:
         """All agents are finished, or time is up."""
@@ -319,12 +319,12 @@ class Runtime:
         self._fail(self.tasks.raised_first() or standstill(unfinished, self.parts.contexts))
 
     def _end_iterations(self) -> bool:
-        self.loop.instants.passes += _PASSES_PER_STANDSTILL
+        self.loop.clock.passes += _PASSES_PER_STANDSTILL
         return bool([inbox for inbox in self.parts.inboxes.values() if inbox.end_iteration()])
 
     def _sample(self) -> None:
         """Count whose turn it is, if time has long not moved."""
-        if self.loop.instants.passes <= self.loop.instants.limit:
+        if self.loop.clock.passes <= self.loop.clock.limit:
             return
         for handle in ready_handles(self.loop):
             owner = handle._context.get(OWNER)
@@ -339,14 +339,14 @@ class Runtime:
         # Another run on the same loop, whose agent it may be, comes first.
         if self.sampled < (_SAMPLES if self.samples else 2 * _SAMPLES):
             return
-        passes = self.loop.instants.passes
+        passes = self.loop.clock.passes
         if self.samples:
             [((name, task), _)] = self.samples.most_common(1)
             self._fail(endless(name, task, self.parts.contexts[name], passes))
         else:
             where = f"at {self.loop.now():g} s after {passes:,} passes of the event loop"
             self._fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
-        self.sampled = self.loop.instants.passes = 0
+        self.sampled = self.loop.clock.passes = 0
 
     # --- what happens meanwhile ---------------------------------------------------------------------------------------
 

@@ -14,8 +14,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
-from netsim.clock.clock import Loop
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock, Loop
 from netsim.clock.task import OWNER, Task
 from netsim.engine.diagnosis import agent_error, cancelled_error, is_goodbye, when
 from netsim.errors import AgentError, NetsimError
@@ -151,7 +150,7 @@ class AgentTasks:
 
     def has_timers(self) -> bool:
         """Return whether an agent, or what it made, is to be called at a time."""
-        return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.instants.pending())  # type: ignore[attr-defined]
+        return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.clock.pending())  # type: ignore[attr-defined]
 
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
         """Return the agent whose task this is."""
@@ -174,7 +173,7 @@ class AgentTasks:
             self._raised[task] = self.members[name], when(self._contexts[name])
             if not self._looks:
                 self._looks = True
-                self._loop.instants.at_instant_end(self._look)
+                self._loop.clock.at_instant_end(self._look)
 
     def _may_end(self, name: Hashable) -> bool:
         return self.over or name in self._halted
@@ -187,7 +186,7 @@ class AgentTasks:
                 self.failed(name, error)
             return
         if not self._gone:
-            self._loop.instants.at_instant_end(self._abandon)
+            self._loop.clock.at_instant_end(self._abandon)
         self._gone.append(name)
         if task.cancelled():
             if not self.over:
@@ -348,7 +347,7 @@ class _Wait:
 
     def __init__(self, loop: Loop, agents: int, end_iterations: Callable[[], bool]) -> None:
         self._loop = loop
-        self._instants = loop.instants
+        self._instants = loop.clock
         self._passes_left = PASSES_PER_STOP + 100 * agents
         self._end_iterations = end_iterations
         self._gave_up = False

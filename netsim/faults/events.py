@@ -6,9 +6,9 @@ from typing import Any
 
 import networkx as nx
 
-from netsim.clock.instants import LATEST
-from netsim.clock.rounds import SHORTEST_ROUND, told_apart
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock
+from netsim.clock.rounds import SHORTEST_ROUND, distinguishable
+from netsim.clock.virtual_clock import LATEST
 from netsim.errors import BadInput
 from netsim.util import check
 
@@ -294,7 +294,7 @@ class ClockSkew(_OfAgent):
         if not SHORTEST_ROUND <= length <= LATEST:
             allowed = f"such that rounds by this clock last from {SHORTEST_ROUND:g} s to {LATEST:g} s, not {length:g} s"
             raise check.refuse("ClockSkew: drift", self.drift, allowed)
-        if not told_apart(length, self.offset):
+        if not distinguishable(length, self.offset):
             raise check.refuse(
                 "ClockSkew: offset", self.offset, f"so small that rounds of {length:g} s can be told apart"
             )

@@ -18,7 +18,7 @@ __all__ = ["BatteryWatch"]
 
 
 class BatteryWatch:
-    """Looks at the nodes that have a battery; a `netsim.clock.instants.Onlooker`.
+    """Looks at the nodes that have a battery; a `netsim.clock.virtual_clock.Onlooker`.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ class BatteryWatch:
         """Look from now on."""
         for station in stations:
             self.plan(station, 0.0)
-        self._loop.instants.onlookers.append(self)
+        self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
         """Look no more."""
-        if self in self._loop.instants.onlookers:
-            self._loop.instants.onlookers.remove(self)
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
 
     def look(self) -> None:
         """Look at the nodes whose turn it is."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock
 from netsim.core.records import ASLEEP, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.radio.agenda import Agenda
 from netsim.radio.battery import BatteryWatch

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock
 from netsim.util import check
 
 __all__ = ["DutyCycle", "Schedule"]

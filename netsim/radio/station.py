@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock
 from netsim.core import Tally
 from netsim.core.framing import damaged
 from netsim.core.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED

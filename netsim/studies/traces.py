@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import export as formats
-from netsim.accounting.trace_file import TraceFile
+from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.frames import MOST
 from netsim.replay.render import About, render

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from netsim.core import Arrivals, Frame
-from netsim.core.arrivals import Entry
+from netsim.core import ArrivalQueue, Frame
+from netsim.core.arrival_queue import Entry
 from netsim.core.framing import for_receiver
 from netsim.core.records import INBOX_FULL, LATE, RECEIVER_DOWN
 from netsim.links.reliability import ACK, NACK
@@ -63,7 +63,7 @@ class Inbox:
         self._on_numbered: Callable[[Frame], Frame | None] | None = None
         self._strict_until: float = 0
         self._watched = self._abandoned = False
-        self.arrivals = Arrivals(shared.tally)
+        self.arrivals = ArrivalQueue(shared.tally)
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
@@ -179,7 +179,7 @@ class Inbox:
 
     def _is_readable(self, entry: Entry) -> bool:
         frame = entry[3]
-        is_control = self._on_numbered is not None and (frame.request or 0) < 0 and frame.kind in (ACK, NACK)
+        is_control = self._on_numbered is not None and frame.sequence > 0 and frame.kind in (ACK, NACK)
         answered = (
             is_control
             or self._abandoned
@@ -194,7 +194,7 @@ class Inbox:
         cause = self._refusal(entry)
         if cause is not None:
             pass
-        elif self._on_numbered is not None and frame.request is not None and frame.request < 0:
+        elif self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
                 cause = INBOX_FULL  # and it is not acknowledged
             elif (said := self._on_numbered(frame)) is not None and not self._abandoned:
@@ -242,7 +242,7 @@ class Inbox:
     def number_with(self, on_numbered: Callable[[Frame], Frame | None]) -> None:
         """Hand each numbered frame to ``on_numbered`` at the instant when it arrives; what that returns is to be read.
 
-        Numbered is a frame whose number of a request is negative (`netsim.transport.reliable`).
+        A numbered frame has a `Frame.sequence` (`netsim.transport.reliable`).
         """
         self._on_numbered = on_numbered
         self._want_to_be_told()

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 from zlib import crc32
 
-from netsim.core import Frame, Spreader
-from netsim.core.fan import Fan
+from netsim.core import BroadcastPath, Frame
+from netsim.core.broadcast_path import weighed
 from netsim.core.framing import damaged, new_frame
+from netsim.core.link_draws import LinkDraws
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
-from netsim.core.spreader import weighed
 from netsim.errors import AgentError, RunOver
 from netsim.transport.bursts import Bursts
 from netsim.transport.offered import Offered, Taker
@@ -105,11 +105,11 @@ class Outbox:
         self._ports = ports_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
-        self._spreader = Spreader(
+        self._spreader = BroadcastPath(
             shared.encoder,
             number,
             name,
-            Fan(wiring.links, wiring.keys, wiring.seed, wiring.block),
+            LinkDraws(wiring.links, wiring.keys, wiring.seed, wiring.block),
             [inbox.arrivals for inbox in wiring.inboxes],
             wiring.first,
             shared.tally,
@@ -166,6 +166,7 @@ class Outbox:
         request: int | None = None,
         is_reply: bool = False,
         outcome: asyncio.Future[bool] | None = None,
+        sequence: int = 0,
     ) -> bool:
         """Send to one neighbour; return whether the link took the frame.
 
@@ -179,8 +180,8 @@ class Outbox:
         slot = self._kinds.get(kind)
         if slot is None:
             slot = self._kind(kind)
-        data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply)
-        frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply)
+        data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
+        frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply, sequence)
         taken = self._offer(now, slot, frame, (place,), payload, raw_data, outcome=outcome) > 0
         if place in self.watching:
             self.watching[place].watch()
@@ -262,13 +263,13 @@ class Outbox:
         round_number: int,
         payload: Any,
         raw_data: bool,
-        sequence: int | None = None,
+        sequence: int = 0,
     ) -> int:
         """Offer a broadcast, which may be numbered, to each link; return how many took it."""
         if not self._wiring.links:
             return 0
-        data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence)
-        frame = new_frame(kind, self._name, round_number, now, data, payload, sequence)
+        data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=sequence)
+        frame = new_frame(kind, self._name, round_number, now, data, payload, sequence=sequence)
         return self._offer(now, slot, frame, range(len(self._wiring.links)), payload, raw_data, to_all=True)
 
     def _offer(

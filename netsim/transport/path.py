@@ -1,8 +1,8 @@
 """What becomes of a frame once it has left: loss, latency, duplication, corruption.
 
-agent → outbox → link → inbox → agent: you are on the link. `Fan` (in `fan`) draws the outcomes of an agent's broadcasts
-over all its simple links at once. `Path` carries frames over one link one by one: over a link that needs more, or
-frames that go to one neighbour only.
+agent → outbox → link → inbox → agent: you are on the link. `netsim.core.link_draws.LinkDraws` draws the outcomes of an
+agent's broadcasts over all its simple links at once. `Path` carries frames over one link one by one: over a link that
+needs more, or frames that go to one neighbour only.
 """
 
 from collections.abc import Callable, Sequence

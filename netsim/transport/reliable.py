@@ -1,8 +1,8 @@
 """An outbox whose frames are numbered, so that those lost are sent again: by acknowledgement, or on request.
 
-agent → outbox → link → inbox → agent: you are at both ends. A numbered frame has −(its number) where requests have
-theirs: even numbers count broadcasts, odd ones what is sent to one neighbour. Control frames bear the number that they
-are about: ``ack``, ``nack`` (a list of numbers) and ``resent``, which carries the bytes of the frame as it was.
+agent → outbox → link → inbox → agent: you are at both ends. A frame's number is its `Frame.sequence`: even numbers
+count broadcasts, odd ones what is sent to one neighbour. Control frames bear the number that they are about: ``ack``,
+``nack`` (a list of numbers) and ``resent``, which carries the bytes of the frame as it was.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class ReliableOutbox(Outbox):
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
         self._broadcasts += 1
-        number = -2 * self._broadcasts
+        number = 2 * self._broadcasts
         taken = self._offer_all(now, self._kind(kind), kind, round_number, payload, raw_data, number)
         self._keep(None, number, kind, payload, round_number, raw_data, list(self.places) if taken else [])
         for place in sorted(self.watching):
@@ -90,20 +90,21 @@ class ReliableOutbox(Outbox):
         request: int | None = None,
         is_reply: bool = False,
         outcome: asyncio.Future[bool] | None = None,
+        sequence: int = 0,
     ) -> bool:
         """As `Outbox.send`; requests and replies are not numbered, for whoever asks waits for the reply."""
         if request is not None:
             return super().send(to, kind, payload, round_number, raw_data, request, is_reply, outcome)
         _check_kind(kind)
         count = self._to_one[to] = self._to_one.get(to, 0) + 1
-        number = 1 - 2 * count
-        taken = super().send(to, kind, payload, round_number, raw_data, number, outcome=outcome)
+        number = 2 * count - 1
+        taken = super().send(to, kind, payload, round_number, raw_data, outcome=outcome, sequence=number)
         self._keep(to, number, kind, payload, round_number, raw_data, [to] if taken else [])
         return taken
 
     def heard(self, frame: Frame) -> Frame | None:
         """Take in a numbered frame on its arrival; return what the agent is to have of it, if anything."""
-        number = -(frame.request or 0)
+        number = frame.sequence
         if frame.kind == ACK:
             self._acknowledged(frame.sender, number)
         elif frame.kind == NACK:
@@ -127,8 +128,8 @@ class ReliableOutbox(Outbox):
         """Remember a frame until all have it, or as long as somebody may ask for it."""
         if not waiting:
             return
-        data = self._shared.encoder.encode(kind, self._number, round_number, payload, number)
-        key = to, -number
+        data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=number)
+        key = to, number
         self._kept[key] = _Sent(data, raw_data, round_number, waiting)
         if self._settings.way == "ack":
             self._shared.loop.call_at_true(self._shared.loop.now() + self._after, self._again, key)
@@ -151,7 +152,7 @@ class ReliableOutbox(Outbox):
 
     def _resend(self, sent: _Sent, number: int, to: Iterable[Hashable], round_number: int) -> None:
         for name in to:
-            super().send(name, RESENT, sent.data, round_number, sent.raw_data, -number)
+            super().send(name, RESENT, sent.data, round_number, sent.raw_data, sequence=number)
 
     def _acknowledged(self, by: Hashable, number: int) -> None:
         key = (by if number % 2 else None), number
@@ -183,11 +184,11 @@ class ReliableOutbox(Outbox):
         settings = self._settings
         is_new = stream.take((number + odd) // 2, settings.window)
         if settings.way == "ack":
-            super().send(frame.sender, ACK, None, 0, False, -number)
-        elif is_new and frame.request is not None and stream.missing and (number + odd) // 2 == stream.top:
+            super().send(frame.sender, ACK, None, 0, False, sequence=number)
+        elif is_new and stream.missing and (number + odd) // 2 == stream.top:
             missing = [2 * each - odd for each in stream.missing]
-            super().send(frame.sender, NACK, missing, 0, False, -number)
-        # Its number is the channel's own: to the agent only a request has one.
+            super().send(frame.sender, NACK, missing, 0, False, sequence=number)
+        # The agent gets it without its number, which is the channel's own.
         if not is_new:
             return None
         return new_frame(frame.kind, frame.sender, frame.round, frame.sent_at, frame.data, frame.payload)
@@ -198,7 +199,7 @@ class ReliableOutbox(Outbox):
             original = decode_frame(frame.payload, frame.sent_at, self._agents)
         except (WireError, TypeError):
             return None
-        return original if (original.sender, original.request) == (frame.sender, frame.request) else None
+        return original if (original.sender, original.sequence) == (frame.sender, frame.sequence) else None
 
 
 def _check_kind(kind: str) -> None:

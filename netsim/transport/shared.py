@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Hashable
 
-from netsim.clock.clock import Loop
+from netsim.clock.clock import LocalClock, Loop
 from netsim.clock.rounds import RoundClock
-from netsim.clock.skew import LocalClock
 from netsim.core import Tally
 from netsim.core.frame import FrameEncoder
 

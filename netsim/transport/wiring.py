@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from netsim.core import Arrivals
+from netsim.core import ArrivalQueue
 from netsim.links.link import Link
 from netsim.util.draws import Keys
 
@@ -18,7 +18,7 @@ class Neighbor(Protocol):
     """What stands in a neighbour's place: its inbox, or what takes the frames for one that runs elsewhere."""
 
     @property
-    def arrivals(self) -> Arrivals:
+    def arrivals(self) -> ArrivalQueue:
         """Where links put (arrival time, key, kind, frame)."""
 
     watchers: list[Any]

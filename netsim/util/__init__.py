@@ -1,1 +1,1 @@
-"""What every room needs: checked arguments, whole files, data files, keyed draws, types."""
+"""Tools of every room: checked arguments, whole files, data files, keyed draws, types."""

@@ -1,7 +1,7 @@
 """Checks of arguments: each returns the value as a Python object, or raises BadInput in one line.
 
-What they return is what to keep: numpy's own numbers are as good as Python's to a check, but they overflow, stay
-single precision or slow down what is computed with them.
+Keep the returned value. A check accepts numpy's numbers as well as Python's, but those overflow, stay in single
+precision or slow down what is computed with them.
 """
 
 import difflib
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from netsim.errors import BadInput
 
 ROUNDING = 1e-12
-"""Relative error that arithmetic before an argument may have made: 3 * 0.1 is no more than 0.3."""
+"""Relative error that earlier arithmetic may have left in an argument: 3 * 0.1 counts as 0.3."""
 
-# What sums and differences of probabilities may miss 0 and 1 by.
+# By how much sums and differences of probabilities may miss 0 and 1.
 _ULPS = 4 * 2.0**-52
-# Bytes that every machine has: for so few nobody looks how many there are.
+# Bytes that every machine has: fewer are not checked.
 _FEW = 2**26
 
 
@@ -41,14 +41,14 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
 
 
 def called(name: str, value: object) -> None:
-    """Raise BadInput for a function or a class that is given in place of what it returns."""
+    """Raise BadInput for a function or a class that is given in place of its result."""
     if inspect.isroutine(value) or isinstance(value, type):
         each = getattr(value, "__name__", "it")
         raise BadInput(f"{name} = {each}: must be called: {each}(...)")
 
 
 def _is(value: Any, kind: type) -> bool:
-    """Return whether ``value`` is a number of this kind; True and False are none."""
+    """Return whether ``value`` is a number of this kind; True and False are not."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -83,26 +83,26 @@ def finite(
 
 
 def at_least(name: str, value: Any, low: float) -> float:
-    """Return ``value`` as a finite float of at least ``low``; what is below it by a rounding error is ``low``."""
+    """Return ``value`` as a finite float of at least ``low``; a value below it by a rounding error becomes ``low``."""
     return max(finite(name, value, low=low - abs(low) * ROUNDING), low)
 
 
 def probability(name: str, value: Any) -> float:
-    """Return ``value`` as a float in [0, 1]; what is outside by a rounding error is 0 or 1."""
+    """Return ``value`` as a float in [0, 1]; a value outside by a rounding error becomes 0 or 1."""
     if not _is(value, numbers.Real) or not -_ULPS <= value <= 1 + _ULPS:
         raise refuse(name, value, "a probability in [0, 1]")
     return min(max(float(value), 0.0), 1.0)
 
 
 def share(name: str, value: Any) -> float:
-    """Return ``value`` as a float above 0, up to 1; what is above 1 by a rounding error is 1."""
+    """Return ``value`` as a float above 0, up to 1; a value above 1 by a rounding error becomes 1."""
     if not _is(value, numbers.Real) or not 0 < value <= 1 + _ULPS:
         raise refuse(name, value, "a share above 0, up to 1")
     return min(float(value), 1.0)
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return ``value`` as True or False, if it is one."""
+    """Return ``value`` as True or False."""
     if not isinstance(value, bool | np.bool_):
         raise refuse(name, value, "True or False")
     return bool(value)
@@ -120,10 +120,10 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
 
 
 def fits(name: str, value: Any, size: float, what: str) -> None:
-    """Raise BadInput if something takes more memory than there is, before any of it is made.
+    """Raise BadInput if an object would take more memory than there is, before any of it is made.
 
-    That is the least of the machine's memory, the process's limits (``ulimit -v``, ``-d``) and its control group's; on
-    Windows nothing is refused. What else is in memory does not count.
+    The memory is the least of the machine's, the process's limits (``ulimit -v``, ``-d``) and its control group's. On
+    Windows nothing is refused. Memory that is in use counts as free.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def fits(name: str, value: Any, size: float, what: str) -> None:
     size : number
         Bytes that it takes at least.
     what : str
-        What takes them.
+        The object, for the error.
     """
     if size <= _FEW:
         return
@@ -148,7 +148,7 @@ def _gib(size: float) -> str:
 
 
 def _memory() -> Iterator[int]:
-    """Yield what bounds the memory of this process, in bytes, as far as the system tells."""
+    """Yield the limits of this process's memory that the system reports, in bytes."""
     with suppress(AttributeError, ValueError, OSError):
         yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(ImportError):
@@ -161,7 +161,7 @@ def _memory() -> Iterator[int]:
         room = Path("/sys/fs/cgroup")
         for each in (room / group, *(room / group).parents, room / "memory"):
             for file in ("memory.max", "memory.limit_in_bytes"):
-                # Where there is no limit, the file is not there, or says "max".
+                # Without a limit there is no such file, or it holds "max".
                 with suppress(OSError, ValueError):
                     yield int((each / file).read_text())
 
@@ -194,7 +194,7 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
 
 
 def measured(value: Any) -> float | None:
-    """Return what a probe measured as a number, whole ones as int, or None if it is none; true is 1."""
+    """Return a probe's value as a number, a whole one as int, True as 1.0; None if it is not a number."""
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
     # Larger ones have no place in a table's columns of 64 bits.

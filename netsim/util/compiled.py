@@ -1,4 +1,4 @@
-"""Finding compiled modules: whether they are wanted, and whether they were built."""
+"""Compiled modules, if they are wanted and were built."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ __all__ = ["compiled"]
 
 
 def compiled(name: str) -> ModuleType | None:
-    """Return a compiled module of netsim, or None where its twin in Python is to be used.
+    """Return a compiled module of netsim, or None to use its twin in Python.
 
     The environment variable ``NETSIM_CORE`` chooses: ``python``, ``compiled`` (an error if it was not built), or, left
     empty, the compiled one if it is there.

@@ -1,4 +1,4 @@
-"""Data files: found by their name in the folder that the environment variable NETSIM_DATA names; which were read."""
+"""Data files, found by name in the folder of the environment variable NETSIM_DATA; and a record of those read."""
 
 import difflib
 import hashlib
@@ -19,9 +19,9 @@ _read: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
 
 
 def find(name: str, suffix: str, source: str = "") -> Path:
-    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput that says what to do.
+    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA; raises BadInput if it is missing.
 
-    ``source`` says where it is published.
+    The error names what to put where, and the public ``source`` if that is given.
     """
     for folder in folders(False):
         if (folder / f"{name}{suffix}").exists():
@@ -30,9 +30,9 @@ def find(name: str, suffix: str, source: str = "") -> Path:
 
 
 def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str = "") -> BadInput:
-    """Return the error for a data set that is not there: what to put where, and what is there.
+    """Return the error for a missing data set: what to put where, and what is there.
 
-    The first of the ``suffixes`` is the usual one; ``source`` says where the set is published.
+    The first of the ``suffixes`` is the usual one; ``source`` is where the set is published.
     """
     source = f"public source: {source}" if source else ""
     first, *others = suffixes
@@ -51,13 +51,13 @@ def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str
 
 
 def folders(here: bool) -> list[Path]:
-    """Return where a name is looked for: NETSIM_DATA; and, if it is a file's name, where the user stands."""
+    """Return the folders to search for a name: NETSIM_DATA and, if ``here``, the current one."""
     value = os.environ.get(_FOLDER)
     return ([Path(value)] if value else []) + ([Path()] if here else [])
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a hint at the name that was probably meant; empty if none is near."""
+    """Return a hint at the nearest name; empty if none is near."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
@@ -67,9 +67,9 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 @contextmanager
 def recording() -> Iterator[dict[str, str]]:
-    """Yield what gets the SHA-256 of each file that is read meanwhile (`used`), by its name.
+    """Yield a dict that gets the SHA-256 of each file that is read meanwhile (`used`), by its name.
 
-    That is its path; of those found in the folder NETSIM_DATA, which may be elsewhere another time, ``$NETSIM_DATA/…``.
+    The name is the file's path, or ``$NETSIM_DATA/…`` if it was found in that folder, which may move.
     """
     found: dict[str, str] = {}
     token = _read.set(found)
@@ -80,7 +80,7 @@ def recording() -> Iterator[dict[str, str]]:
 
 
 def used(path: Path, *, by_name: bool = False) -> Path:
-    """Note that a file is read, if anybody records that, and return its path; ``by_name`` if it was found by that."""
+    """Record, within `recording`, that a file is read, and return its path; ``by_name`` if it was found by its name."""
     found = _read.get()
     if found is not None and (digest := digest_of(path)):
         value = os.environ.get(_FOLDER)
@@ -90,13 +90,13 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return where a file is now that was recorded under a name."""
+    """Return the present path of a file that was recorded under a name."""
     value = os.environ.get(_FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 
 
 def digest_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file, which is read anew only if its dates or its size have changed; empty if none is."""
+    """Return the SHA-256 of a file, or "" if there is none; it is read again only if its dates or size have changed."""
     try:
         if not os.path.isfile(path):
             return ""

@@ -1,9 +1,8 @@
-"""Random numbers as a pure function of (seed, who, what for, number).
+"""Random numbers as a pure function of (seed, name, purpose, number).
 
-A generator object for each link would cost more memory than the link, and sharing one would let a frame on one
-link change the draws of another. So a stream is only a 64-bit key: number n of it is the SplitMix64 output function
-of key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), for whole arrays of keys at
-a time.
+A generator object for each link would cost more memory than the link, and with a shared one a frame on one link would
+change the draws of another. So a stream is only a 64-bit key. Its number n is the SplitMix64 output function of
+key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), for whole arrays of keys at once.
 """
 
 import hashlib
@@ -36,7 +35,7 @@ def _mix(z: Keys) -> Keys:
 
 
 def mix_words(*words: NDArray[Any]) -> Keys:
-    """Return a 64-bit mixture of integers, shape (n,) each, taken together position by position."""
+    """Return a 64-bit mixture of arrays of integers, shape (n,) each, element by element."""
     mixed = np.zeros(len(words[0]), dtype=np.uint64)
     for word in words:
         mixed = _mix(mixed + (word if word.dtype == np.uint64 else word.astype(np.uint64)) + GAMMA)
@@ -51,7 +50,7 @@ def name_key(name: Hashable) -> int:
 def check_name(name: Hashable) -> None:
     """Raise BadInput unless a name is text, bytes, a number, None, or a tuple of these.
 
-    The printed form of other objects, from which their key would come, may depend on where in memory they are.
+    A key comes from the printed form, and that of other objects may depend on their address in memory.
     """
     if isinstance(name, tuple):
         for part in name:
@@ -60,9 +59,9 @@ def check_name(name: Hashable) -> None:
         raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
 
 
-def stream_keys(seed: int, who: Keys, purpose: str) -> Keys:
-    """Return one stream key for each key of ``who``, shape (n,), for one purpose."""
-    return _mix(who * _MIX_2 + np.uint64(name_key((seed, purpose))))
+def stream_keys(seed: int, keys: Keys, purpose: str) -> Keys:
+    """Return one stream key for each key of a link or an agent, shape (n,), for one purpose."""
+    return _mix(keys * _MIX_2 + np.uint64(name_key((seed, purpose))))
 
 
 def link_keys(senders: Keys, receivers: Keys) -> Keys:
@@ -79,7 +78,7 @@ def uniforms(keys: Keys, first: int, count: int) -> NDArray[np.float64]:
 
 
 class Stream:
-    """One stream read a number at a time (through small blocks, so that reading is cheap)."""
+    """One stream read number by number (from small blocks, which is cheap)."""
 
     __slots__ = ("_block", "_key", "_next")
 
@@ -96,6 +95,6 @@ class Stream:
         return self._block.pop()
 
 
-def generator(seed: int, who: Hashable, purpose: str) -> np.random.Generator:
-    """Return an independent numpy Generator derived from (seed, who, what for)."""
-    return np.random.default_rng([seed, name_key(who), name_key(purpose)])
+def generator(seed: int, name: Hashable, purpose: str) -> np.random.Generator:
+    """Return an independent numpy Generator derived from (seed, name, purpose)."""
+    return np.random.default_rng([seed, name_key(name), name_key(purpose)])

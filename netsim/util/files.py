@@ -15,23 +15,23 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes; it appears under ``path`` only once the block has ended without an error.
+    """Open a file for writing bytes; it appears under ``path`` only when the block has ended without an error.
 
     Raises
     ------
     BadInput
-        If the folder does not exist or must not be written, or if ``path`` is a folder.
+        If the folder does not exist or cannot be written, or if ``path`` is a folder.
     OSError
-        If writing fails, as on a full disk; then there is no new file, and an old one is as it was.
+        If writing fails, as on a full disk; then there is no new file, and an old one is unchanged.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
-    # A part of the name: the whole one may be as long as a name can be.
+    # Only a part of the name: the whole may have the greatest length of a name.
     names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
-    # One that is there is being written by another thread, or was left by a process that was killed.
+    # Another thread may be writing such a file, or a killed process left it.
     part = next(name for name in names if not os.path.lexists(name))
     try:
         file = part.open("xb")

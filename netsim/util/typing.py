@@ -1,4 +1,4 @@
-"""Types of arrays of float64; what they hold and their shapes stand in the docstrings."""
+"""Types of arrays of float64; docstrings give their contents and shapes."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -2,8 +2,8 @@
 
 agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox. numpy arrays, numpy scalars,
 tuples, complex numbers and coded arrays (`netsim.coders`) are msgpack extension types, so decode(encode(x)) is x bit
-for bit, type included, or encode refuses x: subclasses (of str, dict, numpy.ndarray, …) do not travel. Only a bytearray
-or a memoryview of bytes, which are bytes that can be changed or shared, arrives as bytes.
+for bit, type included, or encode refuses x. Subclasses (of str, dict, numpy.ndarray, …) do not travel. There is one
+exception: a bytearray, or a memoryview of bytes, arrives as bytes.
 """
 
 import math
@@ -24,7 +24,7 @@ from netsim.wire.coded import Coded
 MOST_NESTED = 32
 """How deep lists, tuples and dicts may be nested in a payload: [[1.0]] is 2 deep.
 
-Each level costs the one who decodes it some 50 kB of stack and, for tuples, a copy of what is in it.
+To decode a level takes some 50 kB of stack and, for tuples, a copy of their items.
 """
 
 # The numbers from 5 on are those of coded types: `netsim.wire.registry`.
@@ -32,7 +32,7 @@ ARRAY, _SCALAR, _TUPLE, _COMPLEX = 1, 2, 3, 4
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
-# What has parts, and what msgpack would write without asking though it does not arrive as what it was.
+# Types with parts, and types that msgpack would write without asking although they arrive as another.
 _TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
 # A payload is in the list that a frame is.
@@ -40,11 +40,11 @@ _ROOM = MOST_NESTED + 1
 
 _BUFFER = 1024
 
-# Keys of a dict that may have the same hash: without a limit few bytes could keep their receiver busy for hours.
+# Keys of a dict that may have the same hash: without a limit a few bytes could keep their receiver busy for hours.
 _MOST_COLLISIONS = 256
 
-# Descriptions of arrays, written and read, are few and repeat: building one costs more than all else in a frame.
-# With an array's description, whether it has fields.
+# Descriptions of arrays, written and read, are few and repeat: to build one costs more than all else in a frame.
+# Written ones come with whether the array has fields.
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
@@ -58,7 +58,7 @@ def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can travel")
     try:
         with warnings.catch_warnings():
-            # What a dtype carries beside its layout ("metadata") does not travel.
+            # A dtype's "metadata" do not travel.
             warnings.simplefilter("ignore")
             head: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
     except ValueError:
@@ -71,7 +71,7 @@ def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _arrives(head: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    """Return whether who reads this description gets the array that it describes."""
+    """Return whether a receiver that reads this description gets the array that it describes."""
     try:
         return _read_trailer(head, math.prod(shape) * dtype.itemsize)[:2] == (dtype, shape)
     except Exception:
@@ -89,7 +89,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
         known = _trailers[key] = _trailer(*key), array.dtype.fields is not None
     trailer, has_fields = known
     if has_fields and array.nbytes:
-        # Between the fields may be whatever was in memory, and the same run is to send the same bytes.
+        # The bytes between the fields may be anything, but the same run must send the same bytes.
         packed = np.zeros(array.shape, array.dtype)
         packed[...] = array
         array = packed
@@ -108,7 +108,7 @@ def _descr(value: Any) -> Any:
 
 
 def _has_units(dtype: np.dtype[Any]) -> bool:
-    """Return whether times in it have a unit: numpy takes "0 seconds" for one and then cannot compute with it."""
+    """Return whether times in it have a unit: numpy accepts "0 seconds" as one and then cannot compute with it."""
     if dtype.subdtype is not None:
         return _has_units(dtype.subdtype[0])
     if dtype.fields is not None:
@@ -120,7 +120,7 @@ def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, .
     """Return dtype, shape and element count of an array of ``raw`` bytes, checked against each other."""
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
-        # What numpy thinks of an old name for a dtype is not for whoever receives it.
+        # numpy warns of old names for dtypes; the receiver did not choose them.
         warnings.simplefilter("ignore")
         dtype = np.lib.format.descr_to_dtype(_descr(descr))
     count = math.prod(shape)
@@ -224,7 +224,7 @@ def _read_complex(data: bytes) -> complex:
 
 
 def _pack(value: Any) -> bytes:
-    # A buffer that grows if need be: to ask the system for msgpack's own, of 256 KB and more, costs more than all else.
+    # A small buffer that grows: to allocate msgpack's own, of 256 KB and more, costs more than all else.
     return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER))
 
 
@@ -254,7 +254,7 @@ def _check_parts(value: Any, room: int, action: str) -> None:
 
 
 def check_keys(keys: Collection[Any], action: str) -> None:
-    """Raise WireError if so many keys of a dict have the same hash that looking one up takes long."""
+    """Raise WireError if too many keys of a dict have the same hash, so that to look one up takes long."""
     hashes = list(map(hash, keys))
     if len(keys) - len(set(hashes)) >= _MOST_COLLISIONS and max(Counter(hashes).values()) > _MOST_COLLISIONS:
         raise WireError(f"cannot {action} the payload: more than {_MOST_COLLISIONS} keys of a dict have the same hash")
@@ -281,8 +281,7 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Return the payload that `encode` gave these bytes; arrays are read-only, for receivers share them.
 
-    Hostile bytes are safe to decode: it takes a time proportional to their number and at most some 100 times as much
-    memory.
+    Hostile bytes are safe to decode: time is proportional to their number, and memory at most some 100 times it.
 
     Raises
     ------
@@ -301,7 +300,7 @@ def decode(data: bytes) -> Any:
 
 
 def _decode(data: bytes, room: int) -> Any:
-    """Return what these bytes, whoever wrote them, are; tuples may be ``room`` deep."""
+    """Return the value of bytes that anybody may have written; tuples may be ``room`` deep."""
     check_whole(data)
 
     def read_other(code: int, body: bytes) -> Any:
@@ -343,8 +342,8 @@ def is_mutable(payload: Any) -> bool:
 def payload_bits(payload: Any) -> int:
     """Return the bits that the papers would count for a payload.
 
-    8 × the bytes of an array, what a coded array says, 64 for a float, the sum over the items of lists, tuples and
-    dicts, and 8 × the encoded length of anything else.
+    8 × the bytes of an array, the ``payload_bits`` of a coded array, 64 for a float, the sum over the items of lists,
+    tuples and dicts, and 8 × the encoded length of anything else.
     """
     if isinstance(payload, np.ndarray):
         return payload.nbytes * 8
@@ -362,5 +361,5 @@ def payload_bits(payload: Any) -> int:
 
 
 def saturated(payload: Any) -> int:
-    """Return how many elements the coder of a payload had to clip: 0 of what is not coded."""
+    """Return how many elements the coder of a payload had to clip; 0 if it is not coded."""
     return payload.saturated if type(payload) in registry.NUMBERS else 0

@@ -1,4 +1,4 @@
-"""What a coder is and what it makes: `Coder.encode` turns an array into a `Coded` one, which knows its bytes and bits.
+"""Coders and coded arrays: `Coder.encode` turns an array into a `Coded` one, which knows its bytes and bits.
 
 Sender and receivers decode the same bytes, so their copies agree to the last bit.
 """
@@ -15,10 +15,10 @@ from netsim.util.typing import Vector
 
 
 class Coded(ABC):
-    """A coded vector or matrix: what travels, and the values that sender and receivers alike take it for.
+    """A coded vector or matrix: the bytes that travel, and the values that sender and receivers decode from them.
 
-    A type of one's own is a frozen dataclass of numbers, tuples and bytes (receivers share the object), with the four
-    members below, and has a number on the wire: `netsim.coders.register`.
+    A new type is a frozen dataclass of numbers, tuples and bytes (receivers share the object), with the four members
+    below, and gets a number on the wire by `netsim.coders.register`.
 
     Attributes
     ----------
@@ -34,24 +34,24 @@ class Coded(ABC):
     @property
     @abstractmethod
     def payload_bits(self) -> int:
-        """Bits that the papers count: those of the elements, and of the side information that travels along."""
+        """Bits that the papers count: those of the elements and of the side information."""
 
     @abstractmethod
     def pack(self) -> bytes:
-        """Return all of it as bytes; raises WireError if its parts do not fit each other."""
+        """Return the coded array as bytes; raises WireError if its parts do not fit each other."""
 
     @classmethod
     @abstractmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return what `pack` made these bytes of.
+        """Return the coded array that `pack` made these bytes of.
 
-        Anybody may have written the bytes: no size that they claim is to be believed, and nothing of that size made,
-        before it was compared with their number. Whatever exception is raised reaches others as a WireError.
+        Anybody may have written the bytes. Compare every size that they claim with their number before anything of
+        that size is made. Callers get any exception as a WireError.
         """
 
     @abstractmethod
     def decode(self) -> Vector:
-        """Return the array that this stands for, as a new one; asked once, for `values`."""
+        """Return the decoded array as a new one; `values` calls this once."""
 
     @cached_property
     def values(self) -> Vector:
@@ -68,16 +68,16 @@ class Coded(ABC):
 
 
 Encoded = Coded | NDArray[np.floating[Any]]
-"""What a coder returns and a receiver gets, a coded array or plain numbers; `decoded` gives its values."""
+"""A coder's result, which a receiver gets: a coded array or plain numbers. `decoded` gives its values."""
 
 
 def decoded(coded: Encoded) -> Vector:
-    """Return the values that sender and receivers alike take it for, in its shape; a float64 array is itself."""
+    """Return the values that sender and receivers decode, in the array's shape; a float64 array is itself."""
     return coded.values if isinstance(coded, Coded) else np.asarray(coded, dtype=np.float64)
 
 
 class Coder(ABC):
-    """Turns a vector, or a matrix, into what travels.
+    """Turns a vector or a matrix into the array that travels.
 
     Attributes
     ----------
@@ -89,20 +89,20 @@ class Coder(ABC):
 
     def __repr__(self) -> str:
         known = ((name, each) for name, each in vars(self).items() if name != "whole" and not name.startswith("_"))
-        told = ", ".join(f"{name}={each!r}" for name, each in known if each is not None and each is not False)
-        return f"{type(self).__name__}({told})"
+        shown = ", ".join(f"{name}={each!r}" for name, each in known if each is not None and each is not False)
+        return f"{type(self).__name__}({shown})"
 
     @abstractmethod
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None, /) -> Encoded:
         """Return the coded array; a coder that rounds or picks at random draws from ``rng``, and refuses None."""
 
     def decode(self, coded: Encoded) -> Vector:
-        """Return the values of what this coder, or another, made; see `decoded`."""
+        """Return the values of an array that this coder, or another, encoded; see `decoded`."""
         return decoded(coded)
 
     def fresh(self) -> "Coder":
-        """Return the coder for one agent: itself, or, if it remembers what it coded, one that remembers nothing yet.
+        """Return the coder for one agent: itself or, if it has a memory, a copy with an empty one.
 
-        What is given to several agents is asked for this by each of them, so that no two share a memory.
+        Each agent that is given a coder calls this, so that no two share a memory.
         """
         return self

@@ -1,4 +1,4 @@
-"""What coders ask of the arrays they are given, and the float32 numbers that travel along as a range, norm or scale."""
+"""Checks of the arrays that coders get, and the float32 numbers that travel along as a range, norm or scale."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def matrix(array: Vector) -> Vector:
 
 
 def generator(rng: np.random.Generator | None) -> np.random.Generator:
-    """Return the generator to draw from; raises BadInput if there is none."""
+    """Return the generator to draw from; raises BadInput if it is not one."""
     if not isinstance(rng, np.random.Generator):
         raise check.refuse("rng", rng, "a numpy.random.Generator, which this coder draws from")
     return rng
 
 
 def without_memory(coder: Coder) -> Coder:
-    """Return a coder that others may be made of; raises BadInput if it is none, or remembers what it coded."""
+    """Return a coder that another may use; raises BadInput if it is not a coder, or has a memory."""
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.fresh() is not coder:
@@ -58,7 +58,7 @@ def columns(scale: tuple[float, ...], by_row: bool) -> Any:
 
 
 def without_zero(scale: Any) -> Any:
-    """Return a number, or a column of them, to divide by: 1 in the place of 0, where all that is divided is 0."""
+    """Return a number, or a column of them, to divide by: 1 in place of 0, where the elements are 0."""
     if isinstance(scale, float):
         return scale or 1.0
     return np.where(scale == 0.0, 1.0, scale)

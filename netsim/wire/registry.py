@@ -1,7 +1,7 @@
-"""Which coded type has which number on the wire: decoding finds the type by the number before its bytes.
+"""The numbers of coded types on the wire: decoding finds the type by the number before its bytes.
 
-0 … 63 are netsim's own and never change: 1 … 4 are the wire's (array, numpy scalar, tuple, complex number), those of
-coded types stand in `netsim.coders`. 64 … 127 are for types of others; all processes of a run must give the same.
+0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and `netsim.coders`
+lists those of its types. 64 … 127 are for types of others; all processes of a run must give the same.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from netsim.util import check
 from netsim.wire.coded import Coded
 
 FIRST, LAST = 64, 127
-"""The numbers that others may give."""
+"""The numbers that `register` may give."""
 
 KINDS: dict[int, type[Coded]] = {}
 """The coded types by number."""
@@ -43,9 +43,9 @@ def register(number: int) -> Callable[[Kind], Kind]:
     Raises
     ------
     BadInput
-        For a number out of this range or of another type, a type that has one, and what is no `Coded` type: a frozen
-        dataclass with all that `Coded` asks for. A class of the same module and name, as when a cell of a notebook is
-        run again, takes the place of the old one.
+        For a number out of this range or of another type, a type that has one, and a class that is not a frozen
+        dataclass with all members of `Coded`. A class of the same module and name, as when a cell of a notebook is
+        run again, replaces the old one.
     """
     number = check.integer("number", number, low=FIRST, high=LAST)
 
@@ -97,7 +97,7 @@ def unregistered(kind: type) -> WireError:
 
 
 def unpack(number: int, data: bytes) -> Coded:
-    """Return the coded array of this number and these bytes; raises WireError, and nothing else, if there is none."""
+    """Return the coded array of this number and these bytes; raises only WireError, if they are none."""
     kind = KINDS.get(number)
     if kind is None:
         raise WireError(f"unknown extension type {number}")

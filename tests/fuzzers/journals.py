@@ -26,7 +26,7 @@ import numpy as np
 
 import netsim
 from netsim import Agent, Link, NetsimError, Network, core, latency, topology
-from netsim.core.records import EXIT, LEFT, SENT
+from netsim.core.records import LEFT, OUTCOME, SENT
 from netsim.distributed.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal, entries, entry
 from netsim.distributed.node import mark_of
 from netsim.distributed.states import StateWriter
@@ -375,7 +375,7 @@ def flipped(rng: Rng, data: bytes) -> bytes:
 def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
     """Return events one of which has another number somewhere."""
     copy = list(content)
-    place, dtype = any_of(rng, ((0, SENT), (1, EXIT), (3, LEFT)))
+    place, dtype = any_of(rng, ((0, SENT), (1, OUTCOME), (3, LEFT)))
     if rng.random() < 0.1 or not copy[place] or len(copy[place]) % dtype.itemsize:
         copy[int(rng.integers(4))] = rng.bytes(int(rng.integers(300)))
         return copy

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 import netsim
-from netsim.clock.clock import Loop
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock, Loop
 from netsim.clock.task import OWNER
 
 Node = tuple[Any, ...]

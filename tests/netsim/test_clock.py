@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from netsim import BadInput, Stalled
 from netsim.clock import new_loop
-from netsim.clock.clock import Loop
-from netsim.clock.skew import LocalClock
+from netsim.clock.clock import LocalClock, Loop
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
@@ -123,11 +122,11 @@ def test_a_cancelled_timer_neither_runs_nor_moves_the_clock() -> None:
 
 async def _until_standstill(loop: Loop) -> None:
     still = loop.create_future()
-    loop.instants.on_standstill.append(lambda: still.set_exception(Stalled("still")))
+    loop.clock.on_standstill.append(lambda: still.set_exception(Stalled("still")))
     try:
         await still
     finally:
-        loop.instants.on_standstill.clear()
+        loop.clock.on_standstill.clear()
 
 
 def test_a_timer_runs_in_the_context_in_which_it_was_set() -> None:
@@ -204,10 +203,10 @@ def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
         def end() -> None:
             seen.append(f"end at {now():g}")
             loop.call_soon(seen.append, "woken by the end")
-            loop.instants.at_instant_end(lambda: seen.append("second end"))
+            loop.clock.at_instant_end(lambda: seen.append("second end"))
 
         loop.call_later(1.0, seen.append, "one second")
-        loop.instants.at_instant_end(end)
+        loop.clock.at_instant_end(end)
         async with asyncio.TaskGroup() as group:
             group.create_task(chatter("a"))
             group.create_task(chatter("b"))
@@ -287,11 +286,11 @@ def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(
 ) -> None:
     """On a wall whose clock only moves while the loop sleeps."""
     wall = [1000.0]
-    monkeypatch.setattr("netsim.clock.instants.time.monotonic", lambda: wall[0])
+    monkeypatch.setattr("netsim.clock.virtual_clock.time.monotonic", lambda: wall[0])
 
     async def main() -> list[tuple[float, float]]:
         loop, seen = loop_of(), []
-        sockets = loop.instants._sockets
+        sockets = loop.clock._sockets
 
         def sleep(timeout: float | None = None) -> Any:
             wall[0] += timeout or 0.0

@@ -13,6 +13,7 @@ import pytest
 
 from netsim import Agent, Link, Network, core, latency, loss, topology
 from netsim.coders import QSGD, Uniform
+from netsim.core import records
 from netsim.replay.frames import frames_of
 from tests.command import python
 
@@ -102,6 +103,10 @@ def test_the_twin_passes_tests_of_its_own() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", *BY_TWIN]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | {"NETSIM_CORE": "python"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_each_cause_has_the_number_of_its_place() -> None:
+    assert [getattr(records, name.upper()) for name in records.ALL_CAUSES] == list(range(len(records.ALL_CAUSES)))
 
 
 def test_an_unknown_core_is_refused_in_one_line() -> None:

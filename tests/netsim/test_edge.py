@@ -108,6 +108,22 @@ def test_former_modules_are_the_new_ones() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_former_names_in_modules_are_the_new_ones() -> None:
+    code = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "from netsim.transport.fan import Fan; from netsim.transport.instants import InstantSelector\n"
+        "from netsim.count.records import EXIT; from netsim.transport.arrivals import Arrivals as Twin\n"
+        "import netsim.core, netsim.core.records, netsim.core.link_draws, netsim.core.arrival_queue\n"
+        "assert Fan is netsim.core.link_draws.LinkDraws and EXIT is netsim.core.records.OUTCOME\n"
+        "assert Twin is netsim.core.arrival_queue.ArrivalQueue and InstantSelector.__name__ == 'ClockSelector'\n"
+        "assert netsim.core.Gate is netsim.core.RoundBarrier\n"
+        "try: netsim.core.link_draws.Other\n"
+        "except AttributeError as error: assert 'link_draws' in str(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_warning_names_the_line_that_uses_a_former_module(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text("import netsim\nfrom netsim.reliability import Reliability\nnetsim.find\n")
     done = subprocess.run([sys.executable, "old.py"], capture_output=True, text=True, cwd=tmp_path)

@@ -17,7 +17,7 @@ from tests.parts import slow
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netsim.clock.instants.PASSES_PER_INSTANT", 5000)
+    monkeypatch.setattr("netsim.clock.virtual_clock.PASSES_PER_INSTANT", 5000)
     monkeypatch.setattr("netsim.engine.tasks.PASSES_PER_STOP", 2000)
     monkeypatch.setattr("netsim.engine.tasks.SECONDS_PER_STOP", 0.3)
 
@@ -131,7 +131,7 @@ def test_of_two_runs_on_a_loop_only_that_of_the_polling_agent_ends(first: bool) 
 
 def test_long_chains_at_one_instant_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token goes round 300 agents in no time. It takes as many passes of the loop, and more agents may take more."""
-    monkeypatch.setattr("netsim.clock.instants.PASSES_PER_INSTANT", 100)
+    monkeypatch.setattr("netsim.clock.virtual_clock.PASSES_PER_INSTANT", 100)
 
     class Relay(Agent):
         async def run(self) -> None:

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput, Link, NetsimError, Network, Run, export, topology
-from netsim.accounting.trace_file import TraceFile
+from netsim.accounting.trace import TraceFile
 from netsim.replay.frames import Reader, frames_of
 from netsim.studies import traces
 from netsim.studies.cli import main

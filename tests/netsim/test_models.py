@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from netsim import Link, Network, latency, loss
-from netsim.core.fan import Fan
+from netsim.core.link_draws import LinkDraws
 from netsim.errors import BadInput
 from netsim.links.latency import Latency
 from netsim.links.loss import Loss
@@ -331,29 +331,31 @@ def test_names_purposes_seeds_and_directions_have_streams_of_their_own() -> None
 )
 def test_the_size_of_blocks_changes_no_number(link: Link) -> None:
     keys = np.concatenate([key("a"), key("b"), key("c")])
-    small, large = (Fan([link, link, Link(latency=0.5)], keys, 7, block) for block in (8, 128))
+    small, large = (LinkDraws([link, link, Link(latency=0.5)], keys, 7, block) for block in (8, 128))
     rows = [small.next() for _ in range(300)]
     assert rows == [large.next() for _ in range(300)]
     assert all(delay == 0.5 for _, _, delay in rows)
-    alone = Fan([link], keys[:1], 7, 32)
+    alone = LinkDraws([link], keys[:1], 7, 32)
     assert [alone.next()[0] for _ in range(300)] == [row[0] for row in rows]
 
 
 def test_longest_is_the_longest_delay_of_the_block() -> None:
-    fan = Fan([Link(latency=latency.uniform(0, 1)), Link(latency=0.25)], np.concatenate([key("a"), key("b")]), 0, 16)
+    draws = LinkDraws(
+        [Link(latency=latency.uniform(0, 1)), Link(latency=0.25)], np.concatenate([key("a"), key("b")]), 0, 16
+    )
     for _ in range(5):
-        rows = [fan.next()]
-        longest = fan.longest
-        rows += [fan.next() for _ in range(15)]
+        rows = [draws.next()]
+        longest = draws.longest
+        rows += [draws.next() for _ in range(15)]
         assert max(map(max, rows)) == longest
 
 
 def test_a_path_draws_what_the_fan_draws_and_each_stage_has_a_stream_of_its_own() -> None:
     link = Link(latency=latency.uniform(0, 1), loss=0.3)
-    fan, path = Fan([link], key("a"), 3, 64), Path(link, key("a"), 3)
+    draws, path = LinkDraws([link], key("a"), 3, 64), Path(link, key("a"), 3)
     damaged = Path(Link(latency=latency.uniform(0, 1), loss=0.3, duplicate=0.5, corrupt=0.5), key("a"), 3)
     apart = Path(link, key("a"), 3, "one by one ")
-    rows = [fan.next()[0] for _ in range(200)]
+    rows = [draws.next()[0] for _ in range(200)]
     arrived = [path.carry([0.0]) for _ in range(200)]
     assert [bool(a) for a in arrived] == [delay >= 0 for delay in rows]
     assert all(a[0][0] == delay for a, delay in zip(arrived, rows, strict=True) if a)

@@ -23,7 +23,7 @@ import pytest
 
 from netsim import Agent, BadInput, Link, NetsimError, Network, Radio, Run, latency, topology
 from netsim.accounting import Trace
-from netsim.accounting.trace_file import TraceFile
+from netsim.accounting.trace import TraceFile
 from netsim.coders import Uniform
 from netsim.replay import render
 from netsim.replay.frames import Frames, frames_of

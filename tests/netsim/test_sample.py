@@ -281,7 +281,7 @@ def test_two_runs_on_one_loop_are_each_sampled() -> None:
 
     with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
         first, second = runner.run(both())
-        assert not runner.get_loop().instants.onlookers  # type: ignore[attr-defined]
+        assert not runner.get_loop().clock.onlookers  # type: ignore[attr-defined]
     assert first.rounds["time_s"].tolist() == [0.5, 1.0, 1.5, 2.0]
     assert second.rounds["time_s"].tolist() == pytest.approx([0.8, 1.6, 2.0])
     assert first.trace_hash == second.trace_hash

@@ -20,8 +20,8 @@ import pytest
 from netsim import Agent, AgentError, BadInput, Link, NetsimError, Network, Radio, Run, Stalled, latency, loss, topology
 from netsim.clock import new_loop, pacing
 from netsim.clock.clock import Loop
-from netsim.clock.instants import PATIENCE, WallSelector
 from netsim.clock.pacing import PacedSelector
+from netsim.clock.virtual_clock import PATIENCE, WallSelector
 from netsim.distributed import UDP, job, merge_parts
 from netsim.distributed.envelope import Heartbeat, unseal
 from netsim.faults import ClockSkew

@@ -302,7 +302,7 @@ import pickle, sys, tempfile
 from pathlib import Path
 import numpy as np
 from netsim import NetsimError
-from netsim.core.records import EXIT, SENT
+from netsim.core.records import OUTCOME, SENT
 from netsim.distributed.journal import RECORDS, STATE
 from tests.fuzzers.journals import gathered, honest
 
@@ -318,11 +318,11 @@ def events(dtype, **numbers):
     event = np.zeros(1, dtype)
     for name, number in numbers.items():
         event[name] = number
-    return RECORDS, [event.tobytes() if dtype is each else b"" for each in (SENT, EXIT, None, None)]
+    return RECORDS, [event.tobytes() if dtype is each else b"" for each in (SENT, OUTCOME, None, None)]
 
 entries = {
     "pickle": (STATE, [0, pickle.dumps({"value": Crash()}), 0]),
-    "link": events(EXIT, key=2**62), "cause": events(EXIT, cause=10**8), "kind": events(EXIT, kind=-(10**8)),
+    "link": events(OUTCOME, key=2**62), "cause": events(OUTCOME, cause=10**8), "kind": events(OUTCOME, kind=-(10**8)),
     "sender": events(SENT, sender=10**12), "to": events(SENT, link=10**12),
 }
 found = list(honest())

@@ -553,7 +553,22 @@ def test_frames_are_the_encoded_list_of_their_fields(
     assert (frame.kind, frame.sender, frame.round) == (kind, NAMES[sender], number)
     assert (frame.sent_at, frame.request) == (2.5, request)
     assert frame.is_reply == (request is not None and is_reply)
+    assert frame.sequence == 0
     assert same(frame.payload, payload)
+
+
+@pytest.mark.parametrize("sequence", [1, 32, 2**40, 2**63 - 1])
+def test_a_numbered_frame_has_its_number_negative_where_requests_have_theirs(sequence: int) -> None:
+    data = FrameEncoder().encode("m", 1, 3, np.arange(3.0), sequence=sequence)
+    assert data == encode(["m", 1, 3, np.arange(3.0), -sequence, False])
+    frame = decode_frame(data, 2.5, NAMES)
+    assert (frame.sequence, frame.request, frame.is_reply, frame.plain) == (sequence, -sequence, False, False)
+    assert frame.copy().sequence == sequence
+
+
+def test_a_number_that_no_link_gives_is_no_frame() -> None:
+    with pytest.raises(WireError):
+        decode_frame(encode(["m", 1, 3, None, -(2**63), False]), 2.5, NAMES)
 
 
 def test_an_encoder_recovers_from_a_payload_that_it_refused() -> None:

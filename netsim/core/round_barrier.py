@@ -1,12 +1,12 @@
-"""A gate: tasks wait in front of it and go on together, in the order in which they came, when it opens."""
+"""A round barrier: tasks wait at it, and go on together when it opens, in the order in which they came."""
 
 import asyncio
 
-__all__ = ["Gate"]
+__all__ = ["RoundBarrier"]
 
 
-class Gate:
-    """Opens again and again; whoever waits when it opens goes on with the number that it is opened with."""
+class RoundBarrier:
+    """Opens again and again: all tasks that wait go on with the number that it is opened with."""
 
     __slots__ = ("_loop", "_waiting")
 
@@ -15,23 +15,23 @@ class Gate:
         self._waiting: list[asyncio.Future[int]] = []
 
     def __len__(self) -> int:
-        """Return how many wait, those included that gave up."""
+        """Return how many wait, including those that were cancelled."""
         return len(self._waiting)
 
     def wait(self) -> asyncio.Future[int]:
         """Return a future of the number with which it opens next."""
-        # One for each task: a future that all shared would be cancelled for all by a timeout in one of them.
+        # One for each task: a timeout in one task would cancel a shared future for all.
         future: asyncio.Future[int] = asyncio.Future(loop=self._loop)
         self._waiting.append(future)
         return future
 
     def open(self, number: int) -> None:
-        """Let all go on."""
+        """Let all tasks go on."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(number)
         self._waiting.clear()
 
     def clear(self) -> None:
-        """Let nobody who waits go on."""
+        """Forget all tasks that wait."""
         self._waiting.clear()

@@ -1,8 +1,8 @@
 """The frames on their way to one inbox, in order of arrival.
 
-agent → outbox → link → inbox → agent: you are between link and inbox. Links push here at once; whoever reads the inbox
-takes out what is due. Frames that arrive at the same time are in the order of their links, and on one link in that of
-their sending, so the order does not depend on which of two agents acted first.
+agent → outbox → link → inbox → agent: you are between link and inbox. Links push frames at once; the inbox takes out
+what is due when it is read. Frames that arrive at the same time are in the order of their links, and on one link in the
+order of sending, so the order does not depend on which of two agents acted first.
 """
 
 import bisect
@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from netsim.core.frame import Frame
 from netsim.core.tally import Tally
 
-__all__ = ["Arrivals", "Entry"]
+__all__ = ["ArrivalQueue", "Entry"]
 
 Entry = tuple[float, int, int, Frame]
-"""Arrival time (s), key of the link message (see `netsim.core.records`), number of its kind, frame."""
+"""Arrival time (s), key of the link message (see `netsim.core.records`), id of its kind, frame."""
 
 
-class Arrivals:
-    """What has been sent to one agent and was not settled yet.
+class ArrivalQueue:
+    """The frames that were sent to one agent and have no outcome yet.
 
     Attributes
     ----------
     incoming : list of Entry
-        What came since somebody last looked, in any order.
+        Frames pushed since the queue was last read, in any order.
     careful : bool
-        Whether some frame must be looked at one by one: it may come late, belongs to a request, or holds what could be
-        changed in place.
+        Whether frames must be settled one by one: some frame may be late, belongs to a request, or has a payload that
+        could be changed in place.
     """
 
     __slots__ = ("_pending", "_tally", "careful", "incoming")
@@ -42,7 +42,7 @@ class Arrivals:
         return len(self.incoming) + len(self._pending)
 
     def push(self, time: float, key: int, kind: int, frame: Frame) -> None:
-        """Add a frame that must be looked at."""
+        """Add a frame that must be settled on its own."""
         self.incoming.append((time, key, kind, frame))
         self.careful = True
 
@@ -55,7 +55,7 @@ class Arrivals:
         """Remove and return, in order, what arrives before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
-            # The usual case: a whole round's frames, in one go. A sorted list is a heap, too.
+            # The usual case: a whole round's frames at once. A sorted list is also a heap.
             incoming.sort()
             cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
             due = incoming[:cut]
@@ -74,7 +74,7 @@ class Arrivals:
         """Remove and return the frames that arrive before ``until`` (s), and count them as delivered."""
         incoming = self.incoming
         if incoming and not self._pending and max(incoming)[0] < until:
-            # The usual case once more, without a detour.
+            # The same usual case, all of them due.
             due = sorted(incoming)
             incoming.clear()
         else:
@@ -86,12 +86,12 @@ class Arrivals:
         return list(frames)
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Forget all frames."""
         self.incoming.clear()
         self._pending.clear()
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield key and kind of all that it holds."""
+        """Yield the key and the kind id of each frame in it."""
         for _, key, kind, _ in (*self.incoming, *self._pending):
             yield key, kind
 

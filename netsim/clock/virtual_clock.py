@@ -1,10 +1,10 @@
-"""How time passes, and what comes when: a selector for an event loop that moves the clock or follows the wall's.
+"""The simulation's clock: a selector for an event loop that moves virtual time or follows the wall clock.
 
-A loop asks its selector to wait until something is to be done. The virtual selector does not wait, it moves the clock
+A loop asks its selector to wait until something is to be done. The virtual selector does not wait: it moves the clock
 to the next timer, so a simulated hour costs what its events cost. The wall selector waits the real time divided by a
-speed factor. The selector keeps the timers itself: asyncio's own heap scrambles timers of equal times, only hears of
-the time that is left (a rounding away from the time that was asked for), and takes a nanosecond for the clock's
-resolution, which a clock beyond half a year no longer has.
+speed factor. The selector keeps the timers itself. asyncio's own heap scrambles timers of equal times, knows only the
+time that is left (a rounding away from the time that was asked for), and takes a nanosecond for the clock's resolution,
+which a clock beyond half a year no longer has.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from typing import Any, Protocol
 
 from netsim.errors import Stalled
 
-__all__ = ["LATEST", "InstantSelector", "Onlooker", "Ready", "VirtualSelector", "WallSelector"]
+__all__ = ["LATEST", "ClockSelector", "Onlooker", "Ready", "VirtualSelector", "WallSelector"]
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
 LATEST = 1e12
-"""The last time (s) that there is, 32,000 years: what is to be later never comes."""
+"""The last time (s), 32,000 years: a timer that is set to a later one never runs."""
 
 PASSES_PER_INSTANT = 1_000_000
-"""How often a loop may pass through what is ready without virtual time moving, before it is taken to be endless."""
+"""How many passes a loop may make without virtual time moving, before it is taken to be endless."""
 
 PATIENCE = 60.0
-"""Real seconds without any word from open sockets after which a loop on the wall's clock stands still."""
+"""Real seconds without anything from open sockets after which a loop on the wall clock stands still."""
 
 # In real seconds.
 _LONGEST_SLEEP = 3600.0
@@ -40,16 +40,16 @@ _FIRST = -(2**62)
 
 
 class Onlooker(Protocol):
-    """Who wants to look at certain times, but not to make time pass."""
+    """Looks at a run at certain times without making time pass: probes, watchers, views, batteries."""
 
     @property
     def time(self) -> float:
-        """When to look next, in seconds; it must be later after each look."""
+        """When to look next, in seconds; it must grow with each look."""
         ...
 
     @property
     def until(self) -> float:
-        """The end (s) of what counts as that time: `look` is called when all that is due by then has happened."""
+        """The end (s) of that instant: `look` is called when all that is due by then has happened."""
         ...
 
     def look(self) -> None:
@@ -57,7 +57,7 @@ class Onlooker(Protocol):
         ...
 
 
-class InstantSelector(selectors.BaseSelector):
+class ClockSelector(selectors.BaseSelector):
     """A selector that keeps timers, runs callbacks at the end of an instant and reports when time cannot go on.
 
     Subclasses say how time passes (`wait`) and what time it is (`now`, in seconds).
@@ -65,21 +65,21 @@ class InstantSelector(selectors.BaseSelector):
     Attributes
     ----------
     on_standstill : list of callables
-        Called when nothing is ready and no timer is set; without any, a standstill raises `Stalled`.
+        Called when nothing is ready and no timer is set; if the list is empty, a standstill raises `Stalled`.
     on_pass : list of callables
-        Called each time that the loop looks for what is ready.
+        Called at each pass of the loop.
     on_endless : list of callables
-        Called at each pass beyond ``limit``; without any, such a pass raises `Stalled`.
+        Called at each pass beyond ``limit``; if the list is empty, such a pass raises `Stalled`.
     onlookers : list of Onlooker
-        Who looks when time is about to pass the times that they name. Where no timer is set, time does not pass.
+        They look when time is about to pass the times that they name. Where no timer is set, time does not pass.
     passes : int
-        How often the loop has looked for what is ready since virtual time last moved.
+        How many passes the loop has made since virtual time last moved.
     limit : float
-        How often it may.
+        How many it may make.
     beyond : bool
-        Whether something was to come later than `LATEST`.
+        Whether a timer was set to a time later than `LATEST`.
     jobs : int
-        Jobs of other threads that will wake the loop when they are done: it waits for them, however long.
+        Jobs of other threads that will wake the loop when they are done; the loop waits for them without limit.
     speed : float
         Simulated seconds in a real one.
     """
@@ -116,9 +116,9 @@ class InstantSelector(selectors.BaseSelector):
     def set_timer(
         self, time: float, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False
     ) -> None:
-        """Call ``start`` when a time (s) has come, unless ``handle`` is cancelled; what is beyond `LATEST` never comes.
+        """Call ``start`` when a time (s) has come, unless ``handle`` is cancelled; never beyond `LATEST`.
 
-        Those that are ``first`` come before all others of the same time.
+        Timers that are ``first`` run before all others of the same time.
         """
         if time > LATEST:
             self.beyond = self.beyond or time < math.inf
@@ -135,10 +135,10 @@ class InstantSelector(selectors.BaseSelector):
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Start what is due; if ``timeout`` is None (nothing is ready), let time pass to what is next."""
+        """Run the timers that are due; if ``timeout`` is None (nothing is ready), let time pass to the next one."""
         self.passes += 1
         if self.passes > self.limit:
-            self._go_on_without_end()
+            self._too_many_passes()
         for callback in list(self.on_pass) if self.on_pass else ():
             callback()
         timers = self._timers
@@ -162,17 +162,17 @@ class InstantSelector(selectors.BaseSelector):
         return ready
 
     def _wait_watched(self, until: float) -> Ready:
-        """Let time pass, and whoever wants to look before ``until`` (s) look first."""
+        """Let time pass to ``until`` (s), or to the next look of an onlooker before that."""
         first = min(self.onlookers, key=lambda onlooker: onlooker.until)
         if first.until >= until:
             return self.wait(until)
         ready = self.wait(first.time) if self.now() < first.time else []
-        # The wall's clock may have been kept from going so far.
+        # On the wall clock a socket may have ended the wait earlier.
         if self.now() >= first.time:
             first.look()
         return ready
 
-    def _go_on_without_end(self) -> None:
+    def _too_many_passes(self) -> None:
         for callback in list(self.on_endless):
             callback()
         if not self.on_endless:
@@ -211,7 +211,7 @@ class InstantSelector(selectors.BaseSelector):
         self._sockets.close()
 
 
-class VirtualSelector(InstantSelector):
+class VirtualSelector(ClockSelector):
     """Time moves to the next timer at once; it starts at 0."""
 
     def __init__(self) -> None:
@@ -229,17 +229,17 @@ class VirtualSelector(InstantSelector):
         return []
 
 
-class WallSelector(InstantSelector):
+class WallSelector(ClockSelector):
     """Time passes ``speed`` times as fast as on the wall; it is 0 until the loop first waits.
 
-    While sockets are open, something may come from outside: it is a standstill only once ``patience`` real seconds have
-    passed in which nothing did.
+    While sockets are open, something may come from outside: only ``patience`` real seconds in which nothing came are a
+    standstill.
     """
 
     def __init__(self, speed: float, patience: float = PATIENCE) -> None:
         super().__init__()
         self._patience = patience
-        # Real time passes by itself, whatever the loop does.
+        # Real time passes whatever the loop does.
         self.limit = math.inf
         self.speed = speed
         self._start: float | None = None
@@ -255,7 +255,7 @@ class WallSelector(InstantSelector):
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
-        # The first is the loop's own, by which threads wake it.
+        # The first socket is the loop's own, by which threads wake it.
         if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
             return ready
         return super()._stand_still()

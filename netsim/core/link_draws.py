@@ -1,6 +1,6 @@
-"""A fan: what becomes of an agent's broadcasts on all its simple links at once.
+"""Link draws: delays and losses of an agent's broadcasts on all its simple links at once.
 
-agent → outbox → link → inbox → agent: you are on the links. Outcomes are drawn for a block of broadcasts at a time.
+agent → outbox → link → inbox → agent: you are on the links. Draws are made for a block of broadcasts at a time.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from netsim.links.link import Link
 from netsim.links.loss import Bernoulli
 from netsim.util.draws import Keys, stream_keys, uniforms
 
-__all__ = ["Fan"]
+__all__ = ["LinkDraws"]
 
 
-class Fan:
-    """What an agent's next broadcast meets on each of its links, drawn for a block of broadcasts at a time.
+class LinkDraws:
+    """The delay of an agent's next broadcast on each of its links, drawn for a block of broadcasts at a time.
 
     Parameters
     ----------
     links : sequence of Link
-        One agent's outgoing links; what is drawn for those that are not simple is for others not to use.
+        One agent's outgoing links; the draws of links that are not simple have no meaning.
     keys : uint64 array, shape (links,)
         The links' keys.
     seed : int
@@ -48,36 +48,36 @@ class Fan:
 
     @property
     def only(self) -> Link | None:
-        """The settings of all links, if they are the same."""
+        """The settings of all links, if these are the same."""
         return self._links[0] if len({id(link) for link in self._links}) == 1 else None
 
     def _prepare(self) -> None:
-        """Find out what there is to draw: not before the first draw, for a core that draws by itself needs none."""
-        # Links of the same settings are drawn together; usually that is all of them.
+        """Group the links by their settings: at the first draw, for a core that draws by itself needs no groups."""
+        # Links of the same settings are drawn together; usually these are all links.
         groups: dict[int, list[int]] = {}
-        for place, link in enumerate(self._links):
-            groups.setdefault(id(link), []).append(place)
+        for index, link in enumerate(self._links):
+            groups.setdefault(id(link), []).append(index)
         losses, fixed = np.zeros(len(self._links)), np.zeros(len(self._links))
         self._models: list[tuple[Latency, slice | list[int]]] = []
         for same in groups.values():
             link = self._links[same[0]]
-            places = slice(None) if len(groups) == 1 else same
-            losses[places] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
-            fixed[places] = link.latency_model.fixed or 0.0
-            self._models.append((link.latency_model, places))
+            indices = slice(None) if len(groups) == 1 else same
+            losses[indices] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
+            fixed[indices] = link.latency_model.fixed or 0.0
+            self._models.append((link.latency_model, indices))
         self._losses = losses if losses.any() else None
         self._fixed: list[float] = fixed.tolist()
         self.longest = max(self._fixed, default=0.0)
 
     def next(self) -> list[float]:
         """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
-        place = self._count % self._block
-        if place == 0:
+        row = self._count % self._block
+        if row == 0:
             if self._count == 0:
                 self._prepare()
             self._draw()
         self._count += 1
-        return self._rows[place]
+        return self._rows[row]
 
     def stream(self, purpose: str) -> Keys:
         """Return the keys of the links' random streams for a purpose, shape (links,)."""
@@ -92,8 +92,8 @@ class Fan:
             rows = np.tile(self._fixed, (self._block, 1))
         else:
             rows = uniforms(self.stream("latency"), self._count, self._block)
-            for model, places in self._models:
-                rows[:, places] = model.delays(rows[:, places], self._count)
+            for model, indices in self._models:
+                rows[:, indices] = model.delays(rows[:, indices], self._count)
             self.longest = float(rows.max())
         if self._losses is not None:
             rows[uniforms(self.stream("loss"), self._count, self._block) < self._losses] = -1.0

@@ -1,4 +1,4 @@
-"""Carrying a broadcast over all of an agent's links at once: the usual case, and the fastest.
+"""The broadcast path: a message is encoded once and put into all neighbours' arrival queues, the usual case.
 
 agent → outbox → link → inbox → agent: you are in the outbox and on the links, which here only lose and delay.
 """
@@ -7,24 +7,24 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 from zlib import crc32
 
-from netsim.core.arrivals import Arrivals
-from netsim.core.fan import Fan
+from netsim.core.arrival_queue import ArrivalQueue
 from netsim.core.frame import Frame, FrameEncoder
+from netsim.core.link_draws import LinkDraws
 from netsim.core.records import LOST, TO_ALL, Transmission
 from netsim.core.tally import Tally
 from netsim.wire.codec import is_mutable, payload_bits, saturated
 
-__all__ = ["Spreader", "weighed"]
+__all__ = ["BroadcastPath", "weighed"]
 
 
 def weighed(payload: Any, raw_data: bool) -> tuple[int, int, int]:
-    """Return a payload's bits, how many of them are raw data, and how many elements were clipped."""
+    """Return a payload's bits, how many of these are raw data, and how many elements were clipped."""
     bits = payload_bits(payload)
     return bits, bits if raw_data else 0, saturated(payload)
 
 
-class Spreader:
-    """Encodes an agent's broadcasts and puts them among its neighbours' arrivals.
+class BroadcastPath:
+    """Encodes an agent's broadcasts and puts them into its neighbours' arrival queues.
 
     Parameters
     ----------
@@ -34,23 +34,23 @@ class Spreader:
         The agent's number.
     name : Hashable
         The agent's name.
-    fan : Fan
-        Draws what becomes of the broadcasts.
-    receivers : sequence of Arrivals
-        The neighbours', in the order of the links.
+    draws : LinkDraws
+        Draws delays and losses.
+    receivers : sequence of ArrivalQueue
+        The neighbours' queues, in the order of the links.
     first : int
-        Number of the first link; the others follow.
+        Index of the first link; the others follow.
     tally : Tally
-        Counts.
+        Counts the frames.
     header_bits : int
-        What each link, or the radio, adds to a frame.
+        Header bits that each link, or the radio, adds to a frame.
     on_radio : bool
-        Whether all hear one transmission, whose bits belong to no link.
+        Whether all neighbours hear one transmission, whose bits belong to no link.
     """
 
     __slots__ = (
+        "_draws",
         "_encoder",
-        "_fan",
         "_first",
         "_header_bits",
         "_incoming",
@@ -67,8 +67,8 @@ class Spreader:
         encoder: FrameEncoder,
         number: int,
         name: Hashable,
-        fan: Fan,
-        receivers: Sequence[Arrivals],
+        draws: LinkDraws,
+        receivers: Sequence[ArrivalQueue],
         first: int,
         tally: Tally,
         header_bits: int,
@@ -77,7 +77,7 @@ class Spreader:
         self._encoder = encoder
         self._number = number
         self._name = name
-        self._fan = fan
+        self._draws = draws
         self._receivers = receivers
         self._incoming = [receiver.incoming for receiver in receivers]
         self._first = first << tally.shift
@@ -88,13 +88,13 @@ class Spreader:
 
     def delays(self) -> list[float]:
         """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
-        return self._fan.next()
+        return self._draws.next()
 
     def broadcast(
         self,
         now: float,
         number: int,
-        slot: int,
+        kind_id: int,
         kind: str,
         round_number: int,
         payload: Any,
@@ -103,8 +103,8 @@ class Spreader:
     ) -> int:
         """Encode a message and carry it over every link; return how many there are.
 
-        ``number`` and ``slot``, the number of the kind, are as in `Transmission`; what arrives at ``deadline`` (s) or
-        after may be too late.
+        ``number`` and ``kind_id`` are number and kind of the `Transmission`; a frame that arrives at ``deadline`` (s)
+        or after may be too late.
         """
         data = self._encoder.encode(kind, self._number, round_number, payload)
         frame = Frame(kind, self._name, round_number, now, data, not is_mutable(payload))
@@ -113,17 +113,17 @@ class Spreader:
         wire, each = (each, 0) if self._on_radio else (each * links, each)
         bits, raw, clipped = weighed(payload, raw_data)
         me = self._number
-        record = Transmission(now, number, slot, me, TO_ALL, 1, bits, raw, wire, clipped, each, crc32(data))
-        delays = self._fan.next()
+        record = Transmission(now, number, kind_id, me, TO_ALL, 1, bits, raw, wire, clipped, each, crc32(data))
+        delays = self._draws.next()
         key = self._first + number
         step = self._step
         for incoming, delay in zip(self._incoming, delays, strict=True):
             if delay < 0.0:
-                self._tally.ended(now, key, slot, LOST)
+                self._tally.ended(now, key, kind_id, LOST)
             else:
-                incoming.append((now + delay, key, slot, frame))
+                incoming.append((now + delay, key, kind_id, frame))
             key += step
-        if not frame.plain or now + self._fan.longest >= deadline:
+        if not frame.plain or now + self._draws.longest >= deadline:
             for receiver in self._receivers:
                 receiver.careful = True
         self._tally.sent(record, links, round_number, False)
