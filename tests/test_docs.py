@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 import netsim
+from tests.command import ROOT
 
-ROOT = Path(__file__).parent.parent
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 # Their examples are studies of many seeds.

@@ -10,7 +10,8 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.command import ROOT
+
 FOLDERS = ("netsim", "agents", "scenarios", "tests", "benchmarks", "docs")
 
 

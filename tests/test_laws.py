@@ -1,7 +1,6 @@
 """The laws that hold whatever the algorithm: same seed, same run; each link and agent has its own random numbers."""
 
 from collections.abc import Hashable, Mapping
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -12,8 +11,6 @@ from netsim import Agent, AgentError, Link, Network, Run, core, latency, loss, t
 from netsim.links import Budget
 from netsim.util import draws
 from tests.command import python
-
-ROOT = Path(__file__).parents[1]
 
 Outcomes = dict[tuple[Hashable, Hashable], list[tuple[float, str]]]
 

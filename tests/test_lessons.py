@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.command import ROOT
+
 nbformat = pytest.importorskip("nbformat", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
 pytest.importorskip("nbclient", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
 pytest.importorskip("ipykernel", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
 
-ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 PARTS = ("question", "guess", "run", "look", "fix", "exercises")
 LARGEST = 60_000  # bytes of a figure

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.command import ROOT
 
 
 def modules(*folders: str) -> list[Path]:

@@ -2,7 +2,7 @@
 
 **The twin defines it**: each class and function of the compiled core (`_core.pyx`) has a twin in Python, in a module
 beside it, whose behaviour is right by definition. Both give the same frames, draws, counts and hash, to the last bit,
-which tests/netsim/test_core.py checks. So a change begins with the twin.
+which tests/netsim/core/test_core.py checks. So a change begins with the twin.
 
 The compiled core is used where it was built. The environment variable ``NETSIM_CORE`` chooses (`netsim.util.compiled`).
 """

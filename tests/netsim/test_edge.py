@@ -12,7 +12,7 @@ import pytest
 
 import netsim
 from netsim._former import ATTRIBUTES
-from tests.command import python
+from tests.command import ROOT, python
 
 
 def test_all_of_it_is_there() -> None:
@@ -51,23 +51,21 @@ def test_the_edge_alone_imports_no_library() -> None:
 
 
 def test_there_is_one_version() -> None:
-    root = Path(__file__).parents[2]
     assert netsim.__version__ == version("netsim-emulator"), "pip uninstall netsim; pip install -e '.[dev]'"
-    assert 'dynamic = ["version"]' in (root / "pyproject.toml").read_text()
-    assert f"\nversion: {netsim.__version__}\n" in (root / "CITATION.cff").read_text()
-    numbers = re.findall(r"^## (\d\S*)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text()
+    assert f"\nversion: {netsim.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    numbers = re.findall(r"^## (\d\S*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert numbers[0] == netsim.__version__
 
 
 def test_no_hint_installs_what_another_published_under_the_same_name() -> None:
     """The public index has a package netsim that is not this one."""
-    root = Path(__file__).parents[2]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "netsim-emulator"
     files = [
-        each for name in ("agents", "benchmarks", "docs", "netsim", "scenarios") for each in (root / name).rglob("*.*")
+        each for name in ("agents", "benchmarks", "docs", "netsim", "scenarios") for each in (ROOT / name).rglob("*.*")
     ]
-    files += [*root.glob("*.md"), root / "pyproject.toml", root / "check", *root.glob(".github/*/*")]
+    files += [*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "check", *ROOT.glob(".github/*/*")]
     extras = set()
     for file in files:
         if file.suffix in (".py", ".md", ".ipynb", ".toml", ".yml", ".js", ".mjs", ".html", ""):

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -22,8 +21,6 @@ from tests.fuzzers.laws import Played, check_books
 from tests.fuzzers.messages import check_messages
 from tests.fuzzers.networks import Case, check_one, hashes
 from tests.parts import slow
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("seed", [0, 1, slow(2), slow(3), slow(4)])

@@ -22,8 +22,6 @@ from tests.command import python
 from tests.fuzzers.watched import check_watched
 from tests.recorded import states_at
 
-ROOT = Path(__file__).parents[2]
-
 
 class Heard(Agent):
     """Counts what it heard."""

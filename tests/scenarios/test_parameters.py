@@ -12,8 +12,8 @@ from netsim import AgentError, BadInput
 from netsim.errors import NetsimError
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
+from tests.command import ROOT
 
-ROOT = Path(__file__).parents[2]
 STUDIES = list(catalogue.listed())
 SMALL = {"agents": 4, "rounds": 20, "features": 8}
 

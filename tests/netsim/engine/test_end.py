@@ -1,0 +1,275 @@
+"""The end of a run: when it is, what is counted until then, and that nothing is afterwards."""
+
+import asyncio
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+import netsim
+from netsim import Agent, AgentError, Link, Network, Run, RunOver, topology
+from netsim.testing import Rounder
+from tests.netsim.engine.test_failures import beside, line_of, message_of
+
+
+class Goodbye(Agent):
+    """Says goodbye as it ends, at once or after some time."""
+
+    def __init__(self, after: float = 0.0) -> None:
+        self.after = after
+        self.refusal = ""
+
+    async def run(self) -> None:
+        try:
+            await asyncio.sleep(100.0)
+        finally:
+            await asyncio.sleep(self.after)
+            try:
+                await self.broadcast("bye", 1)
+            except RunOver as error:
+                self.refusal = str(error)
+                raise
+
+
+@pytest.mark.parametrize("after", [0.0, 50.0])
+def test_a_run_ends_at_its_time_however_long_agents_take_to_end(after: float) -> None:
+    agent = Goodbye(after)
+    run = Network(topology.path(3)).run(beside(agent), until=5.0)
+    assert run.ended_at == 5.0
+    assert agent.refusal == "agent 1 cannot send 'bye': the run is over, and what it sent is counted"
+    assert int(run.ledger.table([])["offered"].iloc[0]) == 10
+    # Nor does it count whether it tries.
+    assert run.trace_hash == Network(topology.path(3)).run(beside(Quiet()), until=5.0).trace_hash
+
+
+class Quiet(Agent):
+    async def run(self) -> None:
+        await asyncio.sleep(100.0)
+
+
+class GoodbyeInParts(Agent):
+    """Its parts say goodbye, too: by send, request and reply, in a group and in the background."""
+
+    async def run(self) -> None:
+        self.task = asyncio.create_task(self.part())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.part())
+            group.create_task(self.ask())
+
+    async def part(self) -> None:
+        try:
+            await asyncio.sleep(100.0)
+        finally:
+            await self.send(0, "bye", 1)
+
+    async def ask(self) -> None:
+        try:
+            await asyncio.sleep(100.0)
+        finally:
+            await self.request(0, "really?", 1)
+
+
+def test_a_goodbye_of_its_parts_is_forgiven_too() -> None:
+    run = Network(topology.path(3)).run(beside(GoodbyeInParts()), until=5.0)
+    assert int(run.ledger.table([])["offered"].iloc[0]) == 10
+
+
+def test_an_error_beside_a_goodbye_is_one() -> None:
+    class Mixed(GoodbyeInParts):
+        async def ask(self) -> None:
+            try:
+                await asyncio.sleep(100.0)
+            finally:
+                raise ValueError("real")
+
+    message = message_of(lambda: Network(topology.path(3)).run(beside(Mixed()), until=5.0))
+    assert message.startswith("agent 1 raised ")
+    assert "real" in message or "and 1 more" in message
+
+
+def test_the_refusal_of_another_run_is_an_error() -> None:
+    """Only a run that has ended refuses so; an agent that raises one in a run that goes on has failed."""
+
+    class Raises(Agent):
+        async def run(self) -> None:
+            await asyncio.sleep(1.0)
+            raise RunOver("not now")
+
+    message = message_of(lambda: Network(topology.path(3)).run(beside(Raises())))
+    assert message == f"agent 1 raised RunOver at 1 s (test_end.py, line {line_of(Raises.run, 'RunOver(')}): not now"
+
+
+class Chatter(Agent):
+    """Leaves behind a task, a timer and a shielded task that go on sending."""
+
+    async def run(self) -> None:
+        self.ended: list[str] = []
+        self.refused: list[str] = []
+        self.task = asyncio.create_task(self.chat("task"))
+        self.shielded = asyncio.shield(asyncio.create_task(self.chat("shielded")))
+        asyncio.get_running_loop().call_later(7.0, self.later)
+        await asyncio.sleep(3.0)
+
+    def later(self) -> None:
+        self.made_later = asyncio.create_task(self.chat("made later"))
+        try:
+            self.outbox.broadcast("x", 1, 0, False)
+        except AgentError as error:
+            self.refused.append(str(error))
+
+    async def chat(self, name: str) -> None:
+        try:
+            while True:
+                await self.broadcast("x", 1)
+                await asyncio.sleep(0.5)
+        finally:
+            self.ended.append(f"{name} at {self.now:g}")
+
+
+def summary(run: Run) -> tuple[Any, ...]:
+    return (run.trace_hash, run.ended_at, run.ledger.table(["kind"]).to_csv(), len(run.rounds), repr(run))
+
+
+@pytest.mark.parametrize("until", [None, 2.25])
+def test_on_a_shared_loop_nothing_changes_a_finished_run(until: float | None) -> None:
+    agents = {i: Chatter() for i in range(3)}
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        run = await Network(topology.path(3), Link(latency=0.7)).run_async(agents, until=until)
+        assert run.ended_at == (until or 3.0)
+        assert asyncio.all_tasks() == before
+        ended = summary(run)
+        await asyncio.sleep(20.0)
+        # Not even who looks into an inbox.
+        assert [len(agent.inbox) for agent in agents.values()] == [len(agent.inbox) for agent in agents.values()]
+        assert summary(run) == ended
+
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
+        runner.run(main())
+    for agent in agents.values():
+        assert agent.ended == [f"{name} at {until or 3.0:g}" for name in ("task", "shielded")]
+        assert agent.refused == [f"agent {agent.name} cannot send 'x': the run is over, and what it sent is counted"]
+        assert agent.made_later.cancelled()
+
+
+def test_what_arrives_at_the_end_is_counted_and_what_comes_later_is_under_way() -> None:
+    class Once(Agent):
+        async def run(self) -> None:
+            await asyncio.sleep(1.0)
+            await self.broadcast("in time", 1)
+            await asyncio.sleep(0.5)
+            await self.broadcast("too late", 1)
+            await asyncio.sleep(9.0)
+
+    run = Network(topology.path(2), Link(latency=1.0)).run({0: Once(), 1: Once()}, until=2.0)
+    table = run.ledger.table(["kind"]).set_index("kind")
+    assert table["delivered"].to_dict() == {"in time": 2, "too late": 0}
+    assert table["in_flight"].to_dict() == {"in time": 0, "too late": 2}
+
+
+def test_an_agent_that_takes_part_in_rounds_as_it_ends_writes_no_rows() -> None:
+    class GoesOn(Agent):
+        async def run(self) -> None:
+            try:
+                await asyncio.sleep(100.0)
+            finally:
+                async for k in self.rounds(3):
+                    await self.broadcast("x", k)
+
+    run = Network(topology.path(1)).run({0: GoesOn()}, until=2.5)
+    assert len(run.rounds) == 0
+    assert run.ended_at == 2.5
+
+
+def test_background_tasks_end_after_their_agents() -> None:
+    """An agent may need them to clean up."""
+
+    class Flushes(Agent):
+        async def run(self) -> None:
+            self.seen: list[Any] = []
+            self.queue: asyncio.Queue[int] = asyncio.Queue()
+            self.worker = asyncio.create_task(self.work())
+            try:
+                await asyncio.sleep(100.0)
+            finally:
+                for i in range(3):
+                    self.queue.put_nowait(i)
+                await self.queue.join()
+
+        async def work(self) -> None:
+            while True:
+                self.seen.append(await self.queue.get())
+                await asyncio.sleep(0.1)
+                self.queue.task_done()
+
+    agent = Flushes()
+    Network(topology.path(1)).run({0: agent}, until=2.0)
+    assert agent.seen == [0, 1, 2]
+
+
+def test_whoever_waits_for_the_end_may_be_cancelled_meanwhile() -> None:
+    class Busy(Agent):
+        async def run(self) -> None:
+            self.task = asyncio.create_task(asyncio.sleep(1e6))
+            await asyncio.sleep(100.0)
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        agents = {0: Busy(), 1: Goodbye(50.0), 2: Busy()}
+        run = asyncio.create_task(Network(topology.path(3)).run_async(agents, until=2.0))
+        await asyncio.sleep(20.0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await asyncio.sleep(0.0)
+        assert asyncio.all_tasks() == before
+
+    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
+        runner.run(main())
+
+
+# --- the garbage collector --------------------------------------------------------------------------------------------
+
+
+def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
+    """Overlapping so that neither is inside the other."""
+    first_runs, second_runs, first_ended = threading.Event(), threading.Event(), threading.Event()
+
+    class First(Agent):
+        async def run(self) -> None:
+            first_runs.set()
+            assert second_runs.wait(20)
+
+    class Second(Agent):
+        async def run(self) -> None:
+            second_runs.set()
+            assert first_ended.wait(20)
+
+    def first() -> None:
+        Network(topology.path(1)).run({0: First()})
+        first_ended.set()
+
+    def second() -> None:
+        assert first_runs.wait(20)
+        Network(topology.path(1)).run({0: Second()})
+
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == frozen
+
+
+def test_what_was_frozen_before_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        Network(topology.path(1)).run({0: Rounder(5)})
+        assert gc.get_freeze_count() > before / 2
+    finally:
+        gc.unfreeze()
