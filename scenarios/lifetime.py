@@ -172,17 +172,14 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     import pandas as pd
 
     ends = {name: deaths(run, batteries.period) for name, run in study.runs.items()}
-    table = pd.DataFrame(
-        [_row(name, run, ends[name], turns[name], batteries.period) for name, run in study.runs.items()]
-    )
+    rows = [_row(name, run, ends[name], turns[name], batteries.period) for name, run in study.runs.items()]
+    table = pd.DataFrame(rows)
     study.table("lifetime", "Rounds until batteries are empty; mJ of an agent in a round, by state", table)
-    best = study.centralised["train_mse"]
-    study.note(task.yardsticks(best))
-    for line in _notes(table, rounds):
+    for line in (task.yardsticks(study.centralised["train_mse"]), *_notes(table, rounds)):
         study.note(line)
     for name, run in study.runs.items():
-        if said := _missed_alive(run, ends[name]):
-            study.note(f"{name}: while all lived {said}.")
+        if missed := _missed_alive(run, ends[name]):
+            study.note(f"{name}: while all lived {missed}.")
     title = f"{len(task.nodes)} agents, models of {task.size} elements, batteries of {batteries.battery:g} J"
     study.figure(
         "alive",
@@ -204,18 +201,19 @@ def _row(name: str, run: Run, ends: Any, awake: float, period: float) -> dict[st
     """Return a run's row: deaths in rounds (NaN: none), the error before the first death, the energy of a round."""
     method, _, radio = name.rpartition(", ")
     before = run.rounds[run.rounds["round"] < ends[0]]
+    first, median = (each if math.isfinite(each) else math.nan for each in (ends[0], ends[(len(ends) - 1) // 2]))
     energy, powers = run.energy, presets.ieee802154().energy
     lived = np.minimum(energy["died_at_s"], run.ended_at).sum() / period
     row: dict[str, Any] = {
         "algorithm": method,
         "radio": radio,
         "awake_%": 100.0 if radio == _ALWAYS else 100 * awake / period,
-        "first_death": ends[0] if math.isfinite(ends[0]) else math.nan,
-        "median_death": ends[(len(ends) - 1) // 2] if math.isfinite(ends[(len(ends) - 1) // 2]) else math.nan,
+        "first_death": first,
+        "median_death": median,
         "train_mse": float(before["train_mse"].iloc[-1]) if len(before) else math.nan,
     }
     for state in STATES:
-        # Seconds of sleep are what is left of the time, and of a radio that never sleeps a rounding error.
+        # Seconds of sleep are the rest of the time; for a radio that never sleeps they are a rounding error.
         row[f"{state}_mj"] = round(1e3 * getattr(powers, state) * energy[f"{state}_s"].sum() / lived, 9)
     return row
 

@@ -175,8 +175,6 @@ class QuantizedSteps(OnlineSteps):
 
     Parameters
     ----------
-    range : float
-        Fixed range [-range, range) of the quantizer; by default a range for each message.
     saturate : bool
         What lies outside that range takes its last level. Without: the integer goes on, with the bits that it needs
         (equation 3.21 as printed).

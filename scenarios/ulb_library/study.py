@@ -39,10 +39,6 @@ class LibrarySteps(OnlineSteps):
 
     Parameters
     ----------
-    rho : float
-        Penalty of the ADMM methods.
-    eta : float
-        Weight of staying where one is, of the ADMM methods: the larger, the shorter the step.
     step : float
         Step size of RFF-DOKL, and of a mote alone.
     """
