@@ -66,7 +66,7 @@ MODULES = {
     "results": "studies.results",
     "sockets": "distributed",
     "sockets.envelope": "distributed.envelope",
-    "sockets.job": "distributed.job",
+    "sockets.job": "distributed.node",
     "sockets.journal": "distributed.journal",
     "sockets.merge": "distributed.merge",
     "sockets.mqtt": "distributed.mqtt",

@@ -2,20 +2,22 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypedDict, Unpack
 
 import networkx as nx
 
 from netsim._former import must_be_current
 from netsim.agent import Agent
-from netsim.clock.clock import ClockName, Loop
+from netsim.clock.clock import ClockName, Loop, new_loop
 from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
-from netsim.engine.backend import STAGE, Wanted
-from netsim.engine.build import Asked, Settings, check_agents
-from netsim.engine.job import Job, in_thread
+from netsim.engine.build import Settings, check_agents
+from netsim.engine.launch import BACKEND, in_thread, simulate
 from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
@@ -26,9 +28,6 @@ from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected
 from netsim.util import check, draws
 from netsim.watch import Watch, Watched
-
-if TYPE_CHECKING:
-    from netsim.distributed.job import NodeJob
 
 Medium = Literal["wires", "radio"] | Radio
 
@@ -292,7 +291,7 @@ class Network:
         Stalled
             If every task waits for what can never come.
         Missed
-            If the other processes have ended this run already (`netsim.distributed.job.Missed`).
+            If the other processes have ended this run already (`netsim.distributed.node.Missed`).
 
         Notes
         -----
@@ -300,17 +299,38 @@ class Network:
         to then, which add up as those of a whole run do. So does the KeyboardInterrupt of a Ctrl-C, as long as it is
         the first.
         """
-        asked = self._asked(until, sample, trace, blas_threads)
+        settings = self._settings_of(until, sample, trace, blas_threads)
         how = _checked_clock(clock, transport)
-        if transport is None and (stage := STAGE.get()) is not None:
-            return stage.run(self, agents, Wanted(probes, progress, asked))
+        result = self.result_of(agents, probes, progress)
+        backend = BACKEND.get() if transport is None else None
+        return self.play(settings, result, transport, *how) if backend is None else backend(self, settings, result)
+
+    def play(
+        self,
+        settings: Settings,
+        result: Run,
+        transport: Transport | None = None,
+        clock: ClockName = "virtual",
+        speed: float = 1.0,
+    ) -> Run:
+        """Run as `run` does, with checked ``settings``; the rows are added to ``result``, which has the agents."""
         if transport is None:
-            job = Job(self, self.result_of(agents, probes, progress), asked)
+            runtime = Runtime(settings, result, self._scheduled)
+
+            def launch() -> Run:
+                return simulate(runtime, new_loop(clock, speed))
         else:
-            job = self._part(agents, probes, progress, asked, transport)
+            from netsim.distributed.node import Node
+
+            if settings.viewer is not None:
+                raise BadInput("transport: must go without --watch: what happens is in several processes")
+            node = Node(settings, result, transport)
+            runtime = node.runtime = Runtime(settings, result, self._scheduled, node)
+            launch = node.meet_and_run
+
         if asyncio._get_running_loop() is None:
-            return job.simulate(*how)
-        return in_thread(job, lambda: job.simulate(*how))
+            return self._launch(runtime, launch)
+        return in_thread(runtime, partial(self._launch, runtime, launch))
 
     async def run_async(
         self,
@@ -329,28 +349,31 @@ class Network:
         other loop it runs in virtual time in a thread of its own.
         """
         result = self.result_of(agents, probes, progress)
-        job = Job(self, result, self._asked(until, sample, trace, blas_threads))
+        runtime = Runtime(self._settings_of(until, sample, trace, blas_threads), result, self._scheduled)
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
-            return await job.run(loop)
+            with self._runs(runtime):
+                return await runtime.run(loop)
         try:
-            return await asyncio.to_thread(job.simulate)
+            return await asyncio.to_thread(self._launch, runtime, lambda: simulate(runtime, new_loop()))
         except asyncio.CancelledError:
-            job.interrupt()
+            runtime.interrupt()
             raise
 
-    def _part(
-        self, agents: Agents, probes: Sequence[Probe], progress: Progress | None, asked: Asked, transport: Transport
-    ) -> "NodeJob":
-        """Return the part of a run that is here."""
-        from netsim.distributed.job import NodeJob
+    def _launch(self, runtime: Runtime, launch: Callable[[], Run]) -> Run:
+        with self._runs(runtime):
+            return launch()
 
-        if asked.viewer is not None:
-            raise BadInput("transport: must go without --watch: what happens is in several processes")
-        written = transport.folder is not None
-        return NodeJob(
-            self, self.result_of(agents, () if written else probes, progress), asked, transport, bool(probes)
-        )
+    @contextmanager
+    def _runs(self, runtime: Runtime) -> Iterator[None]:
+        """Let actions act on a run meanwhile; raises NetsimError if another one is running."""
+        if self._running is not None:
+            raise NetsimError("this network is already running: make another Network for a second run at the same time")
+        self._running = runtime
+        try:
+            yield
+        finally:
+            self._running = None
 
     def result_of(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
         """Return a `Run` without rows or ledger, for who is to fill it; raises BadInput as `run` does."""
@@ -361,12 +384,21 @@ class Network:
         watched = None if self._watched is None else Watch(self._watched, self.graph)
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 
-    def _asked(self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None) -> Asked:
+    def _settings_of(
+        self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None
+    ) -> Settings:
         until = None if until is None else check.finite("until", until, above=0)
         sample = None if sample is None else self._check_sample(sample, until)
         if blas_threads is not None:
             blas_threads = check.integer("blas_threads", blas_threads, low=1)
-        return Asked(until, sample, check.flag("trace", trace), blas_threads, self._viewer)
+        return replace(
+            self.settings,
+            until=until,
+            sample=sample,
+            trace=check.flag("trace", trace),
+            blas_threads=blas_threads,
+            viewer=self._viewer,
+        )
 
     def _check_sample(self, sample: float, until: float | None) -> float:
         sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))
@@ -375,7 +407,7 @@ class Network:
         return sample
 
     def _runtime(self) -> Runtime:
-        if self._running is None:
+        if self._running is None or not self._running.built:
             raise NetsimError("the network is not running: use Network.at(time, action) to plan ahead")
         return self._running
 

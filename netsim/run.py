@@ -121,6 +121,11 @@ class Run:
         return pd.concat([table, pd.DataFrame(self._measured[which], index=table.index)], axis=1)
 
     @property
+    def probes(self) -> Sequence[Probe]:
+        """What is measured for each row besides the totals; none in a run that was loaded."""
+        return self._probes
+
+    @property
     def rows(self) -> int:
         """How many rows `rounds` has."""
         return len(self._rows)

@@ -5,7 +5,7 @@ What was sent to another process and never seen there is *missing*; what a kille
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +31,8 @@ from netsim.distributed.journal import (
 )
 from netsim.distributed.node import mark_of
 from netsim.distributed.states import StateReader
-from netsim.engine.build import Asked, Parts, Settings, build
+from netsim.engine.build import Settings, build
+from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.run import Probe, Run
 from netsim.util import check
@@ -125,13 +126,13 @@ def merge_parts(
     """
     number = check.integer("run", run, low=0)
     result = network.result_of(agents, probes, None)
-    return merge_run(network.settings, result, Path(folder), number, trace).run
+    return merge_run(replace(network.settings, trace=trace), result, Path(folder), number).run
 
 
-def merge_run(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> MergedRun:
+def merge_run(settings: Settings, result: Run, folder: Path, run: int) -> MergedRun:
     """Put a run together; see `merge_parts`."""
     try:
-        return _merged(settings, result, folder, run, trace)
+        return _merged(settings, result, folder, run)
     except NetsimError:
         raise
     except Exception as error:
@@ -140,7 +141,7 @@ def merge_run(settings: Settings, result: Run, folder: Path, run: int, trace: bo
         raise NetsimError(f"folder = {str(folder)!r}: must hold what the processes of a run wrote ({why})") from error
 
 
-def _merged(settings: Settings, result: Run, folder: Path, run: int, trace: bool) -> MergedRun:
+def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRun:
     written = [_read(path) for path in sorted((folder / f"run-{run}").glob("*.journal"))]
     parts = [part for part in written if "joined" in part.begin]
     if not parts:
@@ -163,7 +164,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int, trace: bool
                 f"folder = {str(folder)!r}: must hold what was written of one run {run}; {host!r} has written of two, "
                 "which began at different times: give each deployment a folder of its own"
             )
-    return _Merger(settings, result, parts, trace).merge()
+    return _Merger(settings, result, parts).merge()
 
 
 def _must_have_met(folder: Path, written: Sequence[Part]) -> None:
@@ -208,19 +209,12 @@ def _read(path: Path) -> Part:
 class _Merger:
     """Puts parts together, row by row."""
 
-    def __init__(self, settings: Settings, result: Run, parts: list[Part], trace: bool) -> None:
+    def __init__(self, settings: Settings, result: Run, parts: list[Part]) -> None:
         self._settings, self._result, self._parts = settings, result, parts
         self._loop: Loop = new_loop()
-        asked = Asked(None, None, trace, None, None, _NoRelay())
-        self._built: Parts = build(
-            settings,
-            result.agents,
-            self._loop,
-            asked=asked,
-            on_round_end=lambda number: None,
-            on_death=lambda name: None,
-        )
-        self._ledger = result.ledger = self._built.ledger
+        self._built = Runtime(replace(settings, viewer=None), result)
+        build(self._built, self._loop, merged=True)
+        self._ledger = self._built.ledger
         self._tally = self._ledger.tally
         self._names = list(result.agents)
         self._links_of = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
@@ -433,15 +427,6 @@ class _Merger:
             self._tally.link_bits(link, kind, bits)
         if self._tally.keeps:
             self._tally.left(time, key, number, bits)
-
-
-class _NoRelay:
-    """All agents are here: none has a stand-in."""
-
-    keeps = False
-
-    def stand_in(self, agent: Any, tally: Any) -> None:
-        """Return None."""
 
 
 def _copies(records: Records, shift: int) -> dict[tuple[int, int], list[int]]:

@@ -8,14 +8,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netsim.core import ArrivalQueue, Frame, Tally
 from netsim.core.framing import decode_frame
 from netsim.distributed.envelope import LEG, OVERHEAD, Message, Parcel
 from netsim.distributed.membership import Membership
-from netsim.engine.build import Parts
 from netsim.errors import AgentError, WireError
+
+if TYPE_CHECKING:
+    from netsim.engine.runtime import Runtime
 
 __all__ = ["Relay", "RemoteEndpoint"]
 
@@ -110,7 +112,7 @@ class _Waiting:
 class Relay:
     """The frames of one run that cross between processes; by their names, the numbers of the agents' processes."""
 
-    def __init__(self, membership: Membership, places: Mapping[Hashable, int], keeps: bool) -> None:
+    def __init__(self, membership: Membership, places: Mapping[Hashable, int]) -> None:
         self._membership = membership
         self._places = places
         self._remotes: list[RemoteEndpoint] = []
@@ -124,12 +126,10 @@ class Relay:
         # What a process received before it began again belongs to frames that its successor does not know of.
         self._incarnations: dict[int, int] = {}
         self._early: list[Parcel] = []
-        self._parts: Parts | None = None
+        self._run: Runtime | None = None
         # By link: the sender's process, the sender, the receiver.
         self._ends: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
-        # Whether the event log is to be written.
-        self.keeps = keeps
         # Called before frames leave this process.
         self.before_sending: Callable[[], None] = lambda: None
         # Whether nothing more is taken in.
@@ -147,10 +147,10 @@ class Relay:
         self._remotes.append(remote)
         return remote
 
-    def connect(self, parts: Parts) -> None:
+    def connect(self, run: "Runtime") -> None:
         """Take part in a run that is built."""
-        self._parts, self._names = parts, list(parts.inboxes)
-        ledger, names = parts.ledger, self._names
+        self._run, self._names = run, list(run.inboxes)
+        ledger, names = run.ledger, self._names
         for sender, receiver in zip(ledger.senders.tolist(), ledger.receivers.tolist(), strict=True):
             self._ends.append((self._places[names[sender]], names[sender], names[receiver]))
         for remote in self._remotes:
@@ -163,8 +163,8 @@ class Relay:
 
     def _send(self, to: Hashable, entries: list[Any]) -> None:
         """Have frames sent off in the loop's next pass."""
-        assert self._parts is not None
-        tally = self._parts.shared.tally
+        assert self._run is not None
+        tally = self._run.shared.tally
         if len(tally.kinds) > len(self._kinds):
             self._kinds = list(tally.kinds)
         host = self._places[to]
@@ -184,7 +184,7 @@ class Relay:
                 waiting.add(frame, Message(count, name, frame.sent_at, frame.data, [link, number, time]), size)
         if not self._flushing:
             self._flushing = True
-            self._parts.shared.loop.call_soon(self.flush, context=self._context)
+            self._run.shared.loop.call_soon(self.flush, context=self._context)
 
     def flush(self) -> None:
         """Send off what waits."""
@@ -209,8 +209,8 @@ class Relay:
 
     def sent_to(self) -> dict[int, int]:
         """Return the number of frames sent, by the number of the receiver's process."""
-        assert self._parts is not None
-        receivers = self._parts.ledger.receivers
+        assert self._run is not None
+        receivers = self._run.ledger.receivers
         counts = Counter[int]()
         for link, count in self._sent.items():
             counts[self._places[self._names[receivers[link]]]] += count
@@ -220,19 +220,19 @@ class Relay:
 
     def take(self, parcel: Parcel) -> str:
         """Put frames into the inboxes that they are for; return why not all (`membership.DROPPED`), or ""."""
-        if self.closed or (self._parts is None and len(self._early) >= _WINDOW):
+        if self.closed or (self._run is None and len(self._early) >= _WINDOW):
             return "stale"
-        if self._parts is None:
+        if self._run is None:
             # Another clock is a little ahead.
             self._early.append(parcel)
             return ""
         refused = ""
         for message in parcel.messages:
-            refused = self._take(self._parts, parcel, message) or refused
+            refused = self._take(self._run, parcel, message) or refused
         return refused
 
-    def _take(self, parts: Parts, parcel: Parcel, message: Message) -> str:
-        tally = parts.shared.tally
+    def _take(self, run: "Runtime", parcel: Parcel, message: Message) -> str:
+        tally = run.shared.tally
         if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MOST_KINDS):
             return "malformed"
         try:
@@ -248,12 +248,12 @@ class Relay:
             elif not self._sequence(parcel, link).take(sequence):
                 refused = refused or "replayed"
             else:
-                self._arrive(parts, ends[2], (link << tally.shift) + message.number, kind, frame, time)
+                self._arrive(run, ends[2], (link << tally.shift) + message.number, kind, frame, time)
         return refused
 
-    def _arrive(self, parts: Parts, receiver: Hashable, key: int, kind: int, frame: Frame, time: float) -> None:
-        inbox, now = parts.inboxes[receiver], parts.shared.loop.now()
-        rounds = parts.contexts[receiver].shared.rounds
+    def _arrive(self, run: "Runtime", receiver: Hashable, key: int, kind: int, frame: Frame, time: float) -> None:
+        inbox, now = run.inboxes[receiver], run.shared.loop.now()
+        rounds = run.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
             # It came later than by its link's model, and somebody could have noticed.
             time = now

@@ -1,12 +1,13 @@
 """Building a run: each agent's inbox, outbox and context, the links between them, the ledger and the rounds."""
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim.accounting.ledger import Ledger
 from netsim.agent import Agent, attach, has_begun
@@ -14,7 +15,6 @@ from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
 from netsim.core import Tally
 from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
-from netsim.engine.observers import Viewer
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.links.link import Link
@@ -30,12 +30,18 @@ from netsim.transport.shared import Shared
 from netsim.transport.wiring import Neighbor, Wiring
 from netsim.util import check, draws
 
-__all__ = ["Asked", "Parts", "Settings", "build", "check_agents"]
+if TYPE_CHECKING:
+    from netsim.engine.observers import Viewer
+    from netsim.engine.runtime import Runtime
+
+__all__ = ["Settings", "build", "check_agents"]
+
+_Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a network is made of; see `netsim.Network`, whose checked arguments these are."""
+    """The checked arguments of `netsim.Network` and of `netsim.Network.run`, besides agents and probes."""
 
     graph: "nx.Graph[Any]"
     link: Link
@@ -45,60 +51,11 @@ class Settings:
     inbox_limit: int | None
     seed: int
     faults: Faults
-
-
-class Elsewhere(Protocol):
-    """Who stands for the agents that run in other processes."""
-
-    @property
-    def keeps(self) -> bool:
-        """Whether it wants to have the event log as it is written."""
-
-    def stand_in(self, agent: Hashable, tally: Tally) -> Neighbor | None:
-        """Return what takes the frames for an agent in place of its inbox; None if the agent runs here."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a run was asked for besides its agents: the checked arguments of `netsim.Network.run`, who shows it, and who
-    stands for the agents that are elsewhere."""
-
-    until: float | None
-    sample: float | None
-    trace: bool
-    blas_threads: int | None
-    viewer: Viewer | None = None
-    elsewhere: Elsewhere | None = None
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the event log is written, for whomever."""
-        return self.trace or self.viewer is not None or (self.elsewhere is not None and self.elsewhere.keeps)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What one run of a network is made of; agents' parts by their names.
-
-    Attributes
-    ----------
-    shared : Shared
-        What agents share whose clocks are right; ``own`` are those of the others.
-    """
-
-    shared: Shared
-    own: dict[Hashable, Shared]
-    ledger: Ledger
-    rounds: RoundClock
-    inboxes: dict[Hashable, Inbox]
-    outboxes: dict[Hashable, Outbox]
-    contexts: dict[Hashable, Context]
-    medium: Medium | None
-
-    @property
-    def all_shared(self) -> list[Shared]:
-        """What agents share, by clock."""
-        return [self.shared, *self.own.values()]
+    until: float | None = None
+    sample: float | None = None
+    trace: bool = False
+    blas_threads: int | None = 1
+    viewer: "Viewer | None" = None
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
@@ -124,41 +81,37 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
             raise BadInput(f"agents[{name!r}]: must be made anew for each run; {why}")
 
 
-def build(
-    settings: Settings,
-    agents: Mapping[Any, Agent],
-    loop: Loop,
-    *,
-    asked: Asked,
-    on_round_end: Callable[[int], None],
-    on_death: Callable[[Hashable], None],
-) -> Parts:
-    """Build the links and give each agent its context; raises AgentError if an agent hides one of Agent's names."""
+def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
+    """Build the links of a run on a loop, and give each agent its context.
+
+    ``merged`` is True for a run that is put together from the journals of several processes. Raises AgentError if an
+    agent hides one of Agent's names.
+    """
+    settings, agents, node = run.settings, run.agents, run.node
     graph, names = settings.graph, list(agents)
-    number = {name: i for i, name in enumerate(names)}
     neighbors = {name: tuple(graph[name]) for name in names}
-    degrees = np.array([len(neighbors[name]) for name in names], dtype=np.int64)
-    firsts = np.concatenate([[0], np.cumsum(degrees)])
-    senders = np.repeat(np.arange(len(names)), degrees)
-    receivers = np.fromiter((number[n] for name in names for n in neighbors[name]), np.int64, count=int(firsts[-1]))
+    senders, receivers, firsts = _ends_of_links(neighbors)
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
-    tally = Tally(name_keys, keys, asked.keeps)
-    ledger = Ledger(names, senders, receivers, name_keys, tally, _more_causes(settings, asked))
-    ledger.keeps_trace = asked.trace
-    rounds = RoundClock(loop, settings.round_period, on_round_end)
-    shared = Shared(loop, tally, rounds)
-    own = _clocks_of_their_own(settings, shared)
-    inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
-    takers: Mapping[Hashable, Neighbor] = (
-        inboxes if asked.elsewhere is None else _takers(asked.elsewhere, tally, inboxes)
-    )
-    outboxes: dict[Hashable, Outbox] = {}
-    contexts: dict[Hashable, Context] = {}
+    keeps_events = settings.trace or settings.viewer is not None or (node is not None and node.journals)
+    tally = Tally(name_keys, keys, keeps_events)
+    on_medium = isinstance(settings.medium, Radio)
+    causes = SOCKET_CAUSES if node or merged else RADIO_CAUSES if on_medium else ()
+    run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
+    run.ledger.keeps_trace = settings.trace
+    run.loop = loop
+    run.rounds = RoundClock(loop, settings.round_period, run.round_ended)
+    run.shared = shared = Shared(loop, tally, run.rounds)
+    run.own = own = _own_clocks(settings, shared)
+    run.inboxes = inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
+    neighbor_inboxes: Mapping[Hashable, Neighbor] = inboxes
+    if node is not None:
+        neighbor_inboxes = {name: node.relay.stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
+    run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
-    medium = None
     if isinstance(settings.medium, Radio):
-        medium = Medium(settings.medium, shared, settings.seed, names, log=asked.trace, on_death=on_death)
+        log = settings.trace
+        run.medium = Medium(settings.medium, shared, settings.seed, names, log=log, on_death=run.battery_died)
     # Blocks of draws are large where that is cheap, small where there are very many links.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
@@ -166,7 +119,7 @@ def build(
         wiring = Wiring(
             links=[settings.links.get((name, other), settings.link) for other in neighbors[name]],
             neighbors=neighbors[name],
-            inboxes=[takers[other] for other in neighbors[name]],
+            inboxes=[neighbor_inboxes[other] for other in neighbors[name]],
             receivers=receivers[ends].tolist(),
             first=ends.start,
             keys=keys[ends],
@@ -175,39 +128,35 @@ def build(
             radio=radio,
         )
         mine = own.get(name, shared)
-        station = None if medium is None else medium.station(name, wiring, inboxes[name], mine.clock)
-        outbox = outboxes[name] = _outbox(settings, wiring, mine, i, name, names, station)
+        station = None if run.medium is None else run.medium.station(name, wiring, inboxes[name], mine.clock)
+        outbox = run.outboxes[name] = _outbox(settings, wiring, mine, i, name, names, station)
         if own:
             outbox.be_careful()
-        context = contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
+        context = run.contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
         context.reliability = settings.link.reliability_model
         if station is not None:
             station.down, station.watching, station.bursts = outbox.down, outbox.watching, outbox.bursts
             context.energy = None if station.meter is None else Account(station.meter, loop.now)
         attach(agents[name], context)
-    for name, outbox in outboxes.items():
+    for name, outbox in run.outboxes.items():
         # Once all who send to it are there.
         if isinstance(outbox, ReliableOutbox):
             inboxes[name].number_with(outbox.heard)
-    if medium is not None:
-        medium.connect(graph)
-    return Parts(shared, own, ledger, rounds, inboxes, outboxes, contexts, medium)
+    if run.medium is not None:
+        run.medium.connect(graph)
 
 
-def _takers(elsewhere: Elsewhere, tally: Tally, inboxes: Mapping[Hashable, Inbox]) -> Mapping[Hashable, Neighbor]:
-    """Return what stands in each agent's place: its inbox, or who takes what goes to another process."""
-    return {name: elsewhere.stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
+def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
+    """Return the agents' indices at the ends of each link, (links,) each, and each agent's first link, (agents + 1,)."""
+    index = {name: i for i, name in enumerate(neighbors)}
+    degrees = np.array([len(others) for others in neighbors.values()], dtype=np.int64)
+    firsts = np.concatenate([[0], np.cumsum(degrees)])
+    receivers = (index[other] for others in neighbors.values() for other in others)
+    return np.repeat(np.arange(len(index)), degrees), np.fromiter(receivers, np.int64, count=int(firsts[-1])), firsts
 
 
-def _more_causes(settings: Settings, asked: Asked) -> tuple[str, ...]:
-    """Return in which ways, besides the usual ones, frames can end."""
-    if asked.elsewhere is not None:
-        return SOCKET_CAUSES
-    return RADIO_CAUSES if isinstance(settings.medium, Radio) else ()
-
-
-def _clocks_of_their_own(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return what agents share with the others that have a clock of their own."""
+def _own_clocks(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
+    """Return what each agent with a clock of its own shares with the others."""
     own = {}
     for fault in settings.faults:
         if isinstance(fault, ClockSkew):

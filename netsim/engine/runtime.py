@@ -4,29 +4,39 @@ import asyncio
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from netsim.accounting.ledger import Ledger
 from netsim.accounting.scene import Scene, positions_of
 from netsim.agent import Agent
 from netsim.clock.clock import Loop
+from netsim.clock.rounds import RoundClock
 from netsim.clock.task import OWNER
 from netsim.core import Frame
 from netsim.core.framing import for_receiver
-from netsim.engine.build import Asked, Parts, Settings, build
+from netsim.engine.build import Settings, build
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, stubborn
 from netsim.engine.observers import Sampler, View, Watcher
 from netsim.engine.process import limited_blas, unhurried_collector
 from netsim.engine.tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles, stop
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.faults.player import Player
+from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.run import Run
+from netsim.transport.context import Context
+from netsim.transport.inbox import Inbox
+from netsim.transport.outbox import Outbox
+from netsim.transport.shared import Shared
 
-__all__ = ["Runtime"]
+if TYPE_CHECKING:
+    from netsim.distributed.node import Node
+
+__all__ = ["Action", "Runtime"]
 
 Action = tuple[float, Callable[[], None]]
 """A time (s) and what to call then."""
@@ -40,62 +50,115 @@ _SAMPLES = 8
 
 
 class Runtime:
-    """One run of a network.
+    """One run of a network: it builds the links on a loop, runs the agents to their end, and writes the rows.
 
     Parameters
     ----------
     settings : Settings
-        What the network is made of.
+        The settings of the network and of the run.
     result : Run
         Where the results go; it holds the agents.
-    loop : Loop
-        The loop it runs on, at time 0.
-    asked : Asked
-        What it was asked for.
     scheduled : sequence of (float, callable)
         What to call at which time (s).
+    node : Node, optional
+        This process's part, if other processes run some of the agents.
+
+    Attributes
+    ----------
+    shared, own : Shared, dict
+        What agents share whose clocks are right, and, by name, what those share that have a clock of their own.
+    horizon : float
+        Arrivals from this time (s) on do not count.
     """
 
-    def __init__(self, settings: Settings, result: Run, loop: Loop, asked: Asked, scheduled: Sequence[Action]) -> None:
-        self._must_begin(loop)
-        self.result = result
+    # What `netsim.engine.build.build` makes as the run begins.
+    loop: Loop
+    ledger: Ledger
+    rounds: RoundClock
+    shared: Shared
+    own: dict[Hashable, Shared]
+    inboxes: dict[Hashable, Inbox]
+    outboxes: dict[Hashable, Outbox]
+    contexts: dict[Hashable, Context]
+    medium: Medium | None
+    # What watches it and acts on it, from then on.
+    ended: asyncio.Future[None]
+    tasks: AgentTasks
+    player: Player
+    sampler: Sampler | None
+    watcher: Watcher | None
+    view: View | None
+
+    def __init__(
+        self, settings: Settings, result: Run, scheduled: Sequence[Action] = (), node: "Node | None" = None
+    ) -> None:
+        self.settings, self.result, self.node = settings, result, node
         self.agents = result.agents
-        self.settings = settings
-        self.asked = asked
-        self.started = False
-        self.closed = False
-        self.loop = loop
-        self.timers: list[asyncio.TimerHandle] = []
-        self.ended: asyncio.Future[None] = loop.create_future()
+        self.scheduled = list(scheduled)
+        self.built = self.started = self.closed = self.interrupted = False
+        self.horizon = math.inf
         self.error: NetsimError | None = None
-        self.parts: Parts = build(
-            settings, self.agents, loop, asked=asked, on_round_end=self._round_ended, on_death=self._died
-        )
-        sample = asked.sample
-        self.sampler = None if sample is None else Sampler(loop, self.parts.rounds, sample, self._write_row, self._fail)
-        self.contexts = self.parts.contexts
-        self.tasks = AgentTasks(loop, self.contexts, self._fail, self._finish)
-        self.player = Player(settings.faults, settings.graph, self)
-        self.watcher: Watcher | None = None
-        if result.watch is not None:
-            shared = self.parts.all_shared
-            self.watcher = Watcher(result.watch, loop, self.contexts, self.tasks, shared, self._fail)
-        self.scheduled = [*self.player.actions, *scheduled]
+        self.timers: list[asyncio.TimerHandle] = []
         self.samples: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
         self.sampled = 0
+
+    @property
+    def all_shared(self) -> list[Shared]:
+        """What agents share, by clock."""
+        return [self.shared, *self.own.values()]
+
+    def is_here(self, agent: Hashable) -> bool:
+        """Return whether an agent runs in this process."""
+        return self.node is None or self.node.relay.is_here(agent)
+
+    async def run(self, loop: Loop) -> Run:
+        """Run all agents on a loop; return the result. An error that ends the run has the run so far as ``run``."""
+        try:
+            async with nullcontext() if self.node is None else self.node.taking_part(loop):
+                self._build(loop)
+                if self.interrupted:
+                    raise asyncio.CancelledError
+                return await self._run()
+        except BaseException as error:
+            self.hand_over(error)
+            raise
+
+    def hand_over(self, error: BaseException) -> None:
+        """Put the run so far onto the error that ended it, if its books could be closed."""
+        if self.closed:
+            error.run = self.result  # type: ignore[attr-defined]
+
+    def _build(self, loop: Loop) -> None:
+        if self.node is None and loop.now():
+            raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
+        settings, result = self.settings, self.result
+        build(self, loop)
+        self.ended = loop.create_future()
+        self.tasks = AgentTasks(loop, self.contexts, self.fail, self._finish)
+        self.player = Player(settings.faults, settings.graph, self)
+        self.scheduled[:0] = self.player.actions
         # Actions are not their agents': what they make belongs to whoever runs the network.
         self.outside = copy_context()
-        result.sampled = sample is not None
-        self.ledger = result.ledger = self.parts.ledger
+        self.sampler = self.watcher = self.view = None
+        if settings.sample is not None:
+            self.sampler = Sampler(loop, self.rounds, settings.sample, self._write_row, self.fail)
+        if result.watch is not None:
+            self.watcher = Watcher(result.watch, loop, self.contexts, self.tasks, self.all_shared, self.fail)
+        if settings.viewer is not None:
+            self.view = View(settings.viewer, result, loop, self._scene, self._last_round)
+        result.sampled = self.sampler is not None
         self.ledger.in_flight = self._in_flight
-        self.view = None if asked.viewer is None else View(asked.viewer, result, loop, self._scene, self._last_round)
         for name, agent in self.agents.items():
             if type(agent).answer is not Agent.answer:
-                self.parts.inboxes[name].answer_with(self._answering(name))
+                self.inboxes[name].answer_with(self._answering(name))
+        # The result shows the agents of this process.
+        result.agents = {name: agent for name, agent in self.agents.items() if self.is_here(name)}
+        if self.node is not None:
+            self.node.joined()
+        self.built = True
 
-    async def run(self) -> Run:
-        """Run all agents; return the result."""
-        with unhurried_collector(), limited_blas(self.asked.blas_threads), self._watched():
+    async def _run(self) -> Run:
+        with unhurried_collector(), limited_blas(self.settings.blas_threads), self._watched():
             try:
                 self._start()
                 await self.ended
@@ -113,7 +176,10 @@ class Runtime:
         return self.result
 
     def interrupt(self) -> None:
-        """End the run, from another thread."""
+        """End the run, from another thread, before it begins, too."""
+        self.interrupted = True
+        if not self.built:
+            return
         with suppress(RuntimeError):  # the loop is closed: the run is over
             self.loop.call_soon_threadsafe(self.ended.cancel)
 
@@ -129,20 +195,20 @@ class Runtime:
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Cut or mend one direction of a link."""
-        self.parts.outboxes[sender].set_link(receiver, up)
+        self.outboxes[sender].set_link(receiver, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on."""
-        inbox = self.parts.inboxes[agent]
+        inbox = self.inboxes[agent]
         inbox.settle_now()
         inbox.up = up
 
     def halt(self, agent: Hashable) -> None:
         """Stop an agent's code where it is; what it has not read is lost."""
         self.contexts[agent].down = True
-        self.parts.inboxes[agent].forget()
-        if self.parts.medium:
-            self.parts.medium.switch(agent, on=False)
+        self.inboxes[agent].forget()
+        if self.medium:
+            self.medium.switch(agent, on=False)
         self.tasks.halt(agent)
 
     def give_up(self, agent: Hashable) -> None:
@@ -152,11 +218,11 @@ class Runtime:
     def restart(self, agent: Hashable) -> None:
         """Begin an agent's code anew, or late, unless it had finished."""
         self.contexts[agent].down = False
-        if self.parts.medium:
-            self.parts.medium.switch(agent, on=True)
+        if self.medium:
+            self.medium.switch(agent, on=True)
         left = self.tasks.running(agent)
         if left is not None:
-            self._fail(stubborn(agent, left, self.contexts[agent]))
+            self.fail(stubborn(agent, left, self.contexts[agent]))
         if left is not None or self.tasks.is_finished(agent):
             return
         self.contexts[agent].begins_anew()
@@ -180,15 +246,17 @@ class Runtime:
             self.loop.on_error.remove(self._handle)
 
     def _start(self) -> None:
-        for shared in self.parts.all_shared:
+        if self.node is not None:
+            self.node.starting()
+        for shared in self.all_shared:
             shared.begun = True
         self.loop.clock.on_standstill.append(self._standstill)
         if self.watcher:
             self.watcher.start(self.result.agents)
         if self.sampler:
             self.sampler.start()
-        if self.parts.medium:
-            self.parts.medium.start()
+        if self.medium:
+            self.medium.start()
         if self.view:
             self.view.start()
         # What is planned for the beginning comes before the agents; an action may plan more.
@@ -199,28 +267,20 @@ class Runtime:
         for time, action in self.scheduled:
             if time > self.loop.now():
                 self.at(time, action)
-        if self.asked.until is not None:
+        if self.settings.until is not None:
             # At the end of the instant, so that a round that closes then is whole.
-            until = self.parts.rounds.snap(self.asked.until)
+            until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._come_to_end))
         if not self.ended.done():
-            self._start_agents(self.agents)
-
-    def _must_begin(self, loop: Loop) -> None:
-        """Raise NetsimError unless a run can begin at the loop's present time."""
-        if loop.now():
-            raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
-
-    def _start_agents(self, names: Iterable[Hashable]) -> None:
-        for name in names:
-            if not self.player.is_down(name):
-                self.tasks.start(name, self._coroutine_of(name, self.agents[name]))
+            for name in self.result.agents:
+                if not self.player.is_down(name):
+                    self.tasks.start(name, self._coroutine_of(name, self.agents[name]))
 
     def _coroutine_of(self, name: Hashable, agent: Agent) -> Coroutine[Any, Any, None]:
         try:
             coroutine = agent.run()
         except Exception as error:
-            raise agent_error(name, error, self.parts.contexts[name]) from error
+            raise agent_error(name, error, self.contexts[name]) from error
         if not inspect.iscoroutine(coroutine):
             run = f"{type(agent).__qualname__}.run"
             raise AgentError(f"agent {name!r}: {run} must be `async def run(self)`, without yield")
@@ -228,21 +288,23 @@ class Runtime:
 
     def _close(self) -> None:
         """Close the books: what happens from here on is not counted."""
+        if self.node is not None:
+            self.node.closing()
         for timer in self.timers:
             timer.cancel()
         if self.sampler:
             self.sampler.stop()
-        for shared in self.parts.all_shared:
+        for shared in self.all_shared:
             shared.rounds.stop()
-        if self.parts.medium:
-            self.parts.medium.stop()
-            self.result.air = self.parts.medium.book
-        for inbox in self.parts.inboxes.values():
+        if self.medium:
+            self.medium.stop()
+            self.result.air = self.medium.book
+        for inbox in self.inboxes.values():
             inbox.stop()
         self._settle(math.nextafter(self.loop.now(), math.inf))
         under_way = list(self._in_flight())
         self.ledger.in_flight = partial(iter, under_way)
-        for inbox in self.parts.inboxes.values():
+        for inbox in self.inboxes.values():
             inbox.drop()
         self.result.ended_at = self.loop.now()
         if self.view:
@@ -251,9 +313,11 @@ class Runtime:
             self.ledger.scene = self._scene()
         if self.watcher:
             self.watcher.stop(whole=self.error is None)
-        for shared in self.parts.all_shared:
+        for shared in self.all_shared:
             shared.end()
         self.tasks.over = self.closed = True
+        if self.node is not None:
+            self.node.closed()
 
     def _scene(self) -> Scene:
         settings = self.settings
@@ -263,19 +327,19 @@ class Runtime:
 
     def _last_round(self) -> int:
         """Return the last round that opened; 0: none did."""
-        return self.parts.rounds.open_round
+        return self.rounds.open_round if self.node is None else self.node.last_round()
 
     async def _stop(self) -> None:
         """Leave nothing behind on the loop."""
         self.loop.clock.on_standstill.remove(self._standstill)
-        left = await stop(self.loop, self.tasks, self._end_iterations)
+        left = await stop(self.loop, self.tasks, self.end_iterations)
         for task in left:
             name = self.tasks.name_of(task)
-            self._fail(stubborn(name, task, self.parts.contexts[name]))
+            self.fail(stubborn(name, task, self.contexts[name]))
             abandon(task)
         error = self.tasks.raised_first()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
         self.tasks.forget_raised()
 
     def _finish(self) -> None:
@@ -284,17 +348,21 @@ class Runtime:
 
     def _come_to_end(self) -> None:
         """All agents are finished, or time is up."""
-        self._end()
+        if self.node is None:
+            self.end()
+        else:
+            self.node.agents_ended()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the run."""
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _fail(self, error: NetsimError) -> None:
+    def fail(self, error: NetsimError) -> None:
         """End the run; the first error is the one to raise."""
         if self.error is None:
             self.error = error
-        self._end()
+        self.end()
 
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
@@ -305,22 +373,23 @@ class Runtime:
         if error is not None and self.tasks.owns(owner):
             self.tasks.failed(owner.name, error, how)
         elif owner is None and isinstance(error, Exception):
-            self._fail(failure(how.removeprefix(" in "), error))
+            self.fail(failure(how.removeprefix(" in "), error))
         else:
             return False
         return True
 
     def _standstill(self) -> None:
         """Nothing can happen any more: end iterations over inboxes; if there are none, say who waits for what."""
-        if self._end_iterations():
+        if self.end_iterations():
             self._sample()
             return
         unfinished = {task: name for task, name in self.tasks.mains.items() if not task.done()}
-        self._fail(self.tasks.raised_first() or standstill(unfinished, self.parts.contexts))
+        self.fail(self.tasks.raised_first() or standstill(unfinished, self.contexts))
 
-    def _end_iterations(self) -> bool:
+    def end_iterations(self) -> bool:
+        """End the agents' iterations over inboxes; return whether there were any."""
         self.loop.clock.passes += _PASSES_PER_STANDSTILL
-        return bool([inbox for inbox in self.parts.inboxes.values() if inbox.end_iteration()])
+        return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
     def _sample(self) -> None:
         """Count whose turn it is, if time has long not moved."""
@@ -342,16 +411,16 @@ class Runtime:
         passes = self.loop.clock.passes
         if self.samples:
             [((name, task), _)] = self.samples.most_common(1)
-            self._fail(endless(name, task, self.parts.contexts[name], passes))
+            self.fail(endless(name, task, self.contexts[name], passes))
         else:
             where = f"at {self.loop.now():g} s after {passes:,} passes of the event loop"
-            self._fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
+            self.fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
         self.sampled = self.loop.clock.passes = 0
 
     # --- what happens meanwhile ---------------------------------------------------------------------------------------
 
     def _answering(self, name: Hashable) -> Callable[[Frame], None]:
-        agent, outbox, context = self.agents[name], self.parts.outboxes[name], self.parts.contexts[name]
+        agent, outbox, context = self.agents[name], self.outboxes[name], self.contexts[name]
         member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
@@ -369,7 +438,7 @@ class Runtime:
 
         return answer
 
-    def _died(self, name: Hashable) -> None:
+    def battery_died(self, name: Hashable) -> None:
         """A node's battery is empty: its agent goes no further, and the others go on."""
         self.player.down(name, for_good=True)
 
@@ -380,36 +449,41 @@ class Runtime:
         try:
             action()
         except (Exception, asyncio.CancelledError) as error:
-            self._fail(failure(f"the action of Network.at({time:g}, …)", error))
+            self.fail(failure(f"the action of Network.at({time:g}, …)", error))
 
     def _settle(self, until: float) -> None:
         """Count what arrived before ``until`` in every inbox."""
-        for inbox in self.parts.inboxes.values():
-            inbox.settle(until)
+        for inbox in self.inboxes.values():
+            inbox.settle(min(until, self.horizon))
 
-    def _round_ended(self, number: int) -> None:
-        if self.parts.shared.over:
+    def round_ended(self, number: int) -> None:
+        """Write the round's row, unless rows are samples."""
+        if self.shared.over:
             # An agent that takes part in rounds while it cleans up.
             return
         if self.sampler:
             self.sampler.round_ended(number)
         else:
-            self._write_row(number, self.parts.rounds.close_time(number), self.parts.rounds.deadline(number))
+            self._write_row(number, self.rounds.close_time(number), self.rounds.deadline(number))
 
     def _write_row(self, number: int, time: float, until: float) -> None:
         """Write the row of a time (s), at which what arrived before ``until`` (s) counts."""
         self._settle(until)
         try:
-            self.result.add_row(number, time, self.ledger.totals())
+            # The probes of a run with journals are asked when these are merged.
+            measure = self.node is None or not self.node.journals
+            self.result.add_row(number, time, self.ledger.totals(), measure)
         except Exception as error:
-            self._fail(failure("progress", error))
+            self.fail(failure("progress", error))
         if self.watcher:
             self.watcher.row_written()
         if self.view:
             self.view.row_written()
+        if self.node is not None and self.error is None:
+            self.node.row_written(number, time)
 
     def _in_flight(self) -> Iterator[tuple[int, int]]:
-        for inbox in self.parts.inboxes.values():
+        for inbox in self.inboxes.values():
             yield from inbox.arrivals.under_way()
-        if self.parts.medium:
-            yield from self.parts.medium.under_way()
+        if self.medium:
+            yield from self.medium.under_way()

@@ -11,10 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim.distributed.job import Missed
 from netsim.distributed.merge import MergedRun, merge_run
-from netsim.engine.backend import STAGE, Stage, Wanted
+from netsim.distributed.node import Missed
+from netsim.distributed.transport import Transport
+from netsim.engine.build import Settings as RunSettings
+from netsim.engine.launch import BACKEND, Backend
 from netsim.errors import BadInput, NetsimError
+from netsim.network import Network
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.studies import Study, catalogue
@@ -39,22 +42,19 @@ Agents = Mapping[Any, Any]
 
 
 @contextmanager
-def _on(stage: Stage | None) -> Iterator[None]:
-    """Have a stage run networks meanwhile; None: the simulation."""
-    token = STAGE.set(stage)
+def _on(backend: Backend | None) -> Iterator[None]:
+    """Have a backend run networks meanwhile; None: the simulation."""
+    token = BACKEND.set(backend)
     try:
         yield
     finally:
-        STAGE.reset(token)
+        BACKEND.reset(token)
 
 
-def _run(network: Any, agents: Agents, wanted: Wanted, **changes: Any) -> Run:
-    """Run a network as it was to be, but for some changes, and on no stage."""
-    names = ("until", "sample", "trace", "blas_threads")
-    settings = {name: getattr(wanted.asked, name) for name in names} | {"progress": wanted.progress}
+def _run(network: Network, settings: RunSettings, result: Run, transport: Transport | None = None) -> Run:
+    """Run a network without a backend."""
     with _on(None):
-        run: Run = network.run(agents, wanted.probes, **(settings | changes))
-    return run
+        return network.play(settings, result, transport)
 
 
 class DryRun:
@@ -64,7 +64,7 @@ class DryRun:
         self._plan = plan
         self.runs: list[Run] = []
 
-    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
+    def __call__(self, network: Network, settings: RunSettings, result: Run) -> Run:
         """Simulate a run."""
         if isinstance(network.medium, Radio):
             raise BadInput(
@@ -72,7 +72,7 @@ class DryRun:
                 "what agents share on the air is in one process"
             )
         self._plan.places(network.graph)
-        self.runs.append(_run(network, agents, wanted))
+        self.runs.append(_run(network, settings, result))
         return self.runs[-1]
 
 
@@ -87,22 +87,24 @@ class Participant:
         self._plan, self._host, self._folder, self._report = plan, host, folder, report
         self._count = 0
 
-    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
+    def __call__(self, network: Network, settings: RunSettings, result: Run) -> Run:
         """Play a part of a run; raises _Ended after the last."""
         number, self._count = self._count, self._count + 1
 
+        settings = dataclasses.replace(settings, trace=False)
+
         def play(agents: Agents) -> None:
+            mine = network.result_of(agents, result.probes, lambda row: self._report(number, row))
             transport = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
             transport.first_run = number
             with suppress(Missed):  # it began again, and the others are further
-                _run(network, agents, wanted, trace=False, progress=lambda row: self._report(number, row),
-                     transport=transport)  # fmt: skip
+                _run(network, settings, mine, transport)
 
         # The agents here are those that are simulated below.
-        apart(play, agents)
+        apart(play, result.agents)
         if self._count == self._plan.runs:
             raise _Ended
-        return _run(network, agents, wanted, trace=False)
+        return _run(network, settings, result)
 
 
 class Collector:
@@ -112,10 +114,9 @@ class Collector:
         self._folder = folder
         self.found: list[MergedRun] = []
 
-    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
+    def __call__(self, network: Network, settings: RunSettings, result: Run) -> Run:
         """Put the next run together."""
-        result = network.result_of(agents, wanted.probes, wanted.progress)
-        self.found.append(merge_run(network.settings, result, self._folder, len(self.found), wanted.asked.trace))
+        self.found.append(merge_run(settings, result, self._folder, len(self.found)))
         return self.found[-1].run
 
 

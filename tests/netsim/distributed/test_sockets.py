@@ -22,7 +22,7 @@ from netsim.clock import new_loop, pacing
 from netsim.clock.clock import Loop
 from netsim.clock.pacing import PacedSelector
 from netsim.clock.virtual_clock import PATIENCE, WallSelector
-from netsim.distributed import UDP, job, merge_parts
+from netsim.distributed import UDP, merge_parts, node
 from netsim.distributed.envelope import Heartbeat, unseal
 from netsim.faults import ClockSkew
 from netsim.links import Reliability
@@ -46,7 +46,7 @@ PACE = 0.4
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads begin at once: they need no second to get ready."""
-    monkeypatch.setattr(job, "_MARGIN", 0.4)
+    monkeypatch.setattr(node, "_MARGIN", 0.4)
 
 
 def network(link: Link | None = None, rounds: int = 12, **settings: Any) -> Made:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from netsim import BadInput, NetsimError, Network
-from netsim.distributed import UDP, job, merge_parts
+from netsim.distributed import UDP, merge_parts, node
 from netsim.distributed.envelope import Heartbeat, Message, Parcel, Refused, seal, unseal
 from netsim.distributed.journal import STATE, entries, entry
 from netsim.distributed.membership import DROPPED, Membership
@@ -38,7 +38,7 @@ PARCEL = Parcel(0, 1, 0, [MESSAGE, MESSAGE])
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "_MARGIN", 0.4)
+    monkeypatch.setattr(node, "_MARGIN", 0.4)
 
 
 def test_what_is_sealed_is_unsealed() -> None:
