@@ -147,7 +147,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
 
 
 def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
-    """Return the agents' indices at the ends of each link, (links,) each, and each agent's first link, (agents + 1,)."""
+    """Return the agents at both ends of each link, (links,) each, and each agent's first link, (agents + 1,)."""
     index = {name: i for i, name in enumerate(neighbors)}
     degrees = np.array([len(others) for others in neighbors.values()], dtype=np.int64)
     firsts = np.concatenate([[0], np.cumsum(degrees)])
