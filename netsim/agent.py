@@ -1,4 +1,4 @@
-"""The agent: what its author writes is `run`, everything else is here."""
+"""The base class of agents: its author writes `run`, everything else is here."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -22,9 +22,9 @@ _ABSENT = object()
 class Agent:
     """Base of every agent: subclass it and write ``async def run(self)``.
 
-    Inside `run` plain asyncio works (sleep, timeout, TaskGroup, Queue), in simulated time. What follows is available
-    once the network runs, not yet in ``__init__``. A subclass must not use these names for attributes of its own: doing
-    so is an AgentError at once.
+    Inside `run` plain asyncio works (sleep, timeout, TaskGroup, Queue), in simulated time. The methods and properties
+    below work once the network runs, not yet in ``__init__``. A subclass must not use their names for attributes of its
+    own; doing so raises AgentError at once.
     """
 
     _netsim: Context
@@ -32,7 +32,7 @@ class Agent:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in sorted(_RESERVED):
-            # Not only in the class itself: a mixin before Agent would hide it, too.
+            # A mixin that stands before Agent would hide the name, too.
             if getattr(cls, name, _ABSENT) is not getattr(Agent, name, _ABSENT):
                 raise _clash(cls, name)
 
@@ -44,14 +44,14 @@ class Agent:
             raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> Any:
-        # Its place in a network is left out: a copy is in none, and the network's loop and tasks cannot be copied.
+        # A copy has no place in a network, whose loop and tasks cannot be copied.
         state: Any = super().__getstate__()
         fields, slots = state if isinstance(state, tuple) else (state, None)
         fields = {key: value for key, value in (fields or {}).items() if key != "_netsim"}
         return fields if slots is None else (fields, slots)
 
     async def run(self) -> None:
-        """Do what the agent does; when it returns, the agent is finished."""
+        """The agent's behaviour; when this returns, the agent is finished."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def run(self)")
 
     def answer(self, frame: Frame) -> Any:
@@ -103,7 +103,7 @@ class Agent:
 
     @property
     def energy(self) -> Account:
-        """What its radio has spent, and what its battery still holds: ``used``, ``left``, ``last_frame`` in joules.
+        """The energy that its radio has used and that its battery holds: ``used``, ``left``, ``last_frame`` in joules.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Agent:
 
     @property
     def reliability(self) -> Reliability:
-        """What its links do about frames that do not arrive."""
+        """How its links repeat frames that do not arrive."""
         return self._netsim.reliability
 
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
@@ -139,7 +139,7 @@ class Agent:
         payload : object
             Numbers, text, bytes, None, lists, tuples, dicts, numpy arrays, coded arrays.
         raw_data : bool
-            Whether it carries samples: its bits are then counted as raw-data bits, too.
+            Whether it carries samples: its bits are then also counted as raw-data bits.
 
         Returns
         -------
@@ -153,11 +153,11 @@ class Agent:
         """
         context = self._netsim
         if context.delay:
-            await context.get_round_to_it()
+            await context.straggle()
         try:
             return context.outbox.broadcast(kind, payload, context.round, raw_data)
         except AgentError:
-            await asyncio.sleep(0)  # or one that tries again and again would never let the loop go on
+            await asyncio.sleep(0)  # an agent that tries again and again must not block the loop
             raise
 
     async def send(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
@@ -172,11 +172,10 @@ class Agent:
         return await self._netsim.send(to, kind, payload, raw_data)
 
     async def deliver(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
-        """Send a message to one neighbour, wait until it was acknowledged or given up, and return which of the two.
+        """Send a message to one neighbour and wait; return True once it is acknowledged, False if it is given up.
 
-        That is for a `netsim.Radio` with ``acks``. False means that no acknowledgement came in all its repetitions:
-        the message itself may have arrived. To go on meanwhile, make a task of it, or use `send`, which waits for
-        nothing.
+        This needs a `netsim.Radio` with ``acks``. False means that no repetition was acknowledged; the message itself
+        may have arrived. To continue meanwhile, make a task of it, or use `send`, which does not wait.
 
         Raises
         ------
@@ -225,9 +224,8 @@ class Agent:
     async def collect(self) -> Heard:
         """Wait until the round closes; return the frames that arrived since the last collect, in order of arrival.
 
-        It is a list; `Heard` gives what they carry as arrays, too.
-
-        If the round has closed already, the agent having overrun it, return at once what arrived until now.
+        The result is a list; `Heard` also gives the payloads as arrays. If the agent has overrun the round, which has
+        closed already, this returns at once.
         """
         context = self._netsim
         number = context.round

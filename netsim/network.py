@@ -33,7 +33,7 @@ Medium = Literal["wires", "radio"] | Radio
 
 
 class Clock(TypedDict, total=False):
-    """How time passes in a run: see `Network.run`."""
+    """How time passes in a run; see `Network.run`."""
 
     clock: ClockName
     speed: float
@@ -73,7 +73,7 @@ class Network:
     seed : int
         Everything random derives from it.
     faults : iterable of Fault, optional
-        What goes wrong at set times of every run: see `netsim.faults`.
+        Failures at set times of every run; see `netsim.faults`.
 
     Raises
     ------
@@ -146,7 +146,7 @@ class Network:
 
     @property
     def settings(self) -> Settings:
-        """What it is made of."""
+        """The network's checked arguments."""
         return Settings(
             self.graph,
             self.link,
@@ -205,21 +205,21 @@ class Network:
             runtime.set_link(receiver, sender, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
-        """Switch an agent's receiver off or on while the network runs; what arrives meanwhile is ``receiver_down``."""
+        """Switch an agent's receiver off or on while the network runs; frames arriving at it are ``receiver_down``."""
         runtime, up = self._runtime(), check.flag("up", up)
         if agent not in self.graph:
             raise check.refuse("agent", agent, "a node of the graph")
         runtime.set_receiver(agent, up)
 
     def watch(self, states: Watched | None) -> None:
-        """Keep each change of something of the agents' states in the runs to come, in `Run.states`; None: nothing.
+        """Record each change of the agents' states in later runs, in `Run.states`; None: record nothing.
 
         Parameters
         ----------
         states : mapping or sequence
-            {column: what} or whats alone, where a what is the name of an attribute that is a number, or a function of
-            an agent that returns one (None for none). An agent is looked at before each message that it sends, at the
-            end of each instant at which its code ran, and with each row of `Run.rounds`; it sees nothing of it.
+            {column: state}, or the states alone. A state is the name of an attribute that is a number, or a function of
+            an agent that returns one (None for none). It is read before each message of the agent, at the end of each
+            instant at which the agent's code ran, and with each row of `Run.rounds`. The agent does not notice.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class Network:
         self._watched = states
 
     def show_to(self, viewer: Viewer | None) -> None:
-        """Let a viewer see the runs to come while they go on (`netsim.live.live_view` makes one); None: nobody."""
+        """Show later runs to a viewer while they go on (`netsim.live.live_view` makes one); None: show nothing."""
         self._viewer = viewer
 
     def run(
@@ -247,35 +247,35 @@ class Network:
         transport: Transport | None = None,
         **clock: Unpack[Clock],
     ) -> Run:
-        """Run every agent to its end and return what happened. Works inside a running event loop (a notebook), too.
+        """Run every agent to its end and return the results. Works inside a running event loop (a notebook), too.
 
         Parameters
         ----------
         agents : mapping
-            {node: Agent}, one for each node of the graph, made for this run: agents that have run are refused, as they
-            would go on from where they came to. Copies of them (`copy.deepcopy`) do so.
+            {node: Agent}, one for each node of the graph, made for this run. Agents that have run are refused, because
+            they would continue from their last state. To do that, pass copies of them (`copy.deepcopy`).
         probes : sequence of callables
             Each is called for each row (at the end of each round, or see ``sample``) with ``agents``, and returns a
             number (its column is the function's name) or a mapping of column names to numbers.
         until : float, optional
             Stop at this simulated time (s) even if agents are not finished.
         sample : float, optional
-            Seconds from row to row of `Run.rounds`, for agents that do not live in rounds: row k, whose ``round`` is k,
-            shows time k·sample, once all that was due then has happened. The last row is the run's end, also where that
-            comes between two. Agents see nothing of it. If they take part in rounds, these have no rows of their own;
-            a row whose time is a round's end is the one that the round would have had, before the next one opens.
-            Default: a row for each round.
+            Seconds from row to row of `Run.rounds`, for agents that do not use rounds. Row k, whose ``round`` is k,
+            shows time k·sample, after all events of that time. The last row is the run's end, even between two
+            samples. Agents do not notice. Rounds of agents then have no rows of their own; a row at a round's end
+            equals the row of that round, before the next one opens. Default: a row for each round.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
             Called with the number of each round that ended.
         blas_threads : int, optional
-            How many threads numpy's and scipy's matrix products may use meanwhile, in the whole process; afterwards
-            they have what they had. Agents' matrices are small, and more threads mostly wait for each other. None: as
-            many as they have. Another number may give other last digits. Of runs that overlap the fewest threads hold.
+            The number of threads that numpy's and scipy's matrix products may use during the run, in the whole process.
+            Agents' matrices are small, and more threads mostly wait for each other. None: leave the number. Another
+            number may give other last digits. If runs overlap, the smallest number holds.
         transport : Transport, optional
             Carries frames to other processes, which run some of the agents, in real time (`netsim.distributed.UDP`,
-            `netsim.distributed.MQTT`). Probes then get this process's agents, and the ledger counts what it saw.
+            `netsim.distributed.MQTT`). Probes then get this process's agents, and the ledger counts the frames that
+            this process saw.
         clock : {"virtual", "wall"}
             Simulated time jumps from event to event, or passes ``speed`` times as fast as real time.
         speed : float
@@ -289,15 +289,14 @@ class Network:
         AgentError
             If an agent raises: the message names it, its round and its line; the cause is its exception.
         Stalled
-            If every task waits for what can never come.
+            If every task waits for an event that can never come.
         Missed
             If the other processes have ended this run already (`netsim.distributed.node.Missed`).
 
         Notes
         -----
-        An error that ends a run that had begun carries what it had come to, as ``error.run``: rows, ledger and trace up
-        to then, which add up as those of a whole run do. So does the KeyboardInterrupt of a Ctrl-C, as long as it is
-        the first.
+        An error that ends a run carries the run so far as ``error.run``; its rows, ledger and trace add up as those of
+        a whole run do. So does the KeyboardInterrupt of the first Ctrl-C.
         """
         settings = self._settings_of(until, sample, trace, blas_threads)
         how = _checked_clock(clock, transport)
@@ -323,7 +322,7 @@ class Network:
             from netsim.distributed.node import Node
 
             if settings.viewer is not None:
-                raise BadInput("transport: must go without --watch: what happens is in several processes")
+                raise BadInput("transport: must go without --watch, which shows the runs of one process")
             node = Node(settings, result, transport)
             runtime = node.runtime = Runtime(settings, result, self._scheduled, node)
             launch = node.meet_and_run
@@ -345,8 +344,8 @@ class Network:
     ) -> Run:
         """Run as `run` does, from a coroutine.
 
-        On a loop of `netsim.clock.new_loop` it shares that loop and its time with whatever else runs there; on any
-        other loop it runs in virtual time in a thread of its own.
+        On a loop of `netsim.clock.new_loop` it shares that loop and its time with other tasks there; on any other loop
+        it runs in virtual time in a thread of its own.
         """
         result = self.result_of(agents, probes, progress)
         runtime = Runtime(self._settings_of(until, sample, trace, blas_threads), result, self._scheduled)
@@ -366,7 +365,7 @@ class Network:
 
     @contextmanager
     def _runs(self, runtime: Runtime) -> Iterator[None]:
-        """Let actions act on a run meanwhile; raises NetsimError if another one is running."""
+        """Direct `at`, `set_link` and `set_receiver` to a run; raises NetsimError if another one is running."""
         if self._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
         self._running = runtime
@@ -376,7 +375,7 @@ class Network:
             self._running = None
 
     def result_of(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
-        """Return a `Run` without rows or ledger, for who is to fill it; raises BadInput as `run` does."""
+        """Return a `Run` that has no rows or ledger yet; raises BadInput as `run` does."""
         check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a row for each round, the ledger, the trace."""
+"""The results of a run: a row for each round, the ledger, the trace."""
 
 import importlib.util
 import pickle
@@ -37,11 +37,11 @@ class Run:
     ended_at : float
         Simulated time at the end, in seconds.
     air : AirBook or None
-        On a `netsim.Radio`, what was counted there.
+        The counts and the airtime log of a `netsim.Radio`.
     sampled : bool
         Whether the rows of `rounds` are samples, not rounds.
     watch : Watch or None
-        What keeps `states`.
+        Keeps `states`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Run:
     def add_row(self, number: int, time: float, totals: tuple[int, ...], measure: bool = True) -> None:
         """Write a round's row; raises NetsimError if a probe fails, returns no number, or has another's column.
 
-        Without ``measure`` no probe is asked: its columns are NaN there.
+        Without ``measure`` no probe is called, and its columns are NaN there.
         """
         measured: dict[str, float] = {}
         for probe in self._probes if measure else ():
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def probes(self) -> Sequence[Probe]:
-        """What is measured for each row besides the totals; none in a run that was loaded."""
+        """The functions that measure each row; none in a run that was loaded."""
         return self._probes
 
     @property
@@ -137,7 +137,7 @@ class Run:
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all that happened, in order."""
+        """A hash of all events, in order."""
         return self.ledger.trace_hash
 
     @property
@@ -150,10 +150,10 @@ class Run:
 
     @property
     def states(self) -> "pd.DataFrame":
-        """What was watched: each agent's state at the beginning, and a row for each change, at the instant it came.
+        """The watched states: those of each agent at the beginning, and a row for each change.
 
-        Columns: time_s; agent; sent, how many messages the agent had sent before, which tells those that it sent at the
-        same instant before the change from those after it; and one for each state, NaN where there is none.
+        Columns: time_s; agent; sent, the number of messages that the agent had sent before, which separates those sent
+        before the change from those sent after it at the same instant; and one for each state, NaN where it has none.
 
         Raises
         ------
@@ -170,11 +170,11 @@ class Run:
         Parameters
         ----------
         path : str or Path
-            The file; one that is there is replaced, once the new one is whole.
+            The file; an existing one is replaced once the new one is complete.
         title : str
-            What stands above it.
+            The title of the page.
         most : int
-            Frames that it shows at most; which are left out of a longer run it says, and its counts are of all.
+            The largest number of frames that it shows; it names those that it leaves out, and counts all.
 
         Raises
         ------
@@ -194,16 +194,16 @@ class Run:
         Parameters
         ----------
         path : str or Path
-            The file, whose ending says which; one that is there is replaced, once the new one is whole.
+            The file, whose suffix chooses the format; an existing one is replaced once the new one is complete.
         title : str
-            What the file says that it is of.
+            The title in the file.
         most : int, optional
-            Of pcapng: frames that it holds at most; default: all.
+            For pcapng, the largest number of frames; default: all.
 
         Returns
         -------
         Path
-            That of the file.
+            The path of the file.
 
         Raises
         ------
@@ -223,12 +223,12 @@ class Run:
     def widget(self, *, title: str = "", most: int = 500_000, height: int = 640) -> Any:
         """Return the page of `replay` as a widget for a notebook (`netsim.replay.notebook.Replay`).
 
-        Its ``time`` (s), ``playing``, ``speed`` and ``agent`` are the page's, both ways.
+        Its ``time`` (s), ``playing``, ``speed`` and ``agent`` follow the page, and set it.
 
         Parameters
         ----------
         title, most
-            As `replay` has them.
+            As in `replay`.
         height : int
             In pixels, at least 200.
 
@@ -249,26 +249,26 @@ class Run:
 
     @property
     def airtime(self) -> "pd.DataFrame":
-        """A row for each node of a `netsim.Radio`: agent, and what `netsim.radio.book.Counts` holds.
+        """A row for each node of a `netsim.Radio`: agent, and the fields of `netsim.radio.book.Counts`.
 
         Raises
         ------
         BadInput
-            If the medium was none.
+            If the medium was no `netsim.Radio`.
         """
         return self._air_book().airtime()
 
     @property
     def energy(self) -> "pd.DataFrame":
-        """What each node spent, as `netsim.radio.book.AirBook.energy` has it; raises BadInput if that was not kept."""
+        """The energy of each node, as `netsim.radio.book.AirBook.energy`; raises BadInput if it was not recorded."""
         book = self._air_book()
         if not any(book.spent):
-            raise BadInput("energy = None: must be given to netsim.Radio for what nodes spend to be kept")
+            raise BadInput("energy = None: must be given to netsim.Radio for the nodes' energy to be recorded")
         return book.energy()
 
     @property
     def on_air(self) -> "pd.DataFrame":
-        """Every frame's start and end on the air, as `netsim.radio.book.AirBook.table` has it.
+        """Every frame's start and end on the air, as `netsim.radio.book.AirBook.table`.
 
         Raises
         ------
@@ -277,7 +277,7 @@ class Run:
         """
         book = self._air_book()
         if book.log is None:
-            raise BadInput("trace = False: must be True in Network.run for what was on the air to be kept")
+            raise BadInput("trace = False: must be True in Network.run for frames on the air to be recorded")
         return book.table(list(self.ledger.tally.kinds), self.ledger.receivers.tolist())
 
     def _air_book(self) -> AirBook:

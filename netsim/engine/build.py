@@ -77,7 +77,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
         if seen.setdefault(id(agent), name) != name:
             raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
         if has_begun(agent):
-            why = "this one has run and would go on from where it came to; for that, run copy.deepcopy(agents)"
+            why = "this one has run and would continue from its last state; for that, run copy.deepcopy(agents)"
             raise BadInput(f"agents[{name!r}]: must be made anew for each run; {why}")
 
 
@@ -139,7 +139,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             context.energy = None if station.meter is None else Account(station.meter, loop.now)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
-        # Once all who send to it are there.
+        # Only once all its senders exist.
         if isinstance(outbox, ReliableOutbox):
             inboxes[name].number_with(outbox.heard)
     if run.medium is not None:
@@ -156,7 +156,7 @@ def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_I
 
 
 def _own_clocks(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return what each agent with a clock of its own shares with the others."""
+    """Return the shared state of each agent with a clock of its own."""
     own = {}
     for fault in settings.faults:
         if isinstance(fault, ClockSkew):
@@ -177,7 +177,7 @@ def _outbox(
     names: Sequence[Hashable],
     station: Taker | None,
 ) -> Outbox:
-    """Return an agent's outbox, one that numbers its frames where the links are to be reliable so."""
+    """Return an agent's outbox, which numbers its frames if the links' reliability needs that."""
     reliability = settings.link.reliability_model
     if not reliability.numbers:
         return Outbox(shared, number, name, wiring, names, station)

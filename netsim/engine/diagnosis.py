@@ -1,4 +1,4 @@
-"""What went wrong in a run, said in one line: which agent raised where, who waits for what, who never ends."""
+"""The errors of a run, each in one line: the agent that raised and where, or what each agent waits for."""
 
 import asyncio
 import inspect
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
-"""Tasks, and the names of the agents whose they are."""
+"""Tasks, and the names of their agents."""
 
 _FOLDERS = [os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
 _LIBRARIES = tuple(folder + os.sep for folder in _FOLDERS)
@@ -37,7 +37,7 @@ _INBOX = Inbox.get.__code__.co_filename
 def agent_error(
     name: Hashable, error: BaseException, context: Context, how: str = "", at: str | None = None
 ) -> AgentError:
-    """Return the error for an agent that raised: its name, its own line, how and when (if not now, see `when`)."""
+    """Return the error for an agent that raised: its name, its own line, how and when (default: now)."""
     first, more = error, ""
     while isinstance(first, BaseExceptionGroup):
         more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
@@ -62,9 +62,9 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 
 
 def when(context: Context) -> str:
-    """Say in which round an agent is, or if in none, what time it is."""
+    """Return in words the round that an agent is in, or the time if it is in none."""
     now = context.shared.loop.now()
-    # An exception has left the round that it comes from.
+    # The exception has left the round in which it was raised.
     number = context.round or context.left[0] * (context.left[1] == now)
     return f" in round {number}" if number else f" at {now:g} s"
 
@@ -78,7 +78,7 @@ def _line(trace: TracebackType | None) -> str:
 
 
 def failure(what: str, error: BaseException) -> NetsimError:
-    """Return the error to end a run with when something other than an agent raised."""
+    """Return the error that ends a run in which something other than an agent raised."""
     if isinstance(error, NetsimError):
         return error
     found = NetsimError(f"{what} raised {type(error).__name__}: {one_line(error)}")
@@ -87,31 +87,31 @@ def failure(what: str, error: BaseException) -> NetsimError:
 
 
 def is_goodbye(error: BaseException) -> bool:
-    """Return whether an agent only raised because it was told to end, or sent something after the end."""
+    """Return whether an agent raised only because it was cancelled, or sent after the end."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_goodbye, error.exceptions))
     return isinstance(error, RunOver | asyncio.CancelledError)
 
 
 def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
-    """Return the error for a run in which every task waits for what can never come: who waits for what."""
+    """Return the error for a run in which every task waits for an event that can never come."""
     loop = next(iter(contexts.values())).shared.loop
     beyond = f" (what is to be later than {LATEST:g} s never comes)" if loop.clock.beyond else ""
-    told = waiting(unfinished, contexts)
-    return Stalled(f"at {loop.now():g} s every task waits for what can never come: {told}{beyond}")
+    waits = waiting(unfinished, contexts)
+    return Stalled(f"at {loop.now():g} s every task waits for what can never come: {waits}{beyond}")
 
 
 def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
-    """Say who waits for what, of the first few."""
-    told = [
+    """Return in words what the first few agents wait for."""
+    waits = [
         f"agent {name!r} waits for {_waits_for(task, contexts[name])}" for task, name in list(unfinished.items())[:5]
     ]
     more = [f"and {len(unfinished) - 5} more"] if len(unfinished) > 5 else []
-    return "; ".join([*told, *more])
+    return "; ".join([*waits, *more])
 
 
 def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
-    """Return the error for an agent that never lets time pass, by a task or else by callbacks."""
+    """Return the error for an agent whose task, or else callbacks, never let time pass."""
     does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
     now = context.shared.loop.now()
     why = f"after {passes:,} passes of the event loop time has not moved"

@@ -1,4 +1,4 @@
-"""Those who look at a run without changing it: rows at a fixed interval, a viewer, the watched states.
+"""Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states.
 
 Each is an onlooker of the loop (`netsim.clock.virtual_clock.Onlooker`), which calls it as time is about to pass. So it
 needs no timer and no task, keeps no run going, and never comes between two steps of an agent.
@@ -34,14 +34,14 @@ Write = Callable[[int, float, float], None]
 
 
 class Sampler:
-    """When rows are due.
+    """Writes rows at a fixed interval.
 
     Parameters
     ----------
     loop : Loop
         The run's loop.
     rounds : RoundClock
-        The run's rounds: where one closes at a row's time, the row is the round's.
+        The run's rounds: if one closes at a row's time, the row is that of the round.
     sample : float
         Seconds from row to row.
     write : callable
@@ -52,10 +52,10 @@ class Sampler:
     Attributes
     ----------
     time : float
-        When the next row is due, in seconds.
+        The time (s) at which the next row is due.
     until : float
-        The end (s) of that instant. Sums of pauses are rounded, so it is as wide as a round's boundary: what is a
-        rounding error after a row's time is at it.
+        The end (s) of that instant. Sums of pauses are rounded, so the instant is as wide as a round's boundary: an
+        event one rounding error after a row's time is at that time.
     """
 
     def __init__(
@@ -71,27 +71,27 @@ class Sampler:
         self._wait_for(1)
 
     def start(self) -> None:
-        """Look at the run from now on."""
+        """Observe the run from now on."""
         self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
 
     def look(self) -> None:
         """Write the row that is due."""
-        # What arrives at this very instant has arrived: nothing more can happen in it.
+        # Frames that arrive at this instant count, because nothing more can happen in it.
         self._row(self.time, math.nextafter(self.until, math.inf))
 
     def round_ended(self, number: int) -> None:
-        """Write the row that is due as a round closes, if one is: the same that the round would have had."""
+        """Write the row that is due as a round closes, if there is one; it equals the round's own row."""
         close = self._rounds.close_time(number)
         if close == self.time:
             self._row(close, self._rounds.deadline(number))
 
     def run_ended(self) -> None:
-        """Write what is left: the run ends between two rows, or by the wall's clock, which may be late."""
+        """Write the last rows: the run ends between two rows, or by the wall clock, which may be late."""
         now = self._loop.now()
         while self.until < now:
             self.look()
@@ -99,7 +99,7 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # What is meant to be a round's end is to be it, and else to be over when what comes at that end begins.
+        # A time that is meant as a round's end must be that end; any other must be over before events at that end.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.end_of(self.time)
 
@@ -117,31 +117,28 @@ class Sampler:
 
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
-# Real seconds from look to look, at least; and how many times as long as a look the run has for itself in between, but
-# not beyond so many seconds: what a look takes grows with what happened since the last one.
+# The shortest pause (real s) between two looks; how many times as long as the last look it is; and its maximum (s), as
+# a look takes longer the more happened since the last one.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
-# Real seconds after which it looks at a run without rows, too.
+# Real seconds after which a run without rows is looked at.
 _WITHOUT_ROWS = 1.0
 
 
 class Viewer(Protocol):
-    """Who shows runs while they go on. It must not raise, nor change anything."""
+    """Shows runs while they go on. It must not raise, nor change anything."""
 
     def begin(self, run: Run, scene: Scene) -> None:
         """A run begins."""
 
     def look(self, scene: Scene) -> None:
-        """All that happened before the time ``scene.ended_at`` (s) is recorded; this is called in the run's thread."""
+        """Everything before the time ``scene.ended_at`` (s) is recorded; called in the run's thread."""
 
     def end(self, scene: Scene, error: NetsimError | None) -> None:
-        """The run is over, and its books are closed; ``error`` is what ended it, if that was one."""
+        """The run is over and nothing is counted any more; ``error`` ended it, or is None."""
 
 
 class View:
-    """When a viewer looks at a run: after a row, or else between two instants, but seldom in real time.
-
-    As an onlooker of the loop (`netsim.clock.virtual_clock.Onlooker`) it makes no time pass, and sets no timer.
-    """
+    """Lets a viewer look at a run: after a row, or else between two instants, but seldom in real time."""
 
     def __init__(
         self, viewer: Viewer, run: Run, loop: Loop, scene: Callable[[], Scene], rounds: Callable[[], int]
@@ -153,14 +150,14 @@ class View:
         self._patience = 0.0
 
     def start(self) -> None:
-        """Look from now on."""
+        """Observe from now on."""
         self._scene = self._make_scene()
         self._viewer.begin(self._run, self._scene)
         self._patience = time.monotonic() + _WITHOUT_ROWS
         self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         if self in self._loop.clock.onlookers:
             self._loop.clock.onlookers.remove(self)
 
@@ -170,7 +167,7 @@ class View:
             self._viewer.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Look, if it is time: a row is written, so what has arrived is counted."""
+        """Look, if it is time: a row is written, so arrivals are counted."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -181,12 +178,12 @@ class View:
 
     @property
     def time(self) -> float:
-        """When to look, in seconds: whenever it is due."""
+        """The time (s) to look at: any."""
         return 0.0
 
     @property
     def until(self) -> float:
-        """The present (s) if there has long been no row, else never: then it is the rows that count."""
+        """The present (s) if no row came for long, else infinity: then `row_written` looks."""
         return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
@@ -203,22 +200,22 @@ class View:
 
 
 class Watcher:
-    """Who looks at the agents of one run; an onlooker of its loop (`netsim.clock.virtual_clock.Onlooker`).
+    """Looks at the watched states of the agents of one run.
 
     Parameters
     ----------
     watch : Watch
-        Where states are kept.
+        Keeps the states.
     loop : Loop
         The run's loop.
     contexts : mapping
         The agents' contexts by their names.
     tasks : AgentTasks
-        Knows whose calls are those of agents of this run.
+        Knows which callbacks belong to agents of this run.
     shared : list of Shared
-        What the agents share, by clock.
+        The agents' shared state, by clock.
     fail : callable
-        Called with the error, if a state cannot be had.
+        Called with the error, if a state cannot be read.
     """
 
     def __init__(
@@ -233,30 +230,30 @@ class Watcher:
         self._watch, self._loop, self._contexts, self._tasks = watch, loop, contexts, tasks
         self._shared, self._fail = shared, fail
         self._agents: Mapping[Hashable, Agent] = {}
-        # Those whose code may have run at this instant, in the order in which it was called.
+        # Agents whose code may have run at this instant, in the order in which it was called.
         self._called: dict[Hashable, None] = {}
-        # What an agent sets only once it runs is not there at the beginning.
+        # At the beginning an attribute may be missing, because the agent sets it once it runs.
         self._early = True
 
     @property
     def time(self) -> float:
-        """When to look, in seconds: before time passes, if anybody was called."""
+        """The time (s) to look at: before time passes, if an agent was called."""
         return -math.inf if self._called else math.inf
 
     until = time
 
     def start(self, agents: Mapping[Hashable, Agent]) -> None:
-        """Look at these agents from now on."""
+        """Observe these agents from now on."""
         self._agents = agents
         self.call(agents)
         self.look()
         self._loop.clock.onlookers.append(self)
         self._loop.note_calls(self._note)
         for shared in self._shared:
-            shared.tell_sends(self._look)
+            shared.note_sends(self._look)
 
     def stop(self, whole: bool) -> None:
-        """Look for the last time; ``whole``: the run has come to its end, so what is not there by now never was."""
+        """Look for the last time; after a ``whole`` run a state that is still missing is an error."""
         if self._early and whole:
             self.row_written()
         self.look()
@@ -264,25 +261,25 @@ class Watcher:
             self._loop.clock.onlookers.remove(self)
             self._loop.forget_calls(self._note)
         for shared in self._shared:
-            shared.tell_sends(None)
+            shared.note_sends(None)
 
     def call(self, names: Iterable[Hashable]) -> None:
-        """Take note that something may change these agents at this instant."""
+        """Note that these agents may change at this instant."""
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Look at all agents at this instant: what is watched may depend on others than the agent."""
+        """Look at all agents at this instant: a state may depend on other agents."""
         self._early = False
         self.call(self._agents)
 
     def look(self) -> None:
-        """Look at those who were called."""
+        """Look at the agents that were called."""
         called, self._called = self._called, {}
         for name in called:
             self._look(name)
 
     def _note(self, variables: Variables) -> None:
-        """Take note of whose code is called in some context."""
+        """Note the agent whose code is called in a context."""
         owner = variables.get(OWNER)
         if isinstance(owner, Member) and self._tasks.owns(owner):
             self._called[owner.name] = None

@@ -1,4 +1,4 @@
-"""What a run changes in its process while it lasts: the garbage collector, BLAS threads, and two warnings.
+"""Settings of the process during a run: the garbage collector, BLAS threads, and two warnings.
 
 Runs may overlap, in threads or on one loop: the last one to end restores what there was.
 """
@@ -35,7 +35,7 @@ _freezes = False
 
 @contextmanager
 def unhurried_collector() -> Iterator[None]:
-    """Collect rarely among new objects, of which a run makes many, and never among those that exist already."""
+    """Collect new objects rarely, because a run makes many, and existing ones never."""
     global _users, _before, _freezes
     with _lock:
         if not _users:
@@ -62,13 +62,13 @@ def unhurried_collector() -> Iterator[None]:
 
 @dataclass
 class _Held:
-    """The threads found, and the number that each run wants: of the process, or of one thread."""
+    """The numbers of threads before the first run, and the number that each run requests: of a process or a thread."""
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
 
     def apply(self) -> None:
-        """Set the least number that a run wants, or restore what was found."""
+        """Set the least number that a run requests, or restore those before."""
         for library, threads in self.before:
             _set(library, min(self.wanted, default=threads))
 

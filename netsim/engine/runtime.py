@@ -1,4 +1,4 @@
-"""One run of a network: run the agents to their end, write the rounds' rows, say what went wrong."""
+"""One run of a network: it builds the links, runs the agents to their end, writes the rows and ends with an error."""
 
 import asyncio
 import inspect
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Runtime"]
 
 Action = tuple[float, Callable[[], None]]
-"""A time (s) and what to call then."""
+"""A time (s) and a function to call then."""
 
-# Passes of the loop that one agent more may take at one instant.
+# Additional passes of the loop at one instant for each agent.
 _PASSES_PER_AGENT = 100
-# A standstill that ends iterations over inboxes counts as so many passes: it looks at each inbox.
+# A standstill that ends iterations over inboxes counts as this many passes, because it looks at each inbox.
 _PASSES_PER_STANDSTILL = 100
-# Passes over which is counted who could run, to name who never lets time pass.
+# Passes in which is counted which agent runs, to name the one that never lets time pass.
 _SAMPLES = 8
 
 
@@ -66,12 +66,12 @@ class Runtime:
     Attributes
     ----------
     shared, own : Shared, dict
-        What agents share whose clocks are right, and, by name, what those share that have a clock of their own.
+        The shared state of the agents with a right clock, and, by name, of each agent with a clock of its own.
     horizon : float
         Arrivals from this time (s) on do not count.
     """
 
-    # What `netsim.engine.build.build` makes as the run begins.
+    # Made by `netsim.engine.build.build` as the run begins.
     loop: Loop
     ledger: Ledger
     rounds: RoundClock
@@ -81,7 +81,7 @@ class Runtime:
     outboxes: dict[Hashable, Outbox]
     contexts: dict[Hashable, Context]
     medium: Medium | None
-    # What watches it and acts on it, from then on.
+    # Made then, too: the agents' tasks, the faults, the observers.
     ended: asyncio.Future[None]
     tasks: AgentTasks
     player: Player
@@ -104,7 +104,7 @@ class Runtime:
 
     @property
     def all_shared(self) -> list[Shared]:
-        """What agents share, by clock."""
+        """The agents' shared state, by clock."""
         return [self.shared, *self.own.values()]
 
     def is_here(self, agent: Hashable) -> bool:
@@ -124,7 +124,7 @@ class Runtime:
             raise
 
     def hand_over(self, error: BaseException) -> None:
-        """Put the run so far onto the error that ended it, if its books could be closed."""
+        """Put the run so far onto the error that ended it, if counting had ended."""
         if self.closed:
             error.run = self.result  # type: ignore[attr-defined]
 
@@ -137,7 +137,7 @@ class Runtime:
         self.tasks = AgentTasks(loop, self.contexts, self.fail, self._finish)
         self.player = Player(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.player.actions
-        # Actions are not their agents': what they make belongs to whoever runs the network.
+        # A task that an action makes belongs to the caller of the network's run, not to an agent.
         self.outside = copy_context()
         self.sampler = self.watcher = self.view = None
         if settings.sample is not None:
@@ -176,7 +176,7 @@ class Runtime:
         return self.result
 
     def interrupt(self) -> None:
-        """End the run, from another thread, before it begins, too."""
+        """End the run, from another thread; it may not have begun."""
         self.interrupted = True
         if not self.built:
             return
@@ -184,12 +184,12 @@ class Runtime:
             self.loop.call_soon_threadsafe(self.ended.cancel)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Call ``action`` at a time (s) of this run, which must not be past."""
+        """Call ``action`` at a time (s) of this run, which must not have passed."""
         if not self.started:
             self.scheduled.append((time, action))
             return
         if time < self.loop.now():
-            raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the time that the run has come to")
+            raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the present time of the run")
         call = partial(self._act, time, action)
         self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
 
@@ -204,7 +204,7 @@ class Runtime:
         inbox.up = up
 
     def halt(self, agent: Hashable) -> None:
-        """Stop an agent's code where it is; what it has not read is lost."""
+        """Stop an agent's code where it is and discard its unread frames."""
         self.contexts[agent].down = True
         self.inboxes[agent].forget()
         if self.medium:
@@ -216,7 +216,7 @@ class Runtime:
         self.tasks.finished(agent)
 
     def restart(self, agent: Hashable) -> None:
-        """Begin an agent's code anew, or late, unless it had finished."""
+        """Start an agent's code again, or late, unless it had finished."""
         self.contexts[agent].down = False
         if self.medium:
             self.medium.switch(agent, on=True)
@@ -232,17 +232,17 @@ class Runtime:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Hear of what the loop would only log or never notice."""
-        instants = self.loop.clock
+        """Handle errors that the loop would only log, and time that never passes."""
+        clock = self.loop.clock
         more = _PASSES_PER_AGENT * len(self.agents)
-        instants.limit += more
-        instants.on_endless.append(self._endless)
+        clock.limit += more
+        clock.on_endless.append(self._endless)
         self.loop.on_error.append(self._handle)
         try:
             yield
         finally:
-            instants.limit -= more
-            instants.on_endless.remove(self._endless)
+            clock.limit -= more
+            clock.on_endless.remove(self._endless)
             self.loop.on_error.remove(self._handle)
 
     def _start(self) -> None:
@@ -259,7 +259,7 @@ class Runtime:
             self.medium.start()
         if self.view:
             self.view.start()
-        # What is planned for the beginning comes before the agents; an action may plan more.
+        # Actions at the beginning come before the agents; an action may schedule another one.
         for time, action in self.scheduled:
             if time <= self.loop.now():
                 self._act(time, action)
@@ -268,7 +268,7 @@ class Runtime:
             if time > self.loop.now():
                 self.at(time, action)
         if self.settings.until is not None:
-            # At the end of the instant, so that a round that closes then is whole.
+            # At the end of the instant, so that a round that closes then is complete.
             until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._come_to_end))
         if not self.ended.done():
@@ -287,7 +287,7 @@ class Runtime:
         return coroutine
 
     def _close(self) -> None:
-        """Close the books: what happens from here on is not counted."""
+        """End the counting: nothing that happens from now on is counted."""
         if self.node is not None:
             self.node.closing()
         for timer in self.timers:
@@ -330,7 +330,7 @@ class Runtime:
         return self.rounds.open_round if self.node is None else self.node.last_round()
 
     async def _stop(self) -> None:
-        """Leave nothing behind on the loop."""
+        """End all tasks of the agents."""
         self.loop.clock.on_standstill.remove(self._standstill)
         left = await stop(self.loop, self.tasks, self.end_iterations)
         for task in left:
@@ -359,7 +359,7 @@ class Runtime:
             self.ended.set_result(None)
 
     def fail(self, error: NetsimError) -> None:
-        """End the run; the first error is the one to raise."""
+        """End the run with an error; the first one is raised."""
         if self.error is None:
             self.error = error
         self.end()
@@ -367,7 +367,7 @@ class Runtime:
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
     def _handle(self, context: dict[str, Any]) -> bool:
-        """Let an exception that asyncio would only log, of a callback or of a task that nobody awaits, end the run."""
+        """End the run with an exception that asyncio would only log: of a callback or of a task never awaited."""
         error, owner = context.get("exception"), owner_of(context)
         how = UNAWAITED if "future" in context else " in a callback"
         if error is not None and self.tasks.owns(owner):
@@ -379,7 +379,7 @@ class Runtime:
         return True
 
     def _standstill(self) -> None:
-        """Nothing can happen any more: end iterations over inboxes; if there are none, say who waits for what."""
+        """Nothing can happen any more: end iterations over inboxes, or fail with what the agents wait for."""
         if self.end_iterations():
             self._sample()
             return
@@ -392,7 +392,7 @@ class Runtime:
         return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
     def _sample(self) -> None:
-        """Count whose turn it is, if time has long not moved."""
+        """Count which agents run now, if time has not passed for long."""
         if self.loop.clock.passes <= self.loop.clock.limit:
             return
         for handle in ready_handles(self.loop):
@@ -402,10 +402,10 @@ class Runtime:
                 self.samples[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
     def _endless(self) -> None:
-        """After a few passes more, end the run with whose turn it was most often while time did not move."""
+        """After a few more passes, end the run with the error of the agent that ran most often."""
         self._sample()
         self.sampled += 1
-        # Another run on the same loop, whose agent it may be, comes first.
+        # The agent may be one of another run on this loop, which then ends first.
         if self.sampled < (_SAMPLES if self.samples else 2 * _SAMPLES):
             return
         passes = self.loop.clock.passes
@@ -424,7 +424,7 @@ class Runtime:
         member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
-            # Whoever looks into the inbox has this called: what is made here is still the agent's own.
+            # This is called in the context of any task that settles the inbox, but its tasks belong to this agent.
             token = OWNER.set(member)
             if self.watcher:
                 self.watcher.call((name,))
@@ -439,12 +439,12 @@ class Runtime:
         return answer
 
     def battery_died(self, name: Hashable) -> None:
-        """A node's battery is empty: its agent goes no further, and the others go on."""
+        """Stop the agent of a node whose battery is empty; the others continue."""
         self.player.down(name, for_good=True)
 
     def _act(self, time: float, action: Callable[[], None]) -> None:
         if self.watcher:
-            # An action may change any of them.
+            # An action may change any agent.
             self.watcher.call(self.result.agents)
         try:
             action()
@@ -452,14 +452,14 @@ class Runtime:
             self.fail(failure(f"the action of Network.at({time:g}, …)", error))
 
     def _settle(self, until: float) -> None:
-        """Count what arrived before ``until`` in every inbox."""
+        """Count the frames that arrived in every inbox before ``until`` (s)."""
         for inbox in self.inboxes.values():
             inbox.settle(min(until, self.horizon))
 
     def round_ended(self, number: int) -> None:
         """Write the round's row, unless rows are samples."""
         if self.shared.over:
-            # An agent that takes part in rounds while it cleans up.
+            # An agent takes part in rounds while it cleans up.
             return
         if self.sampler:
             self.sampler.round_ended(number)
@@ -467,10 +467,10 @@ class Runtime:
             self._write_row(number, self.rounds.close_time(number), self.rounds.deadline(number))
 
     def _write_row(self, number: int, time: float, until: float) -> None:
-        """Write the row of a time (s), at which what arrived before ``until`` (s) counts."""
+        """Write the row of a time (s), which counts the arrivals before ``until`` (s)."""
         self._settle(until)
         try:
-            # The probes of a run with journals are asked when these are merged.
+            # The probes of a run with journals are called when these are merged.
             measure = self.node is None or not self.node.journals
             self.result.add_row(number, time, self.ledger.totals(), measure)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""The tasks of a run's agents: those that run the agents, and those that the agents make, the background tasks.
+"""The tasks of a run's agents: their main tasks, and the background tasks that agents make.
 
-A task belongs to the agent in whose context it was made (`netsim.clock.task.OWNER`). While it runs it is held here,
-for asyncio itself holds it only weakly.
+A task belongs to the agent in whose context it was made (`netsim.clock.task.OWNER`). It is held here while it runs,
+because asyncio itself holds it only weakly.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from netsim.transport.context import Context
 
 __all__ = ["AgentTasks", "Member", "abandon", "cancel", "owner_of", "ready_handles", "stop"]
 
-UNAWAITED = " in a task that nobody awaits"
+UNAWAITED = " in a task that is never awaited"
 
 
 class Member:
@@ -36,7 +36,7 @@ class Member:
         self.clock = clock
 
     def adopt(self, task: Task[Any]) -> None:
-        """Take note of a task that the agent made."""
+        """Register a task that the agent made."""
         self._tasks.adopt(task, self)
 
 
@@ -46,7 +46,7 @@ class AgentTasks:
     Parameters
     ----------
     loop : Loop
-        The loop they run on.
+        The loop that they run on.
     contexts : mapping
         The agents' contexts by their names.
     fail : callable
@@ -63,7 +63,7 @@ class AgentTasks:
     background : dict
         The tasks that agents made and that are not done, in the order in which they were made.
     over : bool
-        Whether the run has ended: being cancelled, and saying goodbye, is no error any more.
+        Whether the run has ended: an agent may then end cancelled, and try to send.
     closed : bool
         Whether tasks that agents make are cancelled at once.
     """
@@ -79,12 +79,12 @@ class AgentTasks:
         self._contexts = contexts
         self._fail = fail
         self._finish = finish
-        # Agents that are to finish, and those whose nodes are down: that their code ends is no error.
+        # Agents that have not finished; and those whose nodes are down, whose code may end without an error.
         self._unfinished = set(contexts)
         self._halted: set[Hashable] = set()
         # Agents that ended at this instant.
         self._gone: list[Hashable] = []
-        # Background tasks that raised, and nobody has asked for their exception yet.
+        # Background tasks that raised and whose exception has not been retrieved.
         self._raised: dict[Any, tuple[Member, str]] = {}
         self._looks = False
         self.members = {name: Member(self, name, context.shared.clock) for name, context in contexts.items()}
@@ -102,23 +102,23 @@ class AgentTasks:
         self.mains[main] = self.background.pop(main)
 
     def halt(self, name: Hashable) -> None:
-        """Stop an agent's code where it is, as a failure of its node does; it may start again."""
+        """Stop an agent's code where it is, because its node has failed; it may start again."""
         self._halted.add(name)
         for task, owner in [*self.mains.items(), *self.background.items()]:
             if owner == name and not task.done():
                 cancel(task)
 
     def is_finished(self, name: Hashable) -> bool:
-        """Return whether an agent's code came to its end."""
+        """Return whether an agent's code has ended."""
         return name not in self._unfinished
 
     def running(self, name: Hashable) -> asyncio.Task[Any] | None:
-        """Return a task of an agent that is not done, the one that runs it first; None if all are."""
+        """Return a task of an agent that is not done, its main task first; None if all are done."""
         tasks = (*self.mains.items(), *self.background.items())
         return next((task for task, owner in tasks if owner == name and not task.done() and _is_own(task)), None)
 
     def finished(self, name: Hashable) -> None:
-        """Take note that an agent has ended, or will not start again."""
+        """Note that an agent has ended, or will not start again."""
         if name in self._unfinished:
             self._unfinished.discard(name)
             if not self._unfinished:
@@ -132,14 +132,14 @@ class AgentTasks:
             cancel(task)
 
     def raised_first(self) -> AgentError | None:
-        """Return the error of the first background task whose exception nobody has asked for."""
-        self._raised = {task: more for task, more in self._raised.items() if _is_unasked(task)}
+        """Return the error of the first background task whose exception has not been retrieved."""
+        self._raised = {task: more for task, more in self._raised.items() if _is_unretrieved(task)}
         for task, (member, at) in self._raised.items():
             return agent_error(member.name, _exception_of(task), self._contexts[member.name], UNAWAITED, at)
         return None
 
     def forget_raised(self) -> None:
-        """Let go of all background tasks that raised."""
+        """Forget all background tasks that raised."""
         for task in self._raised:
             task.exception()
         self._raised.clear()
@@ -149,7 +149,7 @@ class AgentTasks:
         return isinstance(owner, Member) and owner._tasks is self
 
     def has_timers(self) -> bool:
-        """Return whether an agent, or what it made, is to be called at a time."""
+        """Return whether a timer will call code of an agent."""
         return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.clock.pending())  # type: ignore[attr-defined]
 
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
@@ -157,7 +157,7 @@ class AgentTasks:
         return self.mains[task] if task in self.mains else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
-        """Take note that an agent raised."""
+        """End the run with the error of an agent that raised, unless it may end so."""
         if not (self._may_end(name) and is_goodbye(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
@@ -166,7 +166,7 @@ class AgentTasks:
             self._agent_done(task)
             return
         name = self.background.pop(task)
-        if not task.cancelled() and _is_unasked(task):
+        if not task.cancelled() and _is_unretrieved(task):
             if self._may_end(name) and is_goodbye(_exception_of(task)):
                 task.exception()
                 return
@@ -198,7 +198,7 @@ class AgentTasks:
         self.finished(name)
 
     def _abandon(self) -> None:
-        """Keep no more frames for agents that have ended, if the others go on without them."""
+        """Discard the frames of agents that have ended, if the run goes on."""
         gone, self._gone = self._gone, []
         if self._unfinished and not self.over:
             busy = set(self.background.values())
@@ -207,22 +207,22 @@ class AgentTasks:
                     self._contexts[name].inbox.abandon()
 
     def _look(self) -> None:
-        """Let go of the tasks that raised, each for a moment.
+        """Drop the reference to each task that raised, for a moment.
 
-        If nobody else holds one, asyncio reports its exception at once, through the loop's exception handler. The
-        others' may be asked for later. They are held on: when the garbage collector finds them must not matter.
+        If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Other
+        exceptions may be retrieved later. Their tasks are held, so that the garbage collector does not matter.
         """
         self._looks = False
         for reference in [weakref.ref(task) for task in self._raised]:
             more = self._raised.pop(reference())
             task = reference()
-            if task is not None and _is_unasked(task):
+            if task is not None and _is_unretrieved(task):
                 self._raised[task] = more
             del task
 
 
 def owner_of(context: Mapping[str, Any]) -> Any:
-    """Return to whom a failure belongs that asyncio's exception handler is told of; None if to nobody."""
+    """Return the owner of a failure from the context of asyncio's exception handler; None if it has none."""
     if "future" in context:
         return getattr(context["future"], "owner", None)
     inherited = getattr(context.get("handle"), "_context", None)
@@ -230,18 +230,18 @@ def owner_of(context: Mapping[str, Any]) -> Any:
 
 
 def cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, unless all it does is to close an async generator."""
+    """Cancel a task, unless it only closes an async generator."""
     if _is_own(task):
         task.cancel()
 
 
 def _is_own(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task does more than to close an async generator."""
+    """Return whether a task does more than close an async generator."""
     return inspect.iscoroutine(task.get_coro())
 
 
 def abandon(task: asyncio.Task[Any]) -> None:
-    """Have asyncio forget a task that does not end, and end it as far as that can be."""
+    """Have asyncio forget a task that does not end, and end it as far as possible."""
     asyncio._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -251,13 +251,13 @@ def abandon(task: asyncio.Task[Any]) -> None:
     if getattr(coroutine, "cr_frame", None) is None:
         task.cancel()
         return
-    # It swallows this, too. It gets no more turns, and is never destroyed: that would only try to close it once more.
+    # It swallows this, too. It never runs again, and is never destroyed, which would only try to close it once more.
     _cut_off(task)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
 def _cut_off(task: Any) -> None:
-    """Let nothing wake a task any more, neither what it waits for nor a turn that it has already."""
+    """Keep a task from ever running again: remove its wake-up callback and its scheduled handles."""
     future = task._fut_waiter
     for callback, _ in (future and future._callbacks) or ():
         if getattr(callback, "__self__", None) is task:
@@ -268,17 +268,17 @@ def _cut_off(task: Any) -> None:
 
 
 def ready_handles(loop: asyncio.AbstractEventLoop) -> list[Any]:
-    """Return what a loop is about to call."""
+    """Return the handles that a loop is about to call."""
     return list(getattr(loop, "_ready", ()))
 
 
-def _is_unasked(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task raised and nobody has asked for its exception: what asyncio looks at before it logs."""
+def _is_unretrieved(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task raised and its exception was not retrieved, which asyncio would log."""
     return bool(task._log_traceback)
 
 
 def _exception_of(task: asyncio.Task[Any]) -> BaseException:
-    # task.exception() would count as having asked.
+    # task.exception() would mark the exception as retrieved.
     error = task._exception
     assert error is not None
     return error
@@ -303,7 +303,7 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
     Parameters
     ----------
     end_iterations : callable
-        Called at a standstill; returns whether it woke somebody.
+        Called at a standstill; returns whether it woke a task.
 
     Returns
     -------
@@ -320,7 +320,7 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
         _close_generators(loop, tasks)
         await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.background)
     except asyncio.CancelledError:
-        # Whoever waits here is to end, too: nothing is left running, but nothing is waited for.
+        # This task is cancelled, too: cancel all others without waiting for them.
         for main in tasks.mains:
             main.cancel()
         _cancel_background(tasks)
@@ -343,31 +343,31 @@ def _close_generators(loop: Loop, tasks: AgentTasks) -> None:
 
 
 class _Wait:
-    """A wait that ends when tasks are done, when nothing can happen any more, or when it took too long."""
+    """A wait that ends when tasks are done, at a standstill, or when it takes too long."""
 
     def __init__(self, loop: Loop, agents: int, end_iterations: Callable[[], bool]) -> None:
         self._loop = loop
-        self._instants = loop.clock
+        self._clock = loop.clock
         self._passes_left = PASSES_PER_STOP + 100 * agents
         self._end_iterations = end_iterations
         self._gave_up = False
         self._wake: asyncio.Future[None]
 
     async def until_done(self, tasks: Callable[[], Pending]) -> None:
-        """Wait for the tasks that ``tasks`` names, and for those it names then."""
+        """Wait for the tasks that ``tasks`` returns, again and again."""
         timer = None
-        if self._instants.speed < math.inf:
-            timer = self._loop.call_later(SECONDS_PER_STOP * self._instants.speed, self._give_up)
+        if self._clock.speed < math.inf:
+            timer = self._loop.call_later(SECONDS_PER_STOP * self._clock.speed, self._give_up)
         else:
-            self._instants.on_pass.append(self._count)
-        self._instants.on_standstill.append(self._standstill)
+            self._clock.on_pass.append(self._count)
+        self._clock.on_standstill.append(self._standstill)
         try:
             while not self._gave_up and (pending := [task for task in tasks() if not task.done()]):
                 await self._all(pending)
         finally:
-            self._instants.on_standstill.remove(self._standstill)
+            self._clock.on_standstill.remove(self._standstill)
             if timer is None:
-                self._instants.on_pass.remove(self._count)
+                self._clock.on_pass.remove(self._count)
             else:
                 timer.cancel()
 
@@ -392,8 +392,8 @@ class _Wait:
 
     def _count(self) -> None:
         self._passes_left -= 1
-        # Time may stand still for so long: it is bounded here.
-        self._instants.passes = 0
+        # The loop's own limit of passes at one instant does not apply: this one does.
+        self._clock.passes = 0
         if self._passes_left < 0:
             self._give_up()
 

@@ -1,4 +1,4 @@
-"""What an agent holds of its network: its place there, its inbox and outbox, and the rounds it takes part in.
+"""An agent's place in its network: its name and neighbours, its inbox and outbox, and the rounds it takes part in.
 
 agent → outbox → link → inbox → agent: you are at both ends.
 """
@@ -21,7 +21,7 @@ __all__ = ["Context", "Rounds"]
 
 
 class Context:
-    """What the network gives one agent for one run."""
+    """An agent's place in the network of one run."""
 
     __slots__ = (
         "_passed",
@@ -52,30 +52,30 @@ class Context:
         self.inbox = inbox
         self.outbox = outbox
         self.seed = seed
-        # What its radio spends, where that is kept.
+        # The energy that its radio spends, on a network with an energy model.
         self.energy: Account | None = None
         self.rng: np.random.Generator | None = None
         self.reliability = Reliability()
         self.round = 0
-        # The last round that it left, and when.
+        # The last round that it left, and the time (s) of that.
         self.left = (0, 0.0)
         self.collected = 0
         self.requests = 0
-        # Seconds that a straggler needs before each message.
+        # Seconds by which a straggler delays each message.
         self.delay = 0.0
         # Whether its node is down.
         self.down = False
         # The first round that it took part in.
         self.first_round = 0
-        # Rounds that had passed when it began again, and that it leaves out; None: to be found out.
+        # Rounds that had passed when it started again and that it skips; None: not counted yet.
         self._passed: int | None = 0
 
     def begins_anew(self) -> None:
-        """Take note that the agent's code begins anew, or late."""
+        """Note that the agent's code starts again, or late."""
         self._passed = None
 
-    async def get_round_to_it(self) -> None:
-        """Let a straggler take its time, unless nothing leaves it any more: it is down, or the run is over."""
+    async def straggle(self) -> None:
+        """Wait for a straggler's delay, unless the agent is down or the run is over, when nothing is sent any more."""
         if not (self.down or self.shared.over):
             await self.shared.loop.pause(self.delay)
 
@@ -90,17 +90,17 @@ class Context:
         is_reply: bool = False,
         outcome: asyncio.Future[bool] | None = None,
     ) -> bool:
-        """Send to a neighbour, as soon as a straggler has got round to it; return whether the link took the frame."""
+        """Send to a neighbour, after a straggler's delay; return whether the link took the frame."""
         if self.delay:
-            await self.get_round_to_it()
+            await self.straggle()
         try:
             return self.outbox.send(to, kind, payload, self.round, raw_data, request, is_reply, outcome)
         except AgentError:
-            await asyncio.sleep(0)  # or one that tries again and again would never let the loop go on
+            await asyncio.sleep(0)  # an agent that tries again and again must not block the loop
             raise
 
     def without_passed(self, count: int) -> int:
-        """Return how many of so many rounds are left to an agent that began anew; all of them, usually."""
+        """Return how many of ``count`` rounds are left, without those that passed before the agent started again."""
         if self._passed is None:
             self._passed = self.shared.rounds.next_number() - max(self.first_round, 1)
         passed = min(self._passed, count)
@@ -109,7 +109,7 @@ class Context:
 
 
 class Rounds:
-    """What `Agent.rounds` returns: iterate over it with ``async for``."""
+    """The iterator of `Agent.rounds`, for ``async for``."""
 
     __slots__ = ("_context", "_inside", "_keep_late", "_left", "_started")
 
@@ -145,12 +145,12 @@ class Rounds:
         return number
 
     def __del__(self) -> None:
-        # The loop was left by a break, a return or an exception.
+        # A break, a return or an exception left the loop.
         if self._inside:
             self._leave()
 
     def _leave(self) -> None:
-        """From here on what it sends belongs to no round; what comes late of its rounds is dropped as before."""
+        """Leave the round: frames sent now belong to no round; late frames of earlier rounds are still dropped."""
         self._inside = False
         context = self._context
         context.inbox.be_strict(0 if self._keep_late else context.round)

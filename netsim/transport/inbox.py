@@ -1,8 +1,8 @@
-"""An agent's inbox. The receiver pulls: links put arrivals here at once, and nobody is woken before it matters.
+"""An agent's inbox. The receiver pulls: links put frames here at once, and a task is woken only when it can read.
 
 agent → outbox → link → inbox → agent: you are at the inbox. Frames that have not arrived yet wait in order of arrival.
-Whoever reads first settles what is due: frames are counted, dropped if late, if the agent is down or if the inbox is
-full, and the rest become readable. A timer is set only while a task is blocked on this inbox.
+The first read settles all frames that are due: it counts them and drops those that are late, those for an agent that is
+down and those that find the inbox full; the others can be read. A timer is set only while a task waits for this inbox.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from netsim.transport.shared import Shared
 
 __all__ = ["Inbox"]
 
-# Frames to an agent that has ended are counted in heaps of so many.
+# Frames to an agent that has ended are counted when this many wait.
 _HEAP = 1000
 
 
@@ -54,7 +54,7 @@ class Inbox:
         self._loop = shared.loop
         self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
-        # Arrival time, key and frame of what can be read, in order; a deque once there is something.
+        # Arrival time, key and frame of each frame that can be read, in order; a deque once there is one.
         self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
         self._blocked: list[asyncio.Future[bool]] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -67,13 +67,13 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # Where its senders note that it wants to be told of arrivals, and as which of their places, in turn.
+        # For each sender, in turn: its mapping of subscribed inboxes by link index, and this inbox's link index there.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
 
-        To look changes nothing: what arrives at this very instant is counted, but not settled, for more may come.
+        This settles nothing that arrives at the present instant, because more frames may still arrive then.
         """
         now = self._loop.now()
         self.settle(self._shared.rounds.before(now))
@@ -90,7 +90,7 @@ class Inbox:
         return self._next()
 
     def __aiter__(self) -> "Inbox":
-        """Iterate over all frames that will ever come: it ends when none can come any more."""
+        """Iterate over all frames; the iteration ends when no frame can arrive any more."""
         return self
 
     async def __anext__(self) -> Frame:
@@ -104,18 +104,18 @@ class Inbox:
         return self._next()
 
     def take(self, until: float) -> list[Frame]:
-        """Return, and forget, the frames that arrived before ``until`` (s, as `Agent.now`) and were not read yet."""
+        """Remove and return the unread frames that arrived before ``until`` (s, as `Agent.now`)."""
         clock = self._shared.clock
         return self.arrived(until if clock is None or math.isinf(until) else clock.true(until))
 
     def arrived(self, until: float) -> list[Frame]:
-        """Return, and forget, the frames that arrived before ``until`` (s), whatever clock the agent has."""
+        """Remove and return the unread frames that arrived before ``until`` (s) in the simulation's time."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
-        # Somebody may have looked since, and settled what arrived later.
+        # Later frames may have been settled already.
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
         return frames
@@ -132,33 +132,33 @@ class Inbox:
     # --- arrivals -----------------------------------------------------------------------------------------------------
 
     def settle_now(self) -> None:
-        """Make what has arrived by now readable, and count it."""
+        """Settle the frames that have arrived by now."""
         self.settle(math.nextafter(self._loop.now(), math.inf))
 
     def settle(self, until: float) -> None:
-        """Make what arrived before ``until`` (seconds) readable, and count it."""
+        """Settle the frames that arrived before ``until`` (s)."""
         if not len(self.arrivals):
             return
         for entry in self.arrivals.due(until):
             self._settle_one(entry)
 
     def be_strict(self, until: float) -> None:
-        """From now on drop frames of rounds up to this one that arrive after their round has closed."""
+        """From now on drop frames of rounds up to ``until`` that arrive after their round has closed."""
         if until != self._strict_until:
-            # What has arrived before did so under the rule that held before, whether or not somebody looked.
+            # Frames that have arrived so far fall under the earlier rule, whether or not they were settled.
             self.settle(self._shared.rounds.before(self._loop.now()))
             self._strict_until = until
 
     def forget(self) -> None:
-        """Keep nothing of what was not read: its agent has failed."""
+        """Discard unread frames: the agent has failed."""
         self._ready = ()
 
     def abandon(self) -> None:
-        """The agent has ended: what comes reaches it as before, but is kept for nobody, and so finds room."""
+        """The agent has ended: frames still arrive and are counted, then discarded, so the inbox is never full."""
         self.settle_now()
         self._abandoned = True
         self._ready = ()
-        self._want_to_be_told()
+        self._subscribe()
 
     def _next(self) -> Frame:
         assert self._ready
@@ -169,7 +169,7 @@ class Inbox:
         return len(self._ready)
 
     def _refusal(self, entry: Entry) -> int | None:
-        """Return why a frame does not get in, apart from want of room; None if it does."""
+        """Return why a frame is dropped on arrival, except for a full inbox; None if it is not."""
         time, _, _, frame = entry
         if not self.up:
             return RECEIVER_DOWN
@@ -189,7 +189,7 @@ class Inbox:
         return not answered and self._refusal(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
-        """Put a frame where it belongs, and count it."""
+        """Count a frame and hand it to the agent, to a waiting request or to the reliable outbox."""
         time, key, kind, frame = entry
         cause = self._refusal(entry)
         if cause is not None:
@@ -197,8 +197,8 @@ class Inbox:
         elif self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
                 cause = INBOX_FULL  # and it is not acknowledged
-            elif (said := self._on_numbered(frame)) is not None and not self._abandoned:
-                self._put(time, key, for_receiver(said))
+            elif (data := self._on_numbered(frame)) is not None and not self._abandoned:
+                self._put(time, key, for_receiver(data))
         elif frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
             if waiting is None or waiting.done():
@@ -219,7 +219,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _put(self, time: float, key: int, frame: Frame) -> None:
-        """Make a frame readable, in its place: some that came at the same time may have been settled before."""
+        """Make a frame readable, in order: frames of the same arrival time may have been settled before."""
         ready = self._ready = self._ready or deque()
         ready.append((time, key, frame))
         if len(ready) > 1 and ready[-2][:2] > (time, key):
@@ -227,43 +227,43 @@ class Inbox:
             ready.clear()
             ready.extend(ordered)
 
-    # --- waking whoever is blocked ------------------------------------------------------------------------------------
+    # --- waking tasks that wait ---------------------------------------------------------------------------------------
 
     @property
     def awaited(self) -> str:
-        """What some task waits for here, in words; empty if none does."""
+        """What a task waits for here, in words; empty if none does."""
         return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
 
     def answer_with(self, on_request: Callable[[Frame], None]) -> None:
         """Hand each request to ``on_request`` at the instant when it arrives."""
         self._on_request = on_request
-        self._want_to_be_told()
+        self._subscribe()
 
     def number_with(self, on_numbered: Callable[[Frame], Frame | None]) -> None:
-        """Hand each numbered frame to ``on_numbered`` at the instant when it arrives; what that returns is to be read.
+        """Hand each numbered frame to ``on_numbered`` when it arrives; a frame that it returns can be read.
 
         A numbered frame has a `Frame.sequence` (`netsim.transport.reliable`).
         """
         self._on_numbered = on_numbered
-        self._want_to_be_told()
+        self._subscribe()
 
     def stop(self) -> None:
-        """Wake nobody any more and answer nothing: the run is over."""
+        """Wake no task any more and answer no request: the run is over."""
         self._on_request = self._on_numbered = None
         if self._alarm is not None:
             self._alarm.cancel()
 
     def drop(self) -> None:
-        """Let what is under way stay so: the books are closed."""
+        """Forget the frames in flight: counting has ended."""
         self.arrivals.clear()
 
     def watch(self) -> None:
-        """Set the alarm to the next arrival, if somebody is to be told of it."""
+        """Set the alarm to the next arrival, if a task or a callback waits for it."""
         if not (self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None):
             if self._abandoned and len(self.arrivals) > _HEAP:
                 self.settle_now()
             return
-        self._want_to_be_told()
+        self._subscribe()
         first = self.arrivals.first()
         if first < self._alarm_at:
             if self._alarm is not None:
@@ -271,12 +271,12 @@ class Inbox:
             self._alarm_at = first
             self._alarm = self._loop.call_at_true(first, self._ring)
 
-    def _want_to_be_told(self) -> None:
-        """Let the senders say when something is on its way, from now on."""
+    def _subscribe(self) -> None:
+        """Have the senders call `watch` with each frame that they send here, from now on."""
         if not self._watched:
             self._watched = True
-            for noted, place in zip(self.watchers[::2], self.watchers[1::2], strict=True):
-                noted[place] = self
+            for watching, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
+                watching[link] = self
 
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, math.inf
@@ -285,20 +285,20 @@ class Inbox:
         self.watch()
 
     def _wake(self) -> None:
-        """Wake as many of those who are blocked as there are frames to read."""
+        """Wake as many waiting tasks as there are frames to read."""
         for future in itertools.islice(self._blocked, len(self._ready)):
             if not future.done():
                 future.set_result(True)
 
     async def _block(self) -> bool:
-        """Wait until there is something to read (True) or nothing can come any more (False)."""
+        """Wait until there is a frame to read (True) or no frame can arrive any more (False)."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._blocked.append(future)
         self.watch()
         try:
             woken = await future
         except asyncio.CancelledError:
-            # It may have been woken already: the frame is for the next in line, then.
+            # If this task was woken already, the frame is for the next one.
             self._blocked.remove(future)
             self._wake()
             raise

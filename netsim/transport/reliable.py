@@ -1,8 +1,8 @@
-"""An outbox whose frames are numbered, so that those lost are sent again: by acknowledgement, or on request.
+"""An outbox that numbers its frames and sends lost ones again: until they are acknowledged, or on request.
 
 agent → outbox → link → inbox → agent: you are at both ends. A frame's number is its `Frame.sequence`: even numbers
-count broadcasts, odd ones what is sent to one neighbour. Control frames bear the number that they are about: ``ack``,
-``nack`` (a list of numbers) and ``resent``, which carries the bytes of the frame as it was.
+count broadcasts, odd ones count frames to one neighbour. Control frames carry the number that they refer to: ``ack``,
+``nack`` (a list of numbers) and ``resent``, which carries the bytes of the original frame.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ __all__ = ["ReliableOutbox"]
 
 @dataclass
 class _Sent:
-    """A numbered frame that somebody may need again."""
+    """A numbered frame that may have to be sent again."""
 
     data: bytes
     raw_data: bool
@@ -33,14 +33,14 @@ class _Sent:
 
 
 class _Stream:
-    """The numbers heard from one neighbour in one of its sequences."""
+    """The sequence numbers received from one neighbour: of its broadcasts, or of its frames to this agent."""
 
     def __init__(self) -> None:
         self.top = 0
         self.missing: dict[int, None] = {}
 
     def take(self, number: int, window: int) -> bool:
-        """Note a number; return whether it is new."""
+        """Record a number; return whether it is new."""
         if number > self.top:
             for gap in range(max(self.top + 1, number - window), number):
                 self.missing[gap] = None
@@ -52,12 +52,12 @@ class _Stream:
 
 
 class ReliableOutbox(Outbox):
-    """Sends what one agent says, and again if need be; sees to what its neighbours send so, too."""
+    """Sends an agent's frames with numbers, repeats them, and acknowledges or requests those of its neighbours."""
 
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
     def set_up(self, settings: Reliability, after: float) -> None:
-        """Begin: ``after`` is in how many seconds a frame that nobody acknowledged is sent again."""
+        """Set how frames are repeated; a frame without acknowledgement is sent again after ``after`` seconds."""
         self._settings, self._after = settings, after
         self._broadcasts = 0
         self._to_one: dict[Hashable, int] = {}
@@ -92,7 +92,7 @@ class ReliableOutbox(Outbox):
         outcome: asyncio.Future[bool] | None = None,
         sequence: int = 0,
     ) -> bool:
-        """As `Outbox.send`; requests and replies are not numbered, for whoever asks waits for the reply."""
+        """As `Outbox.send`; requests and replies are not numbered, because the requester waits for the reply."""
         if request is not None:
             return super().send(to, kind, payload, round_number, raw_data, request, is_reply, outcome)
         _check_kind(kind)
@@ -103,12 +103,12 @@ class ReliableOutbox(Outbox):
         return taken
 
     def heard(self, frame: Frame) -> Frame | None:
-        """Take in a numbered frame on its arrival; return what the agent is to have of it, if anything."""
+        """Process a numbered frame on its arrival; return the frame for the agent, if there is one."""
         number = frame.sequence
         if frame.kind == ACK:
             self._acknowledged(frame.sender, number)
         elif frame.kind == NACK:
-            self._asked(frame)
+            self._requested(frame)
         else:
             return self._data(frame, number)
         return None
@@ -125,7 +125,7 @@ class ReliableOutbox(Outbox):
         raw_data: bool,
         waiting: list[Hashable],
     ) -> None:
-        """Remember a frame until all have it, or as long as somebody may ask for it."""
+        """Keep a frame until all receivers have acknowledged it, or as long as one may request it."""
         if not waiting:
             return
         data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=number)
@@ -137,12 +137,12 @@ class ReliableOutbox(Outbox):
             self._kept.popitem(last=False)
 
     def _again(self, key: tuple[Hashable | None, int]) -> None:
-        """Send a frame to those who did not acknowledge it, until its round closes."""
+        """Repeat a frame to those that have not acknowledged it, until its round closes."""
         sent, shared = self._kept.get(key), self._shared
         if sent is None or shared.over:
             return
         sent.tries += 1
-        # It must still have the time to arrive.
+        # The frame needs time to arrive.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.tries or not in_time:
             del self._kept[key]
@@ -162,18 +162,18 @@ class ReliableOutbox(Outbox):
             if not sent.waiting:
                 del self._kept[key]
 
-    def _asked(self, frame: Frame) -> None:
-        """Send what a neighbour asked for, as far as it was kept."""
+    def _requested(self, frame: Frame) -> None:
+        """Send the frames that a neighbour requested and that were kept."""
         wanted = frame.payload if isinstance(frame.payload, list) else []
         for number in [each for each in wanted if type(each) is int][: self._settings.window]:
             sent = self._kept.get(((frame.sender if number % 2 else None), number))
             if sent is not None:
                 self._resend(sent, number, [frame.sender], 0)
 
-    # --- hearing ------------------------------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------------------------
 
     def _data(self, frame: Frame, number: int) -> Frame | None:
-        """Acknowledge a frame, or ask for what is missing; return it if it is new."""
+        """Acknowledge a frame, or request missing ones; return it if it is new."""
         if frame.kind == RESENT:
             original = self._original(frame)
             if original is None:
@@ -188,13 +188,13 @@ class ReliableOutbox(Outbox):
         elif is_new and stream.missing and (number + odd) // 2 == stream.top:
             missing = [2 * each - odd for each in stream.missing]
             super().send(frame.sender, NACK, missing, 0, False, sequence=number)
-        # The agent gets it without its number, which is the channel's own.
+        # The agent gets the frame without its number, which belongs to the link layer.
         if not is_new:
             return None
         return new_frame(frame.kind, frame.sender, frame.round, frame.sent_at, frame.data, frame.payload)
 
     def _original(self, frame: Frame) -> Frame | None:
-        """Return the frame that was sent again; None if that is not what the bytes are."""
+        """Return the original of a frame that was sent again; None if the bytes are none."""
         try:
             original = decode_frame(frame.payload, frame.sent_at, self._agents)
         except (WireError, TypeError):
@@ -203,6 +203,6 @@ class ReliableOutbox(Outbox):
 
 
 def _check_kind(kind: str) -> None:
-    """Raise BadInput for a kind of the channel's own."""
+    """Raise BadInput for a kind that the link layer uses itself."""
     if kind in (ACK, NACK, RESENT):
         raise check.refuse("kind", kind, f"another than {ACK}, {NACK} and {RESENT}, which a reliable link sends itself")

@@ -1,4 +1,4 @@
-"""What all agents of one run share: its time, its rounds and its tally."""
+"""The state that the agents of one run share: its loop, rounds and tally."""
 
 from collections.abc import Callable, Hashable
 
@@ -11,22 +11,22 @@ __all__ = ["Shared"]
 
 
 class Shared:
-    """What all agents of one run share.
+    """The state that the agents of one run share.
 
     Attributes
     ----------
     clock : LocalClock or None
-        Their own clock, where that is off: then only one agent has part in this.
+        The clock of an agent with a clock of its own; such an agent shares this with no other.
     encoder : FrameEncoder
         Writes the frames.
     begun : bool
-        Whether the run has begun: its agents are no more as they were made.
+        Whether the run has begun: its agents are no longer as they were made.
     over : bool
-        Whether the run has ended: nothing is sent any more.
+        Whether the run has ended: no agent can send any more.
     on_send : callable or None
         Called with an agent's name each time before it sends.
     looks : bool
-        Whether one of the two is to be looked at before anything is sent.
+        Whether ``over`` or ``on_send`` must be examined before each message.
     """
 
     __slots__ = ("begun", "clock", "encoder", "looks", "loop", "on_send", "over", "rounds", "tally")
@@ -44,6 +44,6 @@ class Shared:
         """The run has ended."""
         self.over = self.looks = True
 
-    def tell_sends(self, told: Callable[[Hashable], None] | None) -> None:
-        """Call ``told`` with an agent's name each time before it sends; None: nobody any more."""
-        self.on_send, self.looks = told, self.over or told is not None
+    def note_sends(self, note: Callable[[Hashable], None] | None) -> None:
+        """Call ``note`` with an agent's name each time before it sends; None: call nothing."""
+        self.on_send, self.looks = note, self.over or note is not None

@@ -506,7 +506,7 @@ def test_every_way_to_run_gives_the_same_run() -> None:
 
 
 def test_a_network_may_run_again_and_its_agents_may_not() -> None:
-    """They would go on from where they came to: what a notebook gives would depend on how often a cell ran."""
+    """They would continue from their last state: what a notebook gives would depend on how often a cell ran."""
     network, agents = averaging()
     first = network.run(agents)
     at_the_end = [agent.value for agent in agents.values()]
@@ -514,7 +514,7 @@ def test_a_network_may_run_again_and_its_agents_may_not() -> None:
         with pytest.raises(BadInput) as caught:
             other.run(agents)
         assert str(caught.value) == (
-            "agents[0]: must be made anew for each run; this one has run and would go on from where it came to; "
+            "agents[0]: must be made anew for each run; this one has run and would continue from its last state; "
             "for that, run copy.deepcopy(agents)"
         )
     assert [agent.value for agent in agents.values()] == at_the_end

@@ -175,7 +175,7 @@ class Leaves(Agent):
 
 @pytest.mark.parametrize("kind", [Forgets, Keeps, KeepsInACycle, WaitsForItInVain, Leaves])
 def test_a_background_task_that_raises_ends_the_run(kind: Any) -> None:
-    expected = f"agent 1 raised ValueError in a task that nobody awaits at 1.5 s {PART}: forgotten"
+    expected = f"agent 1 raised ValueError in a task that is never awaited at 1.5 s {PART}: forgotten"
     assert failure_of(kind()).replace("in round 2", "at 1.5 s") == expected
 
 
@@ -277,7 +277,7 @@ def test_a_task_belongs_to_the_agent_that_made_it() -> None:
 
     for how in ("callback", "task", "answer"):
         message = message_of(lambda how=how: Network(topology.path(2)).run({0: Asker(), 1: Maker(how)}))  # type: ignore[misc]
-        assert message.startswith("agent 1 raised ValueError in a task that nobody awaits at 1 s"), how
+        assert message.startswith("agent 1 raised ValueError in a task that is never awaited at 1 s"), how
 
 
 def test_other_tasks_of_a_shared_loop_are_left_alone() -> None:
@@ -309,7 +309,7 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
 
     with (
         asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-        pytest.raises(NetsimError, match=r"^a task that nobody awaits raised ValueError: forgotten$"),
+        pytest.raises(NetsimError, match=r"^a task that is never awaited raised ValueError: forgotten$"),
     ):
         runner.run(main())
 
@@ -376,7 +376,7 @@ def test_async_generators_are_closed_at_the_end_and_their_errors_told() -> None:
     assert seen == ["0a", "0b", "0c", "1a", "1b", "1c"]
     message = failure_of(Generates(ValueError("in a generator")), until=1.0)
     assert message.startswith(
-        "agent 1 raised ValueError in a task that nobody awaits at 1.5 s (test_background.py, line"
+        "agent 1 raised ValueError in a task that is never awaited at 1.5 s (test_background.py, line"
     )
 
 

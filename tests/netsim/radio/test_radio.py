@@ -400,7 +400,7 @@ def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", transmit_share=0.1))
 
     def blink() -> None:
-        medium = network._runtime().parts.medium
+        medium = network._runtime().medium
         assert medium is not None
         medium.switch(0, on=False)
         medium.switch(0, on=True)
@@ -573,7 +573,7 @@ def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: f
     network = Network(topology.path(2), LINK, medium=radio)
 
     def blink() -> None:
-        medium = network._runtime().parts.medium
+        medium = network._runtime().medium
         assert medium is not None
         medium.switch(0, on=False)
         medium.switch(0, on=True)
