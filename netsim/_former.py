@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = ["SETTINGS", "must_be_current", "with_former_names"]
+__all__ = ["SETTINGS", "former_names", "must_be_current", "with_former_names"]
 
 ATTRIBUTES = {
     "Budget": "links.Budget",
@@ -53,6 +53,13 @@ MODULES = {
     "loss": "links.loss",
     "packing": "wire.packing",
     "presets": "radio.presets",
+    "radio.agenda": "radio.medium",
+    "radio.battery": "radio.energy",
+    "radio.book": "radio.airtime",
+    "radio.job": "radio.mac",
+    "radio.lora": "radio.settings",
+    "radio.sleep": "radio.energy",
+    "radio.station": "radio.mac",
     "rate": "links.rate",
     "reliability": "links.reliability",
     "results": "studies.results",
@@ -74,6 +81,7 @@ MODULES = {
     "sockets.udp": "distributed.udp",
     "studies.sweep": "studies.sweeps",
     "studies.verify": "studies.verification",
+    "transport.account": "radio.energy",
     "transport.arrivals": "core.arrivals",
     "transport.clock": "clock.clock",
     "transport.copies": "core.copies",
@@ -83,6 +91,7 @@ MODULES = {
     "transport.gate": "core.gate",
     "transport.instants": "clock.instants",
     "transport.jobs": "clock.jobs",
+    "transport.offered": "transport.transmitter",
     "transport.port": "transport.transmitter",
     "transport.rounds": "clock.rounds",
     "transport.skew": "clock.skew",
@@ -93,6 +102,21 @@ MODULES = {
     "vectors": "core.vectors",
 }
 """Modules below the package ``netsim``."""
+
+NAMES = {
+    "netsim.radio.airtime.AirBook": "AirtimeLog",
+    "netsim.radio.energy.Account": "EnergyAccount",
+    "netsim.radio.energy.Hearing": "Reception",
+    "netsim.radio.mac.Job": "PendingFrame",
+    "netsim.radio.mac.Station": "Mac",
+    "netsim.radio.medium.Agenda": "EventQueue",
+    "netsim.radio.medium.Hearer": "RadioLink",
+    "netsim.radio.signals.Ear": "Receiver",
+    "netsim.transport.transmitter.Offered": "TxRequest",
+    "netsim.transport.transmitter.Port": "Transmitter",
+    "netsim.transport.transmitter.ports_of": "transmitters_of",
+}
+"""Names in modules; such a module has a ``__getattr__`` that `former_names` returns."""
 
 SETTINGS = {"collisions": "left out; transmissions collide on a network with medium=netsim.Radio(access='aloha')"}
 """Parameters of networks and studies that are gone, and what must be done instead."""
@@ -125,6 +149,19 @@ def with_former_names(current: Callable[[str], Any]) -> Callable[[str], Any]:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         # First: the path of a room under its former name finds its files, too, and would load them twice.
         sys.meta_path.insert(0, _Finder())
+    return attribute
+
+
+def former_names(module: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module of which `NAMES` has former names."""
+
+    def attribute(name: str) -> Any:
+        former = f"{module}.{name}"
+        if former not in NAMES:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        _warn(former, f"{module}.{NAMES[former]}")
+        return getattr(sys.modules[module], NAMES[former])
+
     return attribute
 
 
