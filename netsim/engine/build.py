@@ -18,12 +18,12 @@ from netsim.engine.observers import Viewer
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.links.link import Link
-from netsim.radio.energy import Account
+from netsim.radio.energy import EnergyAccount
+from netsim.radio.mac import Mac
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
-from netsim.transport.offered import Taker
 from netsim.transport.outbox import Outbox
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.shared import Shared
@@ -175,15 +175,15 @@ def build(
             radio=radio,
         )
         mine = own.get(name, shared)
-        station = None if medium is None else medium.station(name, wiring, inboxes[name], mine.clock)
-        outbox = outboxes[name] = _outbox(settings, wiring, mine, i, name, names, station)
+        mac = None if medium is None else medium.mac(name, wiring, inboxes[name], mine.clock)
+        outbox = outboxes[name] = _outbox(settings, wiring, mine, i, name, names, mac)
         if own:
             outbox.be_careful()
         context = contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
         context.reliability = settings.link.reliability_model
-        if station is not None:
-            station.down, station.watching, station.bursts = outbox.down, outbox.watching, outbox.bursts
-            context.energy = None if station.meter is None else Account(station.meter, loop.now)
+        if mac is not None:
+            mac.down, mac.watching, mac.bursts = outbox.down, outbox.watching, outbox.bursts
+            context.energy = None if mac.meter is None else EnergyAccount(mac.meter, loop.now)
         attach(agents[name], context)
     for name, outbox in outboxes.items():
         # Once all who send to it are there.
@@ -226,13 +226,13 @@ def _outbox(
     number: int,
     name: Hashable,
     names: Sequence[Hashable],
-    station: Taker | None,
+    mac: Mac | None,
 ) -> Outbox:
     """Return an agent's outbox, one that numbers its frames where the links are to be reliable so."""
     reliability = settings.link.reliability_model
     if not reliability.numbers:
-        return Outbox(shared, number, name, wiring, names, station)
+        return Outbox(shared, number, name, wiring, names, mac)
     after = [reliability.resend_after(link.latency_model, settings.round_period) for link in wiring.links]
-    outbox = ReliableOutbox(shared, number, name, wiring, names, station)
+    outbox = ReliableOutbox(shared, number, name, wiring, names, mac)
     outbox.set_up(reliability, max(after, default=settings.round_period))
     return outbox

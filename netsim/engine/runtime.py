@@ -236,7 +236,7 @@ class Runtime:
             shared.rounds.stop()
         if self.parts.medium:
             self.parts.medium.stop()
-            self.result.air = self.parts.medium.book
+            self.result.air = self.parts.medium.airtime
         for inbox in self.parts.inboxes.values():
             inbox.stop()
         self._settle(math.nextafter(self.loop.now(), math.inf))

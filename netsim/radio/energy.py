@@ -1,23 +1,39 @@
-"""What a radio spends: states (transmit, receive, listen, sleep) × their duration, or so much a bit and metre.
+"""When a radio is awake, and what it spends: power × time in each state, and joules for each bit.
 
-A meter keeps sums of durations up to the last change, exactly, and works out what was spent by any time when it is
-asked: to ask changes nothing.
+A duty cycle is arithmetic on times: no timer wakes a radio, so a schedule keeps no run going. A meter keeps exact sums
+of durations up to the last change, and works out what was spent by any time when it is asked: to ask changes nothing.
+
+No timer waits for a battery's end either: a run that stands still would go on for years, until the batteries are empty.
+`BatteryWatch` looks at a node when half of what it has left may have been spent, so its death comes near in some forty
+looks. When what is under way, or the next few nanoseconds, will spend the rest, it computes the time exactly.
 """
 
+import heapq
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from netsim.radio.sleep import Schedule
+from netsim._former import former_names
+from netsim.clock.clock import LocalClock, Loop
 from netsim.transport.transmitter import early
 from netsim.util import check
 
-__all__ = ["STATES", "Account", "Energy", "Meter"]
+if TYPE_CHECKING:
+    from netsim.radio.mac import Mac
+
+__all__ = ["STATES", "BatteryWatch", "DutyCycle", "Energy", "EnergyAccount", "Meter", "Reception", "Schedule"]
+
+__getattr__ = former_names(__name__)
 
 STATES = ("transmit", "receive", "listen", "sleep")
 """What a radio may be doing: sending; receiving, for itself or not; on and idle; off."""
 
 Spent = tuple[float, float, float, float]
+
+# Sums of periods are rounded: what is so little of a period before its end is the next one's beginning.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +121,122 @@ class Energy:
         return self.receive * seconds + self.receive_bit * bits
 
 
-class Hearing:
+# --- sleep ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class DutyCycle:
+    """Radios that are on for the first part of each period, and asleep for the rest.
+
+    Parameters
+    ----------
+    period : float
+        Seconds from waking to waking.
+    awake : float
+        Seconds of it that the radio is on, in (0, ``period``].
+    offsets : mapping, optional
+        By node, how much later (s) its periods begin; the others' begin at time 0.
+
+    Raises
+    ------
+    BadInput
+        If a value is outside its range.
+    """
+
+    period: float
+    awake: float
+    offsets: Mapping[Any, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        period = check.finite("period", self.period, above=0)
+        awake = check.finite("awake", self.awake, above=0)
+        if awake > period:
+            raise check.refuse("awake", awake, f"at most the period, {period:g} s")
+        if not isinstance(self.offsets, Mapping):
+            raise check.refuse("offsets", self.offsets, "a mapping {node: seconds}")
+        offsets = {node: check.finite(f"offsets[{node!r}]", each) for node, each in self.offsets.items()}
+        check.put(self, period=period, awake=awake, offsets=offsets)
+
+    @property
+    def share(self) -> float:
+        """The share of time that a radio is on."""
+        return self.awake / self.period
+
+    def of(self, node: Hashable, clock: LocalClock | None = None) -> "Schedule":
+        """Return a node's schedule, by its own clock if that is off."""
+        offset, rate = self.offsets.get(node, 0.0), 1.0
+        if clock is not None:
+            offset, rate = clock.true(offset), clock.rate
+        period = self.period * rate
+        return Schedule(period, self.awake * rate, offset % period)
+
+
+class Schedule:
+    """One node's times of waking and sleeping.
+
+    Parameters
+    ----------
+    period, awake : float
+        As of `DutyCycle`.
+    offset : float
+        When a period begins, in seconds, in [0, ``period``).
+    """
+
+    __slots__ = ("_awake", "_offset", "_period")
+
+    def __init__(self, period: float, awake: float, offset: float = 0.0) -> None:
+        self._period, self._awake, self._offset = period, awake, offset
+
+    def is_awake(self, time: float) -> bool:
+        """Return whether the radio is on at a time (s)."""
+        return self._is_on(self._place(time)[1])
+
+    def next_awake(self, time: float) -> float:
+        """Return the first time (s) from this one on at which the radio is on."""
+        return time if self.is_awake(time) else (self._place(time)[0] + 1) * self._period + self._offset
+
+    def awake_seconds(self, start: float, end: float) -> float:
+        """Return for how long the radio is on between two times (s)."""
+        return self._until(end) - self._until(start)
+
+    def when_spent(self, start: float, energy: float, awake: float, asleep: float, spare: float = 0.0) -> float:
+        """Return by when (s) an idle radio has spent ``energy`` (J) from ``start`` on; infinite if never.
+
+        ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is what rounding may have added.
+        """
+        each = awake * self._awake + asleep * (self._period - self._awake)
+        if energy / each == math.inf if each else True:
+            return math.inf
+        # All but the last period, so that a radio that spends nothing asleep is not found empty only as it wakes.
+        whole = max(0, math.ceil((energy - spare) / each) - 1)
+        time, left = start + whole * self._period, max(0.0, energy - whole * each)
+        begins = self._place(time)[0] * self._period + self._offset
+        ends = (self._awake, self._period, self._period + self._awake, 2 * self._period)
+        for end, power in zip((begins + each for each in ends), (awake, asleep) * 2, strict=True):
+            if power * (end - time) >= left - spare and end > time:
+                return time + left / power if power else time
+            left -= power * max(0.0, end - time)
+            time = max(time, end)
+        return time
+
+    def _is_on(self, phase: float) -> bool:
+        return phase < self._awake - _ROUNDING * self._period
+
+    def _place(self, time: float) -> tuple[int, float]:
+        """Return the number of the period at a time (s), and how far into it that is."""
+        since = time - self._offset
+        number = math.floor(since / self._period + _ROUNDING)
+        return number, max(0.0, since - number * self._period)
+
+    def _until(self, time: float) -> float:
+        number, phase = self._place(time)
+        return number * self._awake + min(phase, self._awake)
+
+
+# --- what was spent ---------------------------------------------------------------------------------------------------
+
+
+class Reception:
     """A frame that a node hears: from when until when (s), and what its bits cost while they come (W)."""
 
     __slots__ = ("end", "start", "watts")
@@ -169,7 +300,7 @@ class Meter:
         self._on = True
         self._sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
-        self._heard: list[Hearing] = []
+        self._heard: list[Reception] = []
         self.died_at = self.dies_at = math.inf
         self.committed = 0.0
         self.allowance = math.inf
@@ -188,7 +319,7 @@ class Meter:
     def transmit(self, start: float, end: float, bits: int, distance: float) -> None:
         """Count a frame that it sends from ``start`` to ``end`` (s), over so many metres; one at a time.
 
-        What it was hearing it hears no more while it sends; and what begins at the same instant not at all, whichever
+        What it was reception it hears no more while it sends; and what begins at the same instant not at all, whichever
         of the two was told first.
         """
         self._advance(start)
@@ -198,29 +329,29 @@ class Meter:
         self._sends_until, self._bit_watts = end, self._watts(start, end, joules)
         self.committed += self.energy.transmit * (end - start) + joules
 
-    def receive(self, start: float, end: float, bits: int) -> Hearing:
+    def receive(self, start: float, end: float, bits: int) -> Reception:
         """Count a frame that it hears from ``start`` to ``end`` (s); several at once are one time of receiving."""
         self._advance(start)
         energy = self.energy
         joules = energy.receive_bit * bits
-        hearing = Hearing(start, end, self._watts(start, end, joules) if joules else 0.0)
+        reception = Reception(start, end, self._watts(start, end, joules) if joules else 0.0)
         if start < self._hears_until:
             self._heard = [each for each in self._heard if each.end > start]
-            self._heard.append(hearing)
+            self._heard.append(reception)
         else:
-            self._heard = [hearing]
+            self._heard = [reception]
         more = end - max(start, self._hears_until, self._sends_until)
         if more > 0:
             joules += energy.receive * more
         if end > self._hears_until:
             self._hears_until = end
         self.committed += joules
-        return hearing
+        return reception
 
-    def hears_no_more(self, hearing: Hearing, now: float) -> None:
+    def hears_no_more(self, reception: Reception, now: float) -> None:
         """Count no more of a frame that it heard, from now (s) on: its sender has gone off."""
         self._advance(now)
-        hearing.end = min(hearing.end, now)
+        reception.end = min(reception.end, now)
         self._hear_only(self._heard)
 
     def switch(self, on: bool, now: float) -> None:
@@ -285,7 +416,7 @@ class Meter:
             time = end
         return time if left <= spare else self.idle_until(time, left)
 
-    def _hear_only(self, heard: list[Hearing]) -> None:
+    def _hear_only(self, heard: list[Reception]) -> None:
         """Hear these frames, until they end."""
         self._heard = heard
         self._hears_until = max((each.end for each in heard), default=0.0)
@@ -321,8 +452,8 @@ class Meter:
         return sent - since, received - sent, awake, max(0.0, now - received - awake), bits
 
 
-class Account:
-    """What an agent can learn of its node's energy, in joules; see `netsim.transport.account.Account`."""
+class EnergyAccount:
+    """What an agent can learn of its node's energy (`netsim.Agent.energy`), in joules."""
 
     def __init__(self, meter: Meter, now: Callable[[], float]) -> None:
         self._meter, self._now = meter, now
@@ -339,8 +470,88 @@ class Account:
 
     @property
     def last_frame(self) -> float:
-        """What the last frame cost that was done with."""
+        """What the last frame that was sent or given up cost, all its repetitions included; 0 before the first."""
         return self._meter.last_frame
 
     def __repr__(self) -> str:
         return f"<energy: {self.used:g} J used, {self.left:g} J left>"
+
+
+class BatteryWatch:
+    """Looks at the nodes that have a battery; a `netsim.clock.virtual_clock.Onlooker`.
+
+    Parameters
+    ----------
+    on_death : callable
+        Called with the MAC layer of a node whose battery is empty, and that time (s).
+    """
+
+    def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:
+        self._loop = loop
+        self._on_death = on_death
+        self._looks: list[tuple[float, int, Mac]] = []
+        self._order = itertools.count()
+        # Each node's latest look: earlier plans are void.
+        self._planned: dict[int, int] = {}
+
+    @property
+    def time(self) -> float:
+        """When to look next, in seconds; infinite if never."""
+        looks = self._looks
+        while looks and self._planned.get(looks[0][2].number) != looks[0][1]:
+            heapq.heappop(looks)
+        return looks[0][0] if looks else math.inf
+
+    @property
+    def until(self) -> float:
+        """The end (s) of that time."""
+        return self.time
+
+    def start(self, macs: "list[Mac]") -> None:
+        """Look from now on."""
+        for mac in macs:
+            self.plan(mac, 0.0)
+        self._loop.clock.onlookers.append(self)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
+
+    def look(self) -> None:
+        """Look at the nodes whose turn it is."""
+        now = self.time
+        while self.time <= now:
+            mac = heapq.heappop(self._looks)[2]
+            meter = mac.meter
+            assert meter is not None
+            if meter.dies_at <= now:
+                meter.died_at = now
+                self._on_death(mac, now)
+            else:
+                self.plan(mac, now)
+
+    def plan(self, mac: "Mac", now: float) -> None:
+        """Decide when to look at a node next, if it has a battery."""
+        meter = mac.meter
+        if meter is None or meter.energy.battery is None:
+            return
+        half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
+        when = meter.idle_until(begin, half)
+        if half <= 0 or when - begin <= early(begin):
+            # It is so near that each frame more may change it.
+            when = meter.dies_at = meter.empty_at(now)
+            meter.allowance = -math.inf
+        else:
+            meter.dies_at = math.inf
+            meter.allowance = meter.committed + half
+        number = self._planned[mac.number] = next(self._order)
+        if when < math.inf:
+            heapq.heappush(self._looks, (when, number, mac))
+
+    def forget(self, mac: "Mac") -> None:
+        """Look at a node no more: it is off, and spends nothing."""
+        meter = mac.meter
+        assert meter is not None
+        self._planned.pop(mac.number, None)
+        meter.dies_at = meter.allowance = math.inf

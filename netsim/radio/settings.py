@@ -9,11 +9,10 @@ import networkx as nx
 
 from netsim.errors import BadInput
 from netsim.links.link import Link
-from netsim.radio.energy import Energy
-from netsim.radio.sleep import DutyCycle
+from netsim.radio.energy import DutyCycle, Energy
 from netsim.util import check
 
-__all__ = ["Airtime", "Radio"]
+__all__ = ["Airtime", "LoRaAirtime", "Radio"]
 
 Access = Literal["aloha", "slotted_aloha", "csma"]
 
@@ -21,7 +20,6 @@ Access = Literal["aloha", "slotted_aloha", "csma"]
 _MOST_EXPONENT = 20
 # 10^20 mW, and as little: no received power is near either.
 _MOST_DBM = 200.0
-_LINK_OF_RADIO = ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits")
 
 
 @runtime_checkable
@@ -31,6 +29,62 @@ class Airtime(Protocol):
     def seconds(self, bits: int) -> float:
         """Return the time on the air, in seconds, above 0, of a frame or fragment of so many bits, headers included."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRaAirtime:
+    """LoRa's time on the air, for `netsim.Radio`. Source: Semtech AN1200.13, "LoRa Modem Designer's Guide", 2013.
+
+    Parameters
+    ----------
+    spreading_factor : int
+        SF, 7 to 12: bits in a chirp.
+    bandwidth : float
+        In Hz.
+    coding_rate : int
+        CR, 1 to 4: 4/(4 + CR) of the bits are the payload's.
+    preamble : int
+        Symbols of the preamble.
+    header : bool
+        Whether there is an explicit header.
+    crc : bool
+        Whether the payload has a CRC.
+    """
+
+    spreading_factor: int = 7
+    bandwidth: float = 125e3
+    coding_rate: int = 1
+    preamble: int = 8
+    header: bool = True
+    crc: bool = True
+
+    def __post_init__(self) -> None:
+        check.put(self, spreading_factor=check.integer("spreading_factor", self.spreading_factor, low=7, high=12))
+        check.put(self, bandwidth=check.finite("bandwidth", self.bandwidth, above=0))
+        check.put(self, coding_rate=check.integer("coding_rate", self.coding_rate, low=1, high=4))
+        check.put(self, preamble=check.integer("preamble", self.preamble, low=0))
+        check.put(self, header=check.flag("header", self.header), crc=check.flag("crc", self.crc))
+
+    @property
+    def symbol(self) -> float:
+        """T_sym = 2^SF/BW in seconds."""
+        return float(2**self.spreading_factor / self.bandwidth)
+
+    @property
+    def rate(self) -> float:
+        """The rate of the payload's symbols, SF·4/(4 + CR)/T_sym, in bits per second."""
+        return self.spreading_factor * 4 / (4 + self.coding_rate) / self.symbol
+
+    def seconds(self, bits: int) -> float:
+        """Return (n_preamble + 4.25 + 8 + max(⌈(8PL − 4SF + 28 + 16CRC − 20IH)/(4(SF − 2DE))⌉(CR + 4), 0))·T_sym.
+
+        The low data rate optimization DE is on where a symbol takes 16 ms or more, as it must be.
+        """
+        sf, optimized = self.spreading_factor, int(self.symbol >= 16e-3)
+        size = math.ceil(bits / 8)
+        above = 8 * size - 4 * sf + 28 + 16 * self.crc - 20 * (not self.header)
+        payload = 8 + max(math.ceil(above / (4 * (sf - 2 * optimized))) * (self.coding_rate + 4), 0)
+        return (self.preamble + 4.25 + payload) * self.symbol
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

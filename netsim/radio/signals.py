@@ -1,14 +1,17 @@
-"""What a receiver gets of a transmission, and what becomes of it there.
+"""A transmission at a receiver: whether it is received, and if not, why.
 
 A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
 """
 
+from netsim._former import former_names
 from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.transport.transmitter import early
 
-__all__ = ["Ear", "Signal"]
+__all__ = ["Receiver", "Signal"]
 
-# Of several causes the first is told, in whatever order they came about; LOST: nothing comes, or no more of it.
+__getattr__ = former_names(__name__)
+
+# Of several causes the first in this list counts, in whatever order they came about; LOST: nothing comes, or no more.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
@@ -41,7 +44,7 @@ class Signal:
             self.cause = cause
 
     def fate(self, captures_above: float) -> int:
-        """Return the cause for which it is not received, 0 if it is; signals of this ratio to noise survive.
+        """Return the cause for which it is not received, 0 if it is; this ratio to the noise captures the receiver.
 
         Of several that overlap at most one is stronger than all the others.
         """
@@ -52,8 +55,8 @@ class Signal:
         return LOST if self.lost else 0
 
 
-class Ear:
-    """What reaches one node: the signals that are there, whether it senses a carrier, whether it sends itself."""
+class Receiver:
+    """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending."""
 
     __slots__ = ("_carrier_start", "_carrier_until", "_earlier_until", "_signals", "sends_until")
 
@@ -64,7 +67,7 @@ class Ear:
         self.sends_until = -1.0
 
     def hear(self, signal: Signal, now: float, width: float) -> None:
-        """Let a signal come in, known from the time (s) at which it is sent; an instant is so wide (s)."""
+        """Let a signal come in, known once it is sent (s); times within ``width`` (s) are one instant."""
         if self.sends_until > signal.start + width:
             signal.spoil(HALF_DUPLEX)
         signals = self._signals
@@ -91,7 +94,7 @@ class Ear:
                 each.spoil(RECEIVER_DOWN)
 
     def sense(self, now: float, end: float, width: float) -> None:
-        """Sense a carrier from now to ``end`` (s); an instant is so wide (s)."""
+        """Sense a carrier from now to ``end`` (s); times within ``width`` (s) are one instant."""
         # What starts at one instant, but for rounding, is one start.
         if now > self._carrier_start + width:
             self._carrier_start, self._earlier_until = now, self._carrier_until
@@ -106,7 +109,7 @@ class Ear:
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether it sensed a carrier, or sent, at any moment between two times (s), the second being now."""
         width = early(now)
-        # A carrier that starts as the assessment ends was not there yet, whoever of the two acted first.
+        # A carrier that starts as the assessment ends was not there yet, whichever of the two acted first.
         is_new = self._carrier_start >= now - width
         until = self._earlier_until if is_new else self._carrier_until
         return max(until, self.sends_until) > since + width
