@@ -92,7 +92,8 @@ class Csma(Aloha):
             self._back_off(now, busy + 1)
 
 
-_ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha, "csma": Csma}
+ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha, "csma": Csma}
+"""By the names of `netsim.radio.settings.Access`."""
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ class Mac:
         self.emission: Emission | None = None
         key = np.array([draws.name_key(name)], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
-        self._access = _ACCESS[self._radio.access](self, stream)
+        self._access = ACCESS[self._radio.access](self, stream)
         self._transmitter = Transmitter(self.link, medium.round_period)
         self._queue: deque[PendingFrame] = deque()
         self._present: PendingFrame | None = None

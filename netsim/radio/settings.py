@@ -3,7 +3,7 @@
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import networkx as nx
 
@@ -170,7 +170,7 @@ class Radio:
     energy: Energy | Mapping[Any, Energy] | None = None
 
     def __post_init__(self) -> None:
-        check.one_of("access", self.access, ("aloha", "slotted_aloha", "csma"))
+        check.one_of("access", self.access, get_args(Access))
         self._check_access()
         self._check_hearing()
         for name in ("airtime", "duty_cycle", "energy"):
