@@ -58,6 +58,7 @@ MODULES = {
     "loss": "links.loss",
     "packing": "wire.packing",
     "presets": "radio.presets",
+    "radio.access": "radio.mac",
     "radio.agenda": "radio.medium",
     "radio.battery": "radio.energy",
     "radio.book": "radio.airtime",
@@ -111,6 +112,7 @@ MODULES = {
     "transport.spreader": "core.broadcast_path",
     "transport.task": "clock.task",
     "transport.wire": "wire.codec",
+    "transport.wiring": "transport.outbox",
     "typing": "util.typing",
     "vectors": "core.vectors",
 }

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import networkx as nx
 import numpy as np
@@ -24,11 +24,13 @@ from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
-from netsim.transport.outbox import Outbox
+from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.shared import Shared
-from netsim.transport.wiring import Neighbor, Wiring
 from netsim.util import check, draws
+
+if TYPE_CHECKING:
+    from netsim.distributed.relay import RemoteEndpoint
 
 __all__ = ["Asked", "Parts", "Settings", "build", "check_agents"]
 
@@ -54,7 +56,7 @@ class Elsewhere(Protocol):
     def keeps(self) -> bool:
         """Whether it wants to have the event log as it is written."""
 
-    def stand_in(self, agent: Hashable, tally: Tally) -> Neighbor | None:
+    def stand_in(self, agent: Hashable, tally: Tally) -> "RemoteEndpoint | None":
         """Return what takes the frames for an agent in place of its inbox; None if the agent runs here."""
 
 
@@ -150,9 +152,8 @@ def build(
     shared = Shared(loop, tally, rounds)
     own = _clocks_of_their_own(settings, shared)
     inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
-    takers: Mapping[Hashable, Neighbor] = (
-        inboxes if asked.elsewhere is None else _takers(asked.elsewhere, tally, inboxes)
-    )
+    stand_in = (lambda name, tally: None) if asked.elsewhere is None else asked.elsewhere.stand_in
+    takers = {name: stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
     outboxes: dict[Hashable, Outbox] = {}
     contexts: dict[Hashable, Context] = {}
     radio = None if settings.medium == "wires" else settings.link
@@ -192,11 +193,6 @@ def build(
     if medium is not None:
         medium.connect(graph)
     return Parts(shared, own, ledger, rounds, inboxes, outboxes, contexts, medium)
-
-
-def _takers(elsewhere: Elsewhere, tally: Tally, inboxes: Mapping[Hashable, Inbox]) -> Mapping[Hashable, Neighbor]:
-    """Return what stands in each agent's place: its inbox, or who takes what goes to another process."""
-    return {name: elsewhere.stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
 
 
 def _more_causes(settings: Settings, asked: Asked) -> tuple[str, ...]:

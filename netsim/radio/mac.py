@@ -24,11 +24,11 @@ from netsim.transport.bursts import Bursts
 from netsim.transport.inbox import Inbox
 from netsim.transport.path import Path
 from netsim.transport.transmitter import Transmitter, TxRequest, early
-from netsim.transport.wiring import Wiring
 from netsim.util import draws
 
 if TYPE_CHECKING:
     from netsim.radio.medium import Medium
+    from netsim.transport.outbox import Wiring
 
 __all__ = ["Aloha", "Csma", "Emission", "Mac", "PendingFrame", "SlottedAloha"]
 
@@ -229,7 +229,7 @@ class Mac:
         medium: "Medium",
         number: int,
         name: Hashable,
-        wiring: Wiring,
+        wiring: "Wiring",
         inbox: Inbox,
         clock: LocalClock | None = None,
     ) -> None:

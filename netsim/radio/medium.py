@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import networkx as nx
 
@@ -27,7 +27,9 @@ from netsim.transport.inbox import Inbox
 from netsim.transport.path import Path
 from netsim.transport.shared import Shared
 from netsim.transport.transmitter import early
-from netsim.transport.wiring import Wiring
+
+if TYPE_CHECKING:
+    from netsim.transport.outbox import Wiring
 
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
@@ -161,7 +163,7 @@ class Medium:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def mac(self, name: Hashable, wiring: Wiring, inbox: Inbox, clock: LocalClock | None = None) -> Mac:
+    def mac(self, name: Hashable, wiring: "Wiring", inbox: Inbox, clock: LocalClock | None = None) -> Mac:
         """Return the MAC layer of the next node."""
         mac = Mac(self, len(self._macs), name, wiring, inbox, clock)
         self._macs.append(mac)

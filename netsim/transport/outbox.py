@@ -6,6 +6,7 @@ agent → outbox → link → inbox → agent: you are at the outbox.
 import asyncio
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -15,23 +16,59 @@ from netsim.core.framing import damaged, new_frame
 from netsim.core.link_draws import LinkDraws
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
 from netsim.errors import AgentError, RunOver
+from netsim.links.link import Link
 from netsim.transport.bursts import Bursts
 from netsim.transport.path import Copies, Path
 from netsim.transport.shared import Shared
 from netsim.transport.transmitter import Departure, TxRequest, transmitters_of
-from netsim.transport.wiring import Neighbor, Wiring
 from netsim.util import check, draws
+from netsim.util.draws import Keys
 
 if TYPE_CHECKING:
+    from netsim.distributed.relay import RemoteEndpoint
     from netsim.radio.mac import Mac
+    from netsim.transport.inbox import Inbox
 
-__all__ = ["SENDS_AT_ONCE", "Outbox"]
+__all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
 
 SENDS_AT_ONCE = 100_000
 """How often an agent may send at one instant of simulated time. One that sends more never waits for anything."""
 
 _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _TAKEN = 0
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where one agent's frames go: its outgoing links in order.
+
+    Attributes
+    ----------
+    inboxes : sequence of Inbox or RemoteEndpoint
+        What takes the frames: a neighbour's inbox, or what stands for one that runs elsewhere.
+    receivers : sequence of int
+        The neighbours' numbers.
+    first : int
+        Number of the first of its links; the others follow.
+    keys : uint64 array, shape (links,)
+        The links' keys.
+    block : int
+        Broadcasts whose outcomes are drawn at a time.
+    seed : int
+        The network's.
+    radio : Link or None
+        On a radio, the settings of the agent's one transmitter.
+    """
+
+    links: Sequence[Link]
+    neighbors: Sequence[Hashable]
+    inboxes: "Sequence[Inbox | RemoteEndpoint]"
+    receivers: Sequence[int]
+    first: int
+    keys: Keys
+    block: int
+    seed: int
+    radio: Link | None
 
 
 class Outbox:
@@ -128,7 +165,7 @@ class Outbox:
         )
         self._quick = self._plain
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
-        self.watching: dict[int, Neighbor] = {}
+        self.watching: dict[int, Inbox | RemoteEndpoint] = {}
         for place, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.watching, place)
 
