@@ -171,29 +171,21 @@ class DutyCycle:
         return Schedule(period, self.awake * rate, offset % period)
 
 
+@dataclass(frozen=True)
 class Schedule:
-    """One node's times of waking and sleeping.
+    """One node's times of waking and sleeping: a `DutyCycle`'s, with the ``offset`` (s) at which a period begins."""
 
-    Parameters
-    ----------
-    period, awake : float
-        As of `DutyCycle`.
-    offset : float
-        When a period begins, in seconds, in [0, ``period``).
-    """
-
-    __slots__ = ("_awake", "_offset", "_period")
-
-    def __init__(self, period: float, awake: float, offset: float = 0.0) -> None:
-        self._period, self._awake, self._offset = period, awake, offset
+    period: float
+    awake: float
+    offset: float = 0.0
 
     def is_awake(self, time: float) -> bool:
         """Return whether the radio is on at a time (s)."""
-        return self._is_on(self._place(time)[1])
+        return self._place(time)[1] < self.awake - _ROUNDING * self.period
 
     def next_awake(self, time: float) -> float:
         """Return the first time (s) from this one on at which the radio is on."""
-        return time if self.is_awake(time) else (self._place(time)[0] + 1) * self._period + self._offset
+        return time if self.is_awake(time) else (self._place(time)[0] + 1) * self.period + self.offset
 
     def awake_seconds(self, start: float, end: float) -> float:
         """Return for how long the radio is on between two times (s)."""
@@ -204,14 +196,14 @@ class Schedule:
 
         ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is what rounding may have added.
         """
-        each = awake * self._awake + asleep * (self._period - self._awake)
+        each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
         # All but the last period, so that a radio that spends nothing asleep is not found empty only as it wakes.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
-        time, left = start + whole * self._period, max(0.0, energy - whole * each)
-        begins = self._place(time)[0] * self._period + self._offset
-        ends = (self._awake, self._period, self._period + self._awake, 2 * self._period)
+        time, left = start + whole * self.period, max(0.0, energy - whole * each)
+        begins = self._place(time)[0] * self.period + self.offset
+        ends = (self.awake, self.period, self.period + self.awake, 2 * self.period)
         for end, power in zip((begins + each for each in ends), (awake, asleep) * 2, strict=True):
             if power * (end - time) >= left - spare and end > time:
                 return time + left / power if power else time
@@ -219,76 +211,31 @@ class Schedule:
             time = max(time, end)
         return time
 
-    def _is_on(self, phase: float) -> bool:
-        return phase < self._awake - _ROUNDING * self._period
-
     def _place(self, time: float) -> tuple[int, float]:
         """Return the number of the period at a time (s), and how far into it that is."""
-        since = time - self._offset
-        number = math.floor(since / self._period + _ROUNDING)
-        return number, max(0.0, since - number * self._period)
+        since = time - self.offset
+        number = math.floor(since / self.period + _ROUNDING)
+        return number, max(0.0, since - number * self.period)
 
     def _until(self, time: float) -> float:
         number, phase = self._place(time)
-        return number * self._awake + min(phase, self._awake)
+        return number * self.awake + min(phase, self.awake)
 
 
-# --- what was spent ---------------------------------------------------------------------------------------------------
+# --- what is spent ----------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class Reception:
     """A frame that a node hears: from when until when (s), and what its bits cost while they come (W)."""
 
-    __slots__ = ("end", "start", "watts")
-
-    def __init__(self, start: float, end: float, watts: float) -> None:
-        self.start, self.end, self.watts = start, end, watts
+    start: float
+    end: float
+    watts: float
 
 
 class Meter:
-    """What one node has spent.
-
-    Its power is constant from one start or end of a frame, waking, sleeping or switching to the next; what bits cost is
-    spent evenly while they are on the air.
-
-    Parameters
-    ----------
-    energy : Energy
-        Its powers and its battery.
-    schedule : Schedule or None
-        When it is awake; None: always.
-
-    Attributes
-    ----------
-    died_at : float
-        When its battery was empty, in seconds; infinite until then.
-    dies_at : float
-        When it will be, as far as is known, once that is near; infinite until then.
-    committed : float
-        At most what frames have cost so far, in joules, those under way whole.
-    allowance : float
-        What they may have cost before somebody must look whether the battery is empty.
-    last_frame : float
-        What the last frame cost that was done with, in joules.
-    """
-
-    __slots__ = (
-        "_bit_energy",
-        "_bit_watts",
-        "_heard",
-        "_hears_until",
-        "_on",
-        "_schedule",
-        "_seconds",
-        "_sends_until",
-        "_since",
-        "allowance",
-        "committed",
-        "died_at",
-        "dies_at",
-        "energy",
-        "last_frame",
-    )
+    """What one node has spent: its power is constant between changes, and bits' cost is spent evenly on the air."""
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
@@ -298,35 +245,30 @@ class Meter:
         self._bit_energy = 0.0
         self._since = 0.0
         self._on = True
-        self._sends_until = self._hears_until = 0.0
+        # Until when (s) it sends and hears.
+        self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
         self._heard: list[Reception] = []
+        # When (s) its battery was empty; and when it will be, once that is near enough to be known.
         self.died_at = self.dies_at = math.inf
-        self.committed = 0.0
-        self.allowance = math.inf
+        # What frames have cost so far (J), at most: those under way count whole. And from which cost on the battery
+        # watch must look.
+        self.committed, self.allowance = 0.0, math.inf
+        # What the last frame cost that was done with, in joules.
         self.last_frame = 0.0
 
     @property
     def busy_until(self) -> float:
         """The end (s) of what it sends or hears."""
-        return max(self._sends_until, self._hears_until)
-
-    @property
-    def sends_until(self) -> float:
-        """The end (s) of what it sends."""
-        return self._sends_until
+        return max(self.sends_until, self._hears_until)
 
     def transmit(self, start: float, end: float, bits: int, distance: float) -> None:
-        """Count a frame that it sends from ``start`` to ``end`` (s), over so many metres; one at a time.
-
-        What it was reception it hears no more while it sends; and what begins at the same instant not at all, whichever
-        of the two was told first.
-        """
+        """Count a frame that it sends from ``start`` to ``end`` (s) over ``distance`` metres; it hears nothing then."""
         self._advance(start)
-        width = early(start)
-        self._hear_only([each for each in self._heard if each.start < start - width])
+        # What begins at the same instant it does not hear at all, whichever of the two is counted first.
+        self._hear_only([each for each in self._heard if each.start < start - early(start)])
         joules = self.energy.to_send(bits, 0.0, distance)
-        self._sends_until, self._bit_watts = end, self._watts(start, end, joules)
+        self.sends_until, self._bit_watts = end, self._watts(start, end, joules)
         self.committed += self.energy.transmit * (end - start) + joules
 
     def receive(self, start: float, end: float, bits: int) -> Reception:
@@ -340,7 +282,7 @@ class Meter:
             self._heard.append(reception)
         else:
             self._heard = [reception]
-        more = end - max(start, self._hears_until, self._sends_until)
+        more = end - max(start, self._hears_until, self.sends_until)
         if more > 0:
             joules += energy.receive * more
         if end > self._hears_until:
@@ -358,13 +300,12 @@ class Meter:
         """Count from now (s) on that it is off, and spends nothing, or on again."""
         self._advance(now)
         self._on = on
-        self._sends_until, self._hears_until = min(self._sends_until, now), min(self._hears_until, now)
+        self.sends_until, self._hears_until = min(self.sends_until, now), min(self._hears_until, now)
         self._heard = []
 
     def seconds(self, now: float) -> Spent:
         """Return how long it has been in each of the `STATES` by a time (s)."""
-        sent, received, listened, slept = self._seconds
-        more = self._lately(now)
+        (sent, received, listened, slept), more = self._seconds, self._lately(now)
         return sent + more[0], received + more[1], listened + more[2], slept + more[3]
 
     def used(self, now: float) -> float:
@@ -383,7 +324,7 @@ class Meter:
         return self.left(max(now, self.busy_until))
 
     def idle_until(self, now: float, energy: float) -> float:
-        """Return by when (s) it has spent so much (J) if nothing is sent or heard from now on; infinite if never."""
+        """Return by when (s) it has spent ``energy`` (J) if nothing is sent or heard from now on; infinite if never."""
         idle = self.energy
         if self._schedule is None:
             return now + energy / idle.listen if idle.listen else math.inf
@@ -395,18 +336,16 @@ class Meter:
         return (self.energy.battery or 0.0) * check.ROUNDING
 
     def empty_at(self, now: float) -> float:
-        """Return when (s) its battery is empty if nothing more is sent or heard than is under way; infinite if never.
-
-        What is left within rounding of the battery is nothing.
-        """
+        """Return when (s) its battery is empty if only what is under way is sent and heard; infinite if never."""
+        # What is left within rounding of the battery is nothing.
         energy, time, spare = self.energy, now, self._spare
         left = self.left(now)
-        for end in sorted({self._sends_until, *(each.end for each in self._heard)}):
+        for end in sorted({self.sends_until, *(each.end for each in self._heard)}):
             if end <= time:
                 continue
             if left <= spare:
                 break
-            if time < self._sends_until:
+            if time < self.sends_until:
                 power = energy.transmit + self._bit_watts
             else:
                 power = energy.receive + sum(each.watts for each in self._heard if each.end > time)
@@ -442,7 +381,7 @@ class Meter:
         if not self._on or now <= since:
             return 0.0, 0.0, 0.0, 0.0, 0.0
         # Sending comes before receiving, that before listening, that before sleep.
-        sent = min(max(self._sends_until, since), now)
+        sent = min(max(self.sends_until, since), now)
         received = min(max(self._hears_until, sent), now)
         awake = now - received if self._schedule is None else self._schedule.awake_seconds(received, now)
         bits = self._bit_watts * (sent - since)
@@ -478,13 +417,7 @@ class EnergyAccount:
 
 
 class BatteryWatch:
-    """Looks at the nodes that have a battery; a `netsim.clock.virtual_clock.Onlooker`.
-
-    Parameters
-    ----------
-    on_death : callable
-        Called with the MAC layer of a node whose battery is empty, and that time (s).
-    """
+    """An onlooker of the loop that calls ``on_death`` with each node whose battery is empty, and with that time (s)."""
 
     def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:
         self._loop = loop
@@ -502,10 +435,7 @@ class BatteryWatch:
             heapq.heappop(looks)
         return looks[0][0] if looks else math.inf
 
-    @property
-    def until(self) -> float:
-        """The end (s) of that time."""
-        return self.time
+    until = time
 
     def start(self, macs: "list[Mac]") -> None:
         """Look from now on."""

@@ -7,7 +7,7 @@ If it is for one neighbour and the radio acknowledges, it is repeated until an a
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -108,61 +108,36 @@ class Emission:
     reached: "list[tuple[Mac, Signal, Reception | None]]"
 
 
+@dataclass(slots=True, eq=False)
 class PendingFrame:
-    """A frame between the outbox's request and its end.
+    """A frame between the outbox's request and its end."""
 
-    Attributes
-    ----------
-    request : TxRequest
-        What the outbox asked for.
-    fragments : list of int
-        The bits of each, headers included.
-    places : frozenset of int
-        The sender's links that it is for.
-    since : float
-        The time (s) from which it has waited for its next step.
-    not_before : float
-        When its budget lets it go, in seconds.
-    index, retries : int
-        The present fragment, and how often it was sent again.
-    begun : bool
-        Whether any of it was on the air.
-    received : int
-        With acknowledgements: how many fragments the neighbour has.
-    cause : int
-        With acknowledgements: why the present fragment was not received when it was last sent; 0 if it was.
-    failed : dict
-        By place, the cause for which the first missing fragment did not arrive; with acknowledgements, that the
-        neighbour has lost the fragments that it had.
-    energy : float
-        Joules that it has cost its sender so far, if energy is kept.
-    open : set of int
-        The places at which the frame's end is not known yet.
-    """
+    request: TxRequest
+    # The bits of each, headers included.
+    fragments: list[int]
+    # The time (s) from which it has waited for its next step, and when its budget lets it go.
+    since: float
+    not_before: float
+    # The present fragment, and how often it was sent again.
+    index: int = 0
+    retries: int = 0
+    # Whether any of it was on the air.
+    begun: bool = False
+    # With acknowledgements: how many fragments the neighbour has, and why the present one was not received when it was
+    # last sent; 0 if it was.
+    received: int = 0
+    cause: int = 0
+    # Joules that it has cost its sender so far, if energy is kept.
+    energy: float = 0.0
+    # By place, the cause for which the first missing fragment did not arrive; with acknowledgements, that the neighbour
+    # has lost the fragments that it had.
+    failed: dict[int, int] = field(default_factory=dict)
+    # The sender's links that it is for, and those of them at which its end is not known yet.
+    places: frozenset[int] = frozenset()
+    open: set[int] = field(default_factory=set)
 
-    __slots__ = (
-        "begun",
-        "cause",
-        "energy",
-        "failed",
-        "fragments",
-        "index",
-        "not_before",
-        "open",
-        "places",
-        "received",
-        "request",
-        "retries",
-        "since",
-    )
-
-    def __init__(self, request: TxRequest, fragments: list[int], now: float, not_before: float) -> None:
-        self.request, self.fragments, self.since, self.not_before = request, fragments, now, not_before
-        self.index = self.retries = self.received = self.cause = 0
-        self.begun = False
-        self.energy = 0.0
-        self.failed: dict[int, int] = {}
-        self.places, self.open = frozenset(request.places), set(request.places)
+    def __post_init__(self) -> None:
+        self.places, self.open = frozenset(self.request.places), set(self.request.places)
 
     @property
     def bits(self) -> int:
@@ -185,44 +160,7 @@ class PendingFrame:
 
 
 class Mac:
-    """The MAC layer of one node.
-
-    Parameters
-    ----------
-    medium : Medium
-        The medium that it shares with the others.
-    number : int
-        The node's.
-    name : Hashable
-        The node's.
-    wiring : Wiring
-        The node's links.
-    clock : LocalClock, optional
-        The node's, if that is off.
-
-    Attributes
-    ----------
-    receiver : Receiver
-        What reaches it.
-    inbox : Inbox
-        Where received frames go.
-    meter : Meter or None
-        What it spends, if energy is kept.
-    link : Link
-        The settings of its transmitter.
-    paths, ack_paths : list of Path
-        Its links, by place; those of acknowledgements have draws of their own.
-    down : set of int
-        The places of the links that are cut, of which it knows nothing; the outbox's.
-    watching, bursts : dict, Bursts
-        As of `netsim.transport.outbox.Outbox`.
-    on : bool
-        Whether the node is on: neither crashed nor absent, and its battery not empty.
-    emission : Emission or None
-        The last that it put on the air.
-    turn : int
-        How often it has begun to send, or stopped waiting for an acknowledgement; a wait of an earlier turn is over.
-    """
+    """The MAC layer of one node; ``clock`` is the node's, if that is off."""
 
     def __init__(
         self,
@@ -234,18 +172,24 @@ class Mac:
         clock: LocalClock | None = None,
     ) -> None:
         assert wiring.radio is not None
+        # The settings of its transmitter are those of this link.
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
+        # Its links, by place; those of acknowledgements have draws of their own.
         self.paths = self._paths("")
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
         self.receiver, self.counts = Receiver(), Counts()
         cycle, energy = self._radio.duty_cycle, self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
+        # The outbox's: the places of the links that are cut, of which a radio knows nothing; who wants to know of
+        # arrivals; and the links that have a burst of jitter.
         self.down: set[int] = set()
         self.watching: dict[int, Any] = {}
         self.bursts = Bursts()
+        # Whether the node is on: neither crashed nor absent, and its battery not empty.
         self.on = True
+        # The last that it put on the air.
         self.emission: Emission | None = None
         key = np.array([draws.name_key(name)], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
@@ -257,7 +201,9 @@ class Mac:
         self._silent_until = 0.0
         # The frames whose end is not known at some place, by number.
         self._open: dict[int, PendingFrame] = {}
-        self.turn = self._flushed = 0
+        # How often it has begun to send, or stopped waiting for an acknowledgement: a wait of an earlier turn is over.
+        self.turn = 0
+        self._flushed = 0
 
     def _paths(self, purpose: str) -> list[Path]:
         wiring, seed = self.wiring, self.medium.seed

@@ -47,14 +47,7 @@ class EventQueue:
 
     What is due at a time is done before anything that agents do then, so an agent finds all that ended at that instant.
     The timer exists only while an event is to come: it keeps no run from standing still, and none outlives the run.
-
-    Attributes
-    ----------
-    done : int
-        How many events there were.
     """
-
-    __slots__ = ("_context", "_events", "_loop", "_order", "_timer", "done")
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -63,6 +56,7 @@ class EventQueue:
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        # How many events there were.
         self.done = 0
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
@@ -114,23 +108,7 @@ class RadioLink(NamedTuple):
 
 
 class Medium:
-    """The medium that the nodes of one run share.
-
-    Parameters
-    ----------
-    radio : Radio
-        The settings.
-    shared : Shared
-        The run's loop and tally.
-    seed : int
-        The network's.
-    names : list
-        The agents' names, by number.
-    log : bool
-        Whether to keep what was on the air.
-    on_death : callable
-        Called with the name of a node whose battery is empty.
-    """
+    """The medium that the nodes of one run share; ``on_death`` is called with each node whose battery is empty."""
 
     def __init__(
         self,

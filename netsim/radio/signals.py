@@ -3,6 +3,8 @@
 A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
 """
 
+from dataclasses import dataclass
+
 from netsim._former import former_names
 from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.transport.transmitter import early
@@ -15,28 +17,21 @@ __getattr__ = former_names(__name__)
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
+@dataclass(slots=True, eq=False)
 class Signal:
-    """One transmission at one receiver.
+    """One transmission at one receiver."""
 
-    Attributes
-    ----------
-    start, end : float
-        When it reaches the receiver, in seconds.
-    cause : int
-        Why it is not received; 0 if it is.
-    lost : bool
-        Whether the link loses it.
-    power : float
-        In mW, or 1 for each where powers are not known.
-    noise : float
-        The power of all that overlaps it, added up.
-    """
-
-    __slots__ = ("cause", "end", "lost", "noise", "power", "start")
-
-    def __init__(self, start: float, end: float, power: float, lost: bool = False, cause: int = 0) -> None:
-        self.start, self.end, self.power, self.lost, self.cause = start, end, power, lost, cause
-        self.noise = 0.0
+    # When it reaches the receiver, in seconds.
+    start: float
+    end: float
+    # In mW, or 1 for each where powers are not known.
+    power: float
+    # Whether the link loses it.
+    lost: bool = False
+    # Why it is not received; 0 if it is.
+    cause: int = 0
+    # The power of all that overlaps it, added up.
+    noise: float = 0.0
 
     def spoil(self, cause: int) -> None:
         """Note a cause for which it is not received."""
@@ -57,8 +52,6 @@ class Signal:
 
 class Receiver:
     """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending."""
-
-    __slots__ = ("_carrier_start", "_carrier_until", "_earlier_until", "_signals", "sends_until")
 
     def __init__(self) -> None:
         self._signals: list[Signal] = []
