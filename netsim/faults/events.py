@@ -43,10 +43,9 @@ class Fault:
     once: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        at, until = getattr(self, "at", 0.0), getattr(self, "until", None)
-        check.put(self, at=check.finite("at", at, low=0, high=LATEST))
-        if until is not None:
-            check.put(self, until=check.finite("until", until, above=at, high=LATEST))
+        check.fields(self, check.finite, "at", low=0, high=LATEST)
+        if getattr(self, "until", None) is not None:
+            check.fields(self, check.finite, "until", above=self.begins, high=LATEST)
 
     @property
     def begins(self) -> float:
@@ -133,7 +132,7 @@ class Crash(_OfAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.put(self, keeps_state=check.flag("keeps_state", self.keeps_state))
+        check.fields(self, check.flag, "keeps_state")
 
     def __str__(self) -> str:
         if self.until is None:
@@ -235,7 +234,7 @@ class LinkDown(Fault):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.put(self, one_way=check.flag("one_way", self.one_way))
+        check.fields(self, check.flag, "one_way")
 
     def links(self) -> Links:
         """Return the link, or both directions."""
@@ -343,7 +342,7 @@ class Straggler(_OfAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.put(self, delay=check.finite("delay", self.delay, above=0, high=LATEST))
+        check.fields(self, check.finite, "delay", above=0, high=LATEST)
 
     def __str__(self) -> str:
         return f"agent {self.agent!r} needs {self.delay:g} s for each message {self._span()}"
@@ -385,11 +384,8 @@ class ClockSkew(_OfAgent):
     once = True
 
     def __post_init__(self) -> None:
-        check.put(
-            self,
-            offset=check.finite("offset", self.offset, low=-LATEST, high=LATEST),
-            drift=check.finite("drift", self.drift, above=-1),
-        )
+        check.fields(self, check.finite, "offset", low=-LATEST, high=LATEST)
+        check.fields(self, check.finite, "drift", above=-1)
 
     @property
     def clock(self) -> LocalClock:

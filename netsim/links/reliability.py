@@ -52,14 +52,8 @@ class Reliability:
 
     def __post_init__(self) -> None:
         check.one_of("reliability", self.way, WAYS)
-        if self.timeout is not None:
-            check.put(self, timeout=check.finite("timeout", self.timeout, above=0.0))
-        check.put(
-            self,
-            tries=check.integer("tries", self.tries, low=1),
-            window=check.integer("window", self.window, low=1),
-            every=check.integer("every", self.every, low=1),
-        )
+        check.fields(self, check.finite, "timeout", above=0.0, optional=True)
+        check.fields(self, check.integer, "tries", "window", "every", low=1)
 
     @property
     def numbers(self) -> bool:

@@ -76,10 +76,8 @@ class Energy:
     battery: float | None = None
 
     def __post_init__(self) -> None:
-        for name in (*STATES, "transmit_bit", "receive_bit", "amplifier", "exponent"):
-            check.put(self, **{name: check.finite(name, getattr(self, name), low=0)})
-        if self.battery is not None:
-            check.put(self, battery=check.finite("battery", self.battery, above=0))
+        check.fields(self, check.finite, *STATES, "transmit_bit", "receive_bit", "amplifier", "exponent", low=0)
+        check.fields(self, check.finite, "battery", above=0, optional=True)
 
     @classmethod
     def first_order(
@@ -148,14 +146,13 @@ class DutyCycle:
     offsets: Mapping[Any, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        period = check.finite("period", self.period, above=0)
-        awake = check.finite("awake", self.awake, above=0)
-        if awake > period:
-            raise check.refuse("awake", awake, f"at most the period, {period:g} s")
+        check.fields(self, check.finite, "period", "awake", above=0)
+        if self.awake > self.period:
+            raise check.refuse("awake", self.awake, f"at most the period, {self.period:g} s")
         if not isinstance(self.offsets, Mapping):
             raise check.refuse("offsets", self.offsets, "a mapping {node: seconds}")
         offsets = {node: check.finite(f"offsets[{node!r}]", each) for node, each in self.offsets.items()}
-        check.put(self, period=period, awake=awake, offsets=offsets)
+        check.put(self, offsets=offsets)
 
     @property
     def share(self) -> float:

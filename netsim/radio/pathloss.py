@@ -66,13 +66,11 @@ class LogDistance:
     sensitivity: float = -95.0
 
     def __post_init__(self) -> None:
-        check.put(self, exponent=check.number("exponent", self.exponent, above=0, high=_MOST_EXPONENT))
-        check.put(self, reference_distance=check.finite("reference_distance", self.reference_distance, above=0))
-        for name in ("shadowing", "fading"):
-            check.put(self, **{name: check.finite(name, getattr(self, name), low=0)})
-        for name in ("reference_loss", "transmit_power", "sensitivity"):
-            check.put(self, **{name: check.finite(name, getattr(self, name))})
-        check.put(self, symmetric=check.flag("symmetric", self.symmetric))
+        check.fields(self, check.number, "exponent", above=0, high=_MOST_EXPONENT)
+        check.fields(self, check.finite, "reference_distance", above=0)
+        check.fields(self, check.finite, "shadowing", "fading", low=0)
+        check.fields(self, check.finite, "reference_loss", "transmit_power", "sensitivity")
+        check.fields(self, check.flag, "symmetric")
 
     def path_loss(self, distance: float) -> float:
         """Return PL(d) in dB, without shadowing, for a distance in metres."""

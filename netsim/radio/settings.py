@@ -59,11 +59,11 @@ class LoRaAirtime:
     crc: bool = True
 
     def __post_init__(self) -> None:
-        check.put(self, spreading_factor=check.integer("spreading_factor", self.spreading_factor, low=7, high=12))
-        check.put(self, bandwidth=check.finite("bandwidth", self.bandwidth, above=0))
-        check.put(self, coding_rate=check.integer("coding_rate", self.coding_rate, low=1, high=4))
-        check.put(self, preamble=check.integer("preamble", self.preamble, low=0))
-        check.put(self, header=check.flag("header", self.header), crc=check.flag("crc", self.crc))
+        check.fields(self, check.integer, "spreading_factor", low=7, high=12)
+        check.fields(self, check.finite, "bandwidth", above=0)
+        check.fields(self, check.integer, "coding_rate", low=1, high=4)
+        check.fields(self, check.integer, "preamble", low=0)
+        check.fields(self, check.flag, "header", "crc")
 
     @property
     def symbol(self) -> float:
@@ -178,8 +178,7 @@ class Radio:
         for name, kind in (("airtime", Airtime), ("duty_cycle", DutyCycle)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise check.refuse(name, getattr(self, name), f"a netsim.radio.{kind.__name__}")
-        if self.transmit_share is not None:
-            check.put(self, transmit_share=check.share("transmit_share", self.transmit_share))
+        check.fields(self, check.share, "transmit_share", optional=True)
         for each in self.energy.values() if isinstance(self.energy, Mapping) else [self.energy]:
             if each is not None and not isinstance(each, Energy):
                 raise check.refuse("energy", each, "a netsim.Energy")
@@ -187,20 +186,17 @@ class Radio:
     def _check_access(self) -> None:
         if (self.slot is None) == (self.access == "slotted_aloha"):
             raise BadInput(f"slot = {self.slot}: must go with access = 'slotted_aloha', and that with it")
-        if self.slot is not None:
-            check.put(self, slot=check.finite("slot", self.slot, above=0))
-        max_be = check.integer("max_be", self.max_be, low=0, high=_MOST_EXPONENT)
-        check.put(self, max_be=max_be, min_be=check.integer("min_be", self.min_be, low=0, high=max_be))
-        for name in ("max_csma_backoffs", "max_frame_retries"):
-            check.put(self, **{name: check.integer(name, getattr(self, name), low=0)})
-        check.put(self, ack_bits=check.integer("ack_bits", self.ack_bits, low=1))
+        check.fields(self, check.finite, "slot", above=0, optional=True)
+        check.fields(self, check.integer, "max_be", low=0, high=_MOST_EXPONENT)
+        check.fields(self, check.integer, "min_be", low=0, high=self.max_be)
+        check.fields(self, check.integer, "max_csma_backoffs", "max_frame_retries", low=0)
+        check.fields(self, check.integer, "ack_bits", low=1)
         # A shorter assessment would be within the rounding of times.
-        check.put(self, cca=check.finite("cca", self.cca, low=1e-7))
-        check.put(self, unit_backoff=check.finite("unit_backoff", self.unit_backoff, above=0))
-        check.put(self, turnaround=check.finite("turnaround", self.turnaround, low=0))
-        check.put(self, acks=check.flag("acks", self.acks))
-        if self.ack_wait is not None:
-            check.put(self, ack_wait=check.finite("ack_wait", self.ack_wait, above=0))
+        check.fields(self, check.finite, "cca", low=1e-7)
+        check.fields(self, check.finite, "unit_backoff", above=0)
+        check.fields(self, check.finite, "turnaround", low=0)
+        check.fields(self, check.flag, "acks")
+        check.fields(self, check.finite, "ack_wait", above=0, optional=True)
 
     def _check_hearing(self) -> None:
         for name in ("sensing", "interference"):
@@ -208,7 +204,7 @@ class Radio:
             if graph is not None and (not isinstance(graph, nx.Graph) or graph.is_multigraph()):
                 raise check.refuse(name, graph, "a networkx Graph or DiGraph")
         if self.capture is not None:
-            check.put(self, capture=check.number("capture", self.capture, low=0, high=2 * _MOST_DBM))
+            check.fields(self, check.number, "capture", low=0, high=2 * _MOST_DBM)
             if self.powers is None:
                 raise BadInput(f"capture = {self.capture:g}: must come with powers, or nothing is the stronger")
         if self.powers is not None:
