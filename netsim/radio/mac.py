@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from netsim.radio.medium import Medium
     from netsim.transport.outbox import Wiring
 
-__all__ = ["Aloha", "Csma", "Emission", "Mac", "PendingFrame", "SlottedAloha"]
+__all__ = ["Aloha", "Csma", "Emission", "Mac", "PendingFrame", "RadioLink", "SlottedAloha"]
 
 __getattr__ = former_names(__name__)
 
@@ -156,6 +156,16 @@ class PendingFrame:
             outcome.set_result(acknowledged)
 
 
+class RadioLink(NamedTuple):
+    """A node that another's transmissions reach; ``place`` is −1 if they only disturb it."""
+
+    mac: "Mac"
+    receiver: Receiver
+    place: int
+    power: float
+    delay: float
+
+
 # --- the layer --------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +201,15 @@ class Mac:
         self.on = True
         # The last that it put on the air.
         self.emission: Emission | None = None
+        # What `Medium.connect` finds out: the links that its transmissions cross, those over which nothing is received,
+        # who senses them, the place of each neighbour by its number, who has it as a neighbour, and how far (m) its
+        # neighbours are, where energy depends on it.
+        self.links: list[RadioLink] = []
+        self.deaf: dict[int, Mac] = {}
+        self.sensers: list[Receiver] = []
+        self.places: dict[int, int] = {}
+        self.heard_from: list[Mac] = []
+        self.distances: list[float] = []
         key = np.array([draws.name_key(name)], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
         self._access = ACCESS[self._radio.access](self, stream)

@@ -8,10 +8,10 @@ import asyncio
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
@@ -20,11 +20,10 @@ from netsim.clock.clock import LocalClock, Loop
 from netsim.core.records import ASLEEP, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.radio.airtime import AirtimeLog
 from netsim.radio.energy import BatteryWatch, Reception
-from netsim.radio.mac import Emission, Mac, PendingFrame
+from netsim.radio.mac import Emission, Mac, PendingFrame, RadioLink
 from netsim.radio.settings import Radio
-from netsim.radio.signals import Receiver, Signal
+from netsim.radio.signals import Signal
 from netsim.transport.inbox import Inbox
-from netsim.transport.path import Path
 from netsim.transport.shared import Shared
 from netsim.transport.transmitter import early
 
@@ -97,16 +96,6 @@ class EventQueue:
         call(time)
 
 
-class RadioLink(NamedTuple):
-    """A node that another's transmissions reach; ``place`` is −1 if they only disturb it."""
-
-    mac: Mac
-    receiver: Receiver
-    place: int
-    power: float
-    delay: float
-
-
 class Medium:
     """The medium that the nodes of one run share; ``on_death`` is called with each node whose battery is empty."""
 
@@ -128,14 +117,6 @@ class Medium:
         self._ack_kind = shared.tally.kind(ACK) if radio.acks else -1
         self._on_death = on_death
         self._watch = BatteryWatch(shared.loop, self._died)
-        # By sender: the links that transmissions cross, those over which nothing is received, who senses them, the
-        # place of each neighbour by its number, who has it as a neighbour, and how far (m) its neighbours are.
-        self._links: list[list[RadioLink]] = []
-        self._deaf: list[dict[int, Mac]] = []
-        self._sensers: list[list[Receiver]] = []
-        self._places: list[dict[int, int]] = []
-        self._heard_from: list[list[Mac]] = []
-        self._distances: list[list[float]] = []
         self._macs: list[Mac] = []
         self.airtime = AirtimeLog(names, [], [] if log else None)
 
@@ -151,31 +132,30 @@ class Medium:
     def connect(self, graph: "nx.Graph[Any]") -> None:
         """Find out who hears, senses and disturbs whom, once all nodes are there."""
         by_name = {mac.name: mac for mac in self._macs}
-        self._heard_from = [[] for _ in self._macs]
         for mac in self._macs:
-            wiring, links, deaf = mac.wiring, [], {}
-            for place, name in enumerate(wiring.neighbors):
-                link, other = wiring.links[place], by_name[name]
-                self._heard_from[other.number].append(mac)
+            for place, name in enumerate(mac.wiring.neighbors):
+                link, other = mac.wiring.links[place], by_name[name]
+                other.heard_from.append(mac)
+                mac.places[other.number] = place
                 if link.loss_model.mean < 1:
                     delay = link.latency_model.fixed or 0.0
-                    links.append(RadioLink(other, other.receiver, place, self.radio.power(mac.name, name), delay))
+                    power = self.radio.power(mac.name, name)
+                    mac.links.append(RadioLink(other, other.receiver, place, power, delay))
                 else:
-                    deaf[place] = other
-            sensers = [link.receiver for link in links]
-            understand = {link.mac.name for link in links}
-            links += [
+                    mac.deaf[place] = other
+            understand = {link.mac.name for link in mac.links}
+            if self.radio.sensing is None:
+                mac.sensers = [link.receiver for link in mac.links]
+            else:
+                mac.sensers = [by_name[name].receiver for name in _beside(self.radio.sensing, mac.name)]
+            mac.links += [
                 RadioLink(by_name[name], by_name[name].receiver, -1, self.radio.power(mac.name, name), 0.0)
                 for name in _beside(self.radio.interference, mac.name)
                 if name not in understand
             ]
-            if self.radio.sensing is not None:
-                sensers = [by_name[name].receiver for name in _beside(self.radio.sensing, mac.name)]
-            self._links.append(links)
-            self._deaf.append(deaf)
-            self._sensers.append(sensers)
-            self._places.append({int(number): place for place, number in enumerate(wiring.receivers)})
-            self._distances.append(_distances(graph, mac))
+            if mac.meter is not None and mac.meter.energy.amplifier:
+                here = graph.nodes[mac.name]["pos"]
+                mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
@@ -214,7 +194,7 @@ class Medium:
         self._cut_short(mac, now)
         mac.flush(now)
         mac.receiver.deafen(now)
-        for each in self._heard_from[mac.number]:
+        for each in mac.heard_from:
             each.forgotten_by(mac)
         if mac.meter is not None:
             mac.meter.switch(False, now)
@@ -234,8 +214,8 @@ class Medium:
                 mac.meter.hears_no_more(reception, now)
                 self._watch.plan(mac, now)
         others = [each for each in self._macs if each.receiver.sends_until > now]
-        for receiver in self._sensers[sender.number]:
-            ends = [each.receiver.sends_until for each in others if receiver in self._sensers[each.number]]
+        for receiver in sender.sensers:
+            ends = [each.receiver.sends_until for each in others if receiver in each.sensers]
             receiver.senses_until(max(ends, default=now))
 
     def _count_until(self, sender: Mac, now: float) -> None:
@@ -256,41 +236,50 @@ class Medium:
     def transmit(self, sender: Mac, pending: PendingFrame, now: float, end: float) -> None:
         """Put a fragment on the air from now to ``end`` (s)."""
         request = pending.request
-        place = request.places[0] if request.to_one else -1
-        pending.energy += self._spend(sender, now, end, pending.bits, place)
-        self.tally.aired(sender.number, request.kind, pending.bits)
         if self.tally.keeps and pending.index == pending.retries == 0:
             for each in sorted(pending.places):
                 self.tally.left(now, sender.key(each, pending), request.number, sum(pending.fragments))
-        what = (request.kind, request.number, pending.index, pending.retries, pending.bits)
-        self._log(sender, place, now, end, what)
-        arrivals = self._emit(sender, now, end, pending.bits, pending.places, sender.paths)
+        to = request.places[0] if request.to_one else -1
+        arrivals = self._emit(sender, pending, now, end, request.kind, pending.bits, to, pending.places)
         for arrival, signals in arrivals.items():
             self.events.at(arrival, partial(self._arrive, sender, pending, (pending.index, sender.turn), signals))
         self.events.at(end, partial(sender.sent, pending))
 
     def acknowledge(self, sender: Mac, receiver: Mac, pending: PendingFrame, turn: int, now: float) -> None:
         """Put an acknowledgement of what ``receiver`` has sent at a turn on the air."""
-        bits, place = self.radio.ack_bits, self._places[sender.number][receiver.number]
+        bits, to = self.radio.ack_bits, sender.places[receiver.number]
         end = now + self.radio.seconds(bits, sender.link)
         sender.counts.acks += 1
         sender.counts.ack_airtime_s += end - now
-        self._spend(sender, now, end, bits, place)
-        self.tally.aired(sender.number, self._ack_kind, bits)
-        what = (self._ack_kind, pending.request.number, pending.index, pending.retries, bits)
-        self._log(sender, place, now, end, what)
-        [(arrival, [(_, _, signal)])] = self._emit(sender, now, end, bits, (place,), sender.ack_paths).items()
+        arrivals = self._emit(sender, pending, now, end, self._ack_kind, bits, to, (to,))
+        [(arrival, [(_, _, signal)])] = arrivals.items()
         self.events.at(arrival, partial(self._acknowledged, receiver, pending, turn, signal))
 
     def _emit(
-        self, sender: Mac, now: float, end: float, bits: int, wanted: Collection[int], paths: Sequence[Path]
+        self,
+        sender: Mac,
+        pending: PendingFrame,
+        now: float,
+        end: float,
+        kind: int,
+        bits: int,
+        to: int,
+        wanted: Collection[int],
     ) -> Arrivals:
-        """Send from now to ``end`` (s) to all who hear a node; return what arrives at the ``wanted`` places."""
+        """Send to the neighbour at a place (−1: to all) from now to ``end`` (s); return what arrives where wanted."""
+        is_ack = kind == self._ack_kind
+        joules = self._spend(sender, now, end, bits, to)
+        pending.energy += 0.0 if is_ack else joules
+        self.tally.aired(sender.number, kind, bits)
+        if self.airtime.log is not None:
+            link = sender.wiring.first + to if to >= 0 else -1
+            row = (sender.number, link, kind, pending.request.number, pending.index, pending.retries, bits)
+            self.airtime.log.append((now, end, *row))
         sender.receiver.send(now, end)
-        width, is_ack = early(now), paths is sender.ack_paths
+        width, paths = early(now), sender.ack_paths if is_ack else sender.paths
         arrivals: Arrivals = {}
         emission = sender.emission = Emission(end, is_ack, [])
-        for mac, receiver, place, power, delay in self._links[sender.number]:
+        for mac, receiver, place, power, delay in sender.links:
             if place in wanted:
                 arrival, lost = paths[place].cross(end)
                 # A transmission over a link that is cut disturbs others as any does, and is not received.
@@ -303,7 +292,7 @@ class Medium:
             reception = self._reach(mac, signal, now, end, bits, awaits) if place >= 0 else None
             receiver.hear(signal, now, width)
             emission.reached.append((mac, signal, reception))
-        for place, mac in self._deaf[sender.number].items():
+        for place, mac in sender.deaf.items():
             if place in wanted:
                 signal = Signal(now, end, 0.0, cause=LINK_DOWN if place in sender.down else LOST)
                 if not mac.on or mac.is_spent(now):
@@ -311,7 +300,7 @@ class Medium:
                 # It disturbs nothing; but its receiver may go off before its end.
                 mac.receiver.hear(signal, now, width)
                 arrivals.setdefault(end, []).append((place, mac, signal))
-        for receiver in self._sensers[sender.number]:
+        for receiver in sender.sensers:
             receiver.sense(now, end, width)
         return arrivals
 
@@ -350,17 +339,12 @@ class Medium:
         meter = sender.meter
         if meter is None:
             return 0.0
-        distances = self._distances[sender.number]
+        distances = sender.distances
         distance = 0.0 if not distances else distances[place] if place >= 0 else max(distances)
         meter.transmit(now, end, bits, distance)
         if meter.committed > meter.allowance:
             self._watch.plan(sender, now)
         return meter.energy.to_send(bits, end - now, distance)
-
-    def _log(self, sender: Mac, place: int, now: float, end: float, what: tuple[int, int, int, int, int]) -> None:
-        if self.airtime.log is not None:
-            link = sender.wiring.first + place if place >= 0 else -1
-            self.airtime.log.append((now, end, sender.number, link, *what))
 
     def _died(self, mac: Mac, now: float) -> None:
         self._switch_off(mac, now)
@@ -370,12 +354,3 @@ class Medium:
 def _beside(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
     """Return the nodes to which a graph's edges lead from a node."""
     return list(graph[node]) if graph is not None and node in graph else []
-
-
-def _distances(graph: "nx.Graph[Any]", mac: Mac) -> list[float]:
-    """Return how far (m) each neighbour is; nothing where no energy depends on it."""
-    meter = mac.meter
-    if meter is None or not meter.energy.amplifier:
-        return []
-    here = graph.nodes[mac.name]["pos"]
-    return [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
