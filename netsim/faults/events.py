@@ -1,4 +1,4 @@
-"""The kinds of faults: what happens, to whom, from when and until when (s of simulated time).
+"""The kinds of faults: what happens, to which agents or links, and from when until when (s of simulated time).
 
 A new kind is one class here: its fields and their checks, what it does as it begins and ends, how one is drawn at
 random.
@@ -157,7 +157,7 @@ class Crash(_OfAgent):
 
 @dataclass(frozen=True)
 class Leave(_OfAgent):
-    """An agent leaves at a time (s), for good."""
+    """An agent leaves at a time (s), and never returns."""
 
     at: float
     until = None
@@ -318,7 +318,7 @@ class Partition(Fault):
 
 @dataclass(frozen=True)
 class Straggler(_OfAgent):
-    """An agent is slow: each message leaves it later than it was told to, by as much as its computing takes.
+    """An agent is slow: each message leaves it late, by the time that its computing takes.
 
     What it sends so late that its round has closed ends as ``late`` at the receivers. What `Agent.answer` replies is
     not delayed.
@@ -371,9 +371,8 @@ class ClockSkew(_OfAgent):
     agent : Hashable
         The agent's name.
     offset : float
-        The time (s) at which it shows 0 and its first round opens: so many seconds it is behind. Negative: ahead, and
-        its first round is shorter, or, as every round that is over by its clock as the run begins, takes no time at
-        all.
+        The time (s) at which it shows 0 and its first round opens: by this it is behind. Negative: ahead, and its first
+        round is shorter, or, as every round that is over by its clock as the run begins, takes no time at all.
     drift : float
         Seconds by which it falls further behind in each of its own: 5e-5 is a clock 50 ppm slow.
     """

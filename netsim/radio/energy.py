@@ -57,7 +57,7 @@ class Energy:
     exponent : float
         Of the distance.
     battery : float, optional
-        Joules; the moment they are spent the node is off for good, whatever it is doing. None: mains.
+        Joules; once they are spent the node stays off, even in the middle of a frame. None: mains.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class Energy:
             return False
 
     def to_hear(self, bits: int, seconds: float) -> float:
-        """Return what a frame costs each who hears it, in joules."""
+        """Return what a frame costs each node that hears it, in joules."""
         return self.receive * seconds + self.receive_bit * bits
 
 

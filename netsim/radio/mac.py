@@ -192,7 +192,7 @@ class Mac:
         cycle, energy = self._radio.duty_cycle, self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # The outbox's: the places of the links that are cut, of which a radio knows nothing; who wants to know of
+        # The outbox's: the places of the links that are cut, of which a radio knows nothing; the inboxes that watch
         # arrivals; and the links that have a burst of jitter.
         self.down: set[int] = set()
         self.watching: dict[int, Any] = {}
@@ -201,9 +201,9 @@ class Mac:
         self.on = True
         # The last that it put on the air.
         self.emission: Emission | None = None
-        # What `Medium.connect` finds out: the links that its transmissions cross, those over which nothing is received,
-        # who senses them, the place of each neighbour by its number, who has it as a neighbour, and how far (m) its
-        # neighbours are, where energy depends on it.
+        # Set by `Medium.connect`: the links that its transmissions cross, those over which nothing is received, the
+        # receivers that sense them, the place of each neighbour by its number, the nodes that have this one as a
+        # neighbour, and the distances (m) of its neighbours, where energy depends on them.
         self.links: list[RadioLink] = []
         self.deaf: dict[int, Mac] = {}
         self.sensers: list[Receiver] = []

@@ -1,4 +1,4 @@
-"""The shared medium between the nodes: who hears what is sent, and what becomes of it at each.
+"""The shared medium between the nodes: which nodes each transmission reaches, and whether it is received there.
 
 agent → outbox → link → inbox → agent: you are on the link. A frame's fate is decided as its transmission ends;
 until then others may spoil it.
@@ -130,7 +130,7 @@ class Medium:
         return mac
 
     def connect(self, graph: "nx.Graph[Any]") -> None:
-        """Find out who hears, senses and disturbs whom, once all nodes are there."""
+        """Set which nodes each one's transmissions reach, once all nodes are there."""
         by_name = {mac.name: mac for mac in self._macs}
         for mac in self._macs:
             for place, name in enumerate(mac.wiring.neighbors):

@@ -40,7 +40,7 @@ class LogDistance:
     reference_distance : float
         d_0 in metres; what is nearer counts as so far.
     shadowing : float
-        Standard deviation of X in dB: what walls do to a link, for good.
+        Standard deviation of X in dB: what walls do to a link, for the whole run.
     symmetric : bool
         Whether X is the same in both directions.
     fading : float
@@ -105,7 +105,7 @@ class LogDistance:
         both: bool = False,
         seed: int = 0,
     ) -> Measured:
-        """Return the graph of who hears whom, and its links, as `netsim.links.from_table` does from a measurement.
+        """Return the graph of nodes that hear each other, and its links, as `netsim.links.from_table` does.
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; its edges do not matter.
         """
@@ -122,7 +122,7 @@ class LogDistance:
         return from_reception(received, link=link, least=least, both=both, positions=places)
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
-        """Return who is received by whom with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""
+        """Return an edge for each pair received with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""
         level = check.finite("threshold", threshold)
         graph: nx.DiGraph[Any] = nx.DiGraph()
         graph.add_nodes_from(_places(positions))
@@ -138,7 +138,7 @@ class LogDistance:
 
 
 def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph[Any]":
-    """Return who is at most so far (in the unit of the positions) from whom: for `netsim.Radio`'s sensing, say."""
+    """Return an edge for each pair within ``distance``, in the positions' unit: for `netsim.Radio`'s sensing, say."""
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)

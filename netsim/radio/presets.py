@@ -77,7 +77,7 @@ def ieee802154(power_dbm: int = 0, *, acks: bool = True, volts: float = 3.0) -> 
 
 
 def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
-    """Return Bluetooth Low Energy's 1 Mbit/s as a broadcast medium: advertisements at random, nobody listens first.
+    """Return Bluetooth Low Energy's 1 Mbit/s as a broadcast medium: advertisements at random, without carrier sense.
 
     A legacy advertisement carries 31 bytes behind 16 of preamble, access address, header, address and CRC; here it is a
     broadcast in pure ALOHA on one channel (the three of a real device, and connections with their schedule, are not

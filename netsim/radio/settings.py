@@ -1,4 +1,4 @@
-"""A shared medium's settings: who may speak when, who hears whom, what is acknowledged, what it costs."""
+"""A shared medium's settings: access, reception, acknowledgements, energy."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -27,7 +27,7 @@ class Airtime(Protocol):
     """How long a frame is on the air, where that is not its bits over the link's rate."""
 
     def seconds(self, bits: int) -> float:
-        """Return the time on the air, in seconds, above 0, of a frame or fragment of so many bits, headers included."""
+        """Return the time on the air, in seconds, above 0, of a frame or fragment of ``bits``, headers included."""
         ...
 
 
@@ -99,14 +99,14 @@ class Radio:
     Parameters
     ----------
     access : {"aloha", "slotted_aloha", "csma"}
-        Who has something to send sends at once; at the next multiple of ``slot``; or listens before it talks:
-        unslotted CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
+        A node sends at once; at the next multiple of ``slot``; or once it has found the channel clear: unslotted
+        CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
     slot : float, optional
         Slotted ALOHA's slot, in seconds.
     min_be, max_be : int
         macMinBE and macMaxBE: a back-off is 0 … 2^BE − 1 units at random, BE grows by 1 at each busy assessment.
     max_csma_backoffs : int
-        macMaxCSMABackoffs: after so many busy assessments and one more the frame ends as ``access_failed``.
+        macMaxCSMABackoffs: a frame that finds the channel busy once more than this ends as ``access_failed``.
     unit_backoff : float
         aUnitBackoffPeriod, in seconds; for "slotted_aloha" a unit is the slot.
     cca : float
@@ -123,16 +123,16 @@ class Radio:
     max_frame_retries : int
         macMaxFrameRetries: how often a frame is sent again at most.
     sensing : networkx Graph or DiGraph, optional
-        Whose carrier is sensed by whom: an edge from sender to listener. Default: the network's own.
+        An edge from each sender to each node that senses its carrier. Default: the network's own.
     interference : networkx Graph or DiGraph, optional
-        Who else disturbs whom, though not heard as a neighbour. A neighbour always does, unless its link loses all and
-        has no edge here.
+        An edge from each sender to each node that it disturbs without being its neighbour. A neighbour always disturbs,
+        unless its link loses all and has no edge here.
     powers : mapping, optional
         {(sender, receiver): dBm} received, from −200 to 200, for capture; for all pairs that hear or disturb each
         other.
     capture : float, optional
-        A frame is received in spite of others if it is stronger, by so many dB (0 to 400) or more, than all that
-        overlap it, added up. None: it never is.
+        A frame is received in spite of others if it is stronger, by this many dB (0 to 400) or more, than the sum of
+        all that overlap it. None: it never is.
     airtime : Airtime, optional
         Time on the air from bits; default: over the link's rate.
     transmit_share : float, optional
@@ -252,7 +252,7 @@ class Radio:
         return self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
 
     def seconds(self, bits: int, link: Link) -> float:
-        """Return for how long (s) so many bits are on the air."""
+        """Return for how long (s) ``bits`` are on the air."""
         if self.airtime is not None:
             return check.finite(f"airtime.seconds({bits})", self.airtime.seconds(bits), above=0)
         assert isinstance(link.rate, int | float)
@@ -284,5 +284,5 @@ class Radio:
     @property
     def captures_above(self) -> float:
         """The ratio of powers from which on a frame is received in spite of others; infinite if never."""
-        # What is stronger by exactly so many dB is, whatever their powers are rounded to.
+        # A frame that is stronger by exactly this many dB is received, however the powers are rounded.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)

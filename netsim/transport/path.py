@@ -57,7 +57,7 @@ class Path:
         self._losses = stream("loss") if link.loss_model.mean else None
         state = stream("loss state").uniform() if self._losses is not None else 0.0
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
-        # A decision that depends on the time is told it.
+        # A decision that depends on the time: it is set first.
         self._clocked = self._lost if isinstance(self._lost, Clocked) else None
         self._delays = _Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
