@@ -97,6 +97,7 @@ MODULES = {
     "studies.verify": "studies.verification",
     "transport.account": "radio.energy",
     "transport.arrivals": "core.arrival_queue",
+    "transport.bursts": "transport.path",
     "transport.clock": "clock.clock",
     "transport.copies": "core.copies",
     "transport.fan": "core.link_draws",

@@ -20,9 +20,8 @@ from netsim.core.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE
 from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Reception, Schedule
 from netsim.radio.signals import Receiver, Signal
-from netsim.transport.bursts import Bursts
 from netsim.transport.inbox import Inbox
-from netsim.transport.path import Path
+from netsim.transport.path import Bursts, Path
 from netsim.transport.transmitter import Transmitter, TxRequest, early
 from netsim.util import draws
 

@@ -17,8 +17,7 @@ from netsim.core.link_draws import LinkDraws
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
 from netsim.errors import AgentError, RunOver
 from netsim.links.link import Link
-from netsim.transport.bursts import Bursts
-from netsim.transport.path import Copies, Path
+from netsim.transport.path import Bursts, Copies, Path
 from netsim.transport.shared import Shared
 from netsim.transport.transmitter import Departure, TxRequest, transmitters_of
 from netsim.util import check, draws
