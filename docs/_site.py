@@ -21,7 +21,7 @@ INNER = re.compile(
     r"netsim\.(__main__|core|engine\..*|util\.(check|compiled|files|draws)|wire\.packing"
     r"|core\.(?!frame$|copies$).*|clock\.(?!clock$).*"
     r"|studies\.(cli|cli_scenarios|reserve|folder|terminal)"
-    r"|radio\.(access|agenda|battery|job|medium|signals|station)"
+    r"|radio\.(mac|medium|signals)"
     r"|transport\.(?!heard$|inbox$).*)$"
 )
 SECTIONS = {

@@ -9,12 +9,14 @@ import numpy as np
 from netsim.core import Frame
 from netsim.errors import AgentError
 from netsim.links.reliability import Reliability
-from netsim.transport.account import Account
 from netsim.transport.context import Context, Rounds
 from netsim.transport.heard import Heard
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.util import check, draws
+
+if TYPE_CHECKING:
+    from netsim.radio.energy import EnergyAccount
 
 _ABSENT = object()
 
@@ -102,7 +104,7 @@ class Agent:
         return self._netsim.outbox
 
     @property
-    def energy(self) -> Account:
+    def energy(self) -> "EnergyAccount":
         """The energy that its radio has used and that its battery holds: ``used``, ``left``, ``last_frame`` in joules.
 
         Raises

@@ -11,7 +11,7 @@ from netsim.accounting.trace import Trace
 from netsim.agent import Agent
 from netsim.core.records import TOTALS, totals_of
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.radio.book import AirBook
+from netsim.radio.airtime import AirtimeLog
 from netsim.util import check
 from netsim.watch import Watch
 
@@ -36,7 +36,7 @@ class Run:
         Counts by agent, link, kind of message and cause.
     ended_at : float
         Simulated time at the end, in seconds.
-    air : AirBook or None
+    air : AirtimeLog or None
         The counts and the airtime log of a `netsim.Radio`.
     sampled : bool
         Whether the rows of `rounds` are samples, not rounds.
@@ -54,7 +54,7 @@ class Run:
         self.agents = agents
         self.ledger: Ledger
         self.ended_at = 0.0
-        self.air: AirBook | None = None
+        self.air: AirtimeLog | None = None
         self.sampled = False
         self.watch = watch
         self._probes = list(probes)
@@ -249,38 +249,44 @@ class Run:
 
     @property
     def airtime(self) -> "pd.DataFrame":
-        """A row for each node of a `netsim.Radio`: agent, and the fields of `netsim.radio.book.Counts`.
+        """A row for each node of a `netsim.Radio`: agent, and the fields of `netsim.radio.airtime.Counts`.
 
         Raises
         ------
         BadInput
             If the medium was no `netsim.Radio`.
         """
-        return self._air_book().airtime()
+        return self._airtime_log().airtime()
 
     @property
     def energy(self) -> "pd.DataFrame":
-        """The energy of each node, as `netsim.radio.book.AirBook.energy`; raises BadInput if it was not recorded."""
-        book = self._air_book()
-        if not any(book.spent):
+        """The energy of each node, as `netsim.radio.airtime.AirtimeLog.energy`.
+
+        Raises
+        ------
+        BadInput
+            If the radio has no energy, or the medium was no `netsim.Radio`.
+        """
+        log = self._airtime_log()
+        if not any(log.spent):
             raise BadInput("energy = None: must be given to netsim.Radio for the nodes' energy to be recorded")
-        return book.energy()
+        return log.energy()
 
     @property
     def on_air(self) -> "pd.DataFrame":
-        """Every frame's start and end on the air, as `netsim.radio.book.AirBook.table`.
+        """Every frame's start and end on the air, as `netsim.radio.airtime.AirtimeLog.table`.
 
         Raises
         ------
         BadInput
             If the medium was no `netsim.Radio`, or the trace was not kept.
         """
-        book = self._air_book()
-        if book.log is None:
+        log = self._airtime_log()
+        if log.log is None:
             raise BadInput("trace = False: must be True in Network.run for frames on the air to be recorded")
-        return book.table(list(self.ledger.tally.kinds), self.ledger.receivers.tolist())
+        return log.table(list(self.ledger.tally.kinds), self.ledger.receivers.tolist())
 
-    def _air_book(self) -> AirBook:
+    def _airtime_log(self) -> AirtimeLog:
         if self.air is None:
             raise BadInput("medium: must be a netsim.Radio for what is on the air to be counted")
         return self.air

@@ -1,7 +1,7 @@
 """A kit for testing agents: neighbours that follow a script, networks in a line, links that do exactly what is asked.
 
-It needs no test framework, and knows nothing of learning. An agent of yours is put among agents of the kit, which say
-what they are told when they are told and note what they hear:
+It needs no test framework, and knows nothing of learning. An agent of yours runs among agents of the kit, which send
+given messages at given times and note what they hear:
 
 >>> from netsim.testing import Listener, Talker, play
 >>> run = play(Talker([(0.5, "hello")]), Listener())
@@ -47,7 +47,7 @@ class Actor(Agent):
     Attributes
     ----------
     log : list
-        For the script: what it wants to be known afterwards.
+        For the script: what it wants to keep.
     """
 
     def __init__(self: _A, script: Callable[[_A], Awaitable[object]] | None = None) -> None:
@@ -87,7 +87,7 @@ class Replier(Actor):
 
 
 class Talker(Agent):
-    """Sends what it is told, when it is told, outside rounds.
+    """Sends given messages at given times, outside rounds.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Talker(Agent):
         self.took: list[int] = []
 
     async def run(self) -> None:
-        """Say it all."""
+        """Send them all."""
         for time, payload in self.plan:
             if time > self.now:
                 await asyncio.sleep(time - self.now)
@@ -126,7 +126,7 @@ class Talker(Agent):
 
 
 class Listener(Agent):
-    """Notes all that it ever hears, and when; takes part in no round and says nothing.
+    """Notes all that it ever hears, and when; takes part in no round and sends nothing.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Listener(Agent):
 
 
 class Rounder(Agent):
-    """Takes part in rounds: says its round's number in each, and notes what it collects. Override `step` for more.
+    """Broadcasts its round's number in each round, and notes what it collects. Override `step` for more.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class Rounder(Agent):
             await self.step(number)
 
     async def step(self, number: int) -> None:
-        """Say and hear what is to be said and heard in a round."""
+        """Broadcast and collect in a round."""
         await self.broadcast("x", number)
         self.heard += [(number, frame.sender, frame.payload) for frame in await self.collect()]
         self.closed.append(self.now)

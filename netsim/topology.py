@@ -50,12 +50,12 @@ def _until_connected(draw: "Callable[[np.random.Generator], nx.Graph[int]]", see
 
 def _agents(count: int, low: int = 1) -> int:
     agents = check.integer("agents", count, low=low)
-    check.fits("agents", agents, agents * _NODE, "a graph of so many")
+    check.fits("agents", agents, agents * _NODE, "a graph of this many nodes")
     return agents
 
 
 def _must_hold(name: str, value: float, edges: float) -> None:
-    """Raise BadInput if so many edges, which follow from an argument, are more than memory holds."""
+    """Raise BadInput if the edges that follow from an argument are more than memory holds."""
     check.fits(name, value, edges * _EDGE, f"a graph of {edges:,.0f} edges")
 
 
@@ -66,7 +66,7 @@ def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
     if p is not None:
         share = check.probability("p", p)
-        # Half of the mean: far less than any draw has, where there are so many.
+        # Half of the mean: with many edges every draw has more.
         _must_hold("p", share, share * agents * (agents - 1) / 4)
         return _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng), seed, f"p = {p}")
     count = check.integer("edges", edges, low=agents - 1, high=agents * (agents - 1) // 2)
@@ -87,7 +87,7 @@ def path(agents: int) -> "nx.Graph[int]":
 
 
 def complete(agents: int) -> "nx.Graph[int]":
-    """Everybody is everybody's neighbour."""
+    """Each agent is the neighbour of all others."""
     agents = _agents(agents)
     _must_hold("agents", agents, agents * (agents - 1) / 2)
     graph: nx.Graph[int] = nx.complete_graph(agents)
@@ -95,7 +95,7 @@ def complete(agents: int) -> "nx.Graph[int]":
 
 
 def star(agents: int) -> "nx.Graph[int]":
-    """Agent 0 is the neighbour of all others, who have no other."""
+    """Agent 0 is the only neighbour of each other agent."""
     graph: nx.Graph[int] = nx.star_graph(_agents(agents) - 1)
     return graph
 
@@ -103,7 +103,7 @@ def star(agents: int) -> "nx.Graph[int]":
 def grid(rows: int, columns: int) -> "nx.Graph[int]":
     """A rectangular grid, numbered row by row; the nodes have positions ``pos`` = (column, row)."""
     rows, columns = check.integer("rows", rows, low=1), check.integer("columns", columns, low=1)
-    check.fits("rows, columns", (rows, columns), rows * columns * _NODE, "a graph of so many cells")
+    check.fits("rows, columns", (rows, columns), rows * columns * _NODE, "a graph of this many cells")
     cells = nx.grid_2d_graph(rows, columns)
     graph = nx.convert_node_labels_to_integers(cells, ordering="sorted", label_attribute="cell")
     for _, data in graph.nodes(data=True):

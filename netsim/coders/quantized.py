@@ -57,7 +57,7 @@ class Quantized(Coded):
         _METHODS[code] = cls
 
     def check(self) -> None:
-        """Raise WireError unless the attributes fit each other, so that the values can be told and travel exactly."""
+        """Raise WireError unless the attributes fit each other, so that the values are known and travel exactly."""
         if type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
             raise WireError(f"no {self.method} quantized vector has {self.bits!r:.60} bits")
         if type(self.scale) is not tuple or type(self.data) is not bytes:

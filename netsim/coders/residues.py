@@ -1,6 +1,6 @@
 """Whole numbers modulo 2^m with a checksum: few bits for a receiver that can guess the rest.
 
-An integer x travels as x mod 2^m; who has a guess g with −2^(m−1) ≤ x − g < 2^(m−1) finds it again (phase unwrapping).
+An integer x travels as x mod 2^m; from a guess g with −2^(m−1) ≤ x − g < 2^(m−1) it is found again (phase unwrapping).
 A worse guess gives another integer, which the checksum of the true ones gives away.
 """
 
@@ -134,7 +134,7 @@ class Residues(Coded):
 
 
 def width_of(most: int) -> int:
-    """Return the bits m that tell apart all integers that are at most so far from a guess."""
+    """Return the bits m by which integers that are at most ``most`` from a guess differ."""
     return int(2 * most).bit_length()
 
 

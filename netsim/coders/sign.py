@@ -6,6 +6,7 @@ feedback fixes SignSGD and other gradient compression schemes", 2019.
 
 import math
 import struct
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,46 +22,61 @@ from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unp
 _SCALE = struct.Struct("<f")
 
 
-def pack_scaled(shape: tuple[int, ...], scale: float, data: bytes) -> bytes:
-    """Return the bytes of a shape, a float32 and data; raises WireError unless ``scale`` is such a number."""
-    if type(scale) is not float or not 0.0 <= scale <= LARGEST or _SCALE.unpack(_SCALE.pack(scale))[0] != scale:
-        raise WireError(f"cannot encode the scale {scale!r:.60}: it is no number of 32 bits")
-    return pack_shape(shape) + _SCALE.pack(scale) + data
-
-
-def unpack_scaled(data: bytes) -> tuple[tuple[int, ...], float, bytes]:
-    """Return what `pack_scaled` made the bytes of; raises WireError if it cannot have."""
-    shape, start = unpack_shape(data)
-    if len(data) < start + 4:
-        raise WireError(f"{len(data)} bytes have no shape and scale")
-    (scale,) = _SCALE.unpack_from(data, start)
-    if not 0.0 <= scale <= LARGEST:
-        raise WireError(f"no coded array has scale {scale}")
-    return shape, scale, data[start + 4 :]
-
-
 @dataclass(frozen=True)
-class Signs(Coded):
-    """A vector or matrix of which each element is ± one scale.
+class Scaled(Coded):
+    """An array of elements of few levels times one scale; what a level is, its kinds say.
 
-    On the wire (type number 8): the shape; the scale (float32); a bit for each element, 1 where it is negative.
+    On the wire: the shape; the scale (float32); the data.
 
     Attributes
     ----------
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : float
-        Size of every element.
+        Largest size of an element.
     data : bytes
-        The packed bits.
+        The packed levels.
     """
 
     shape: tuple[int, ...]
     scale: float
     data: bytes
 
+    @abstractmethod
     def check(self) -> None:
-        """Raise WireError unless the bytes are those of so many elements."""
+        """Raise WireError unless the bytes are those of n elements."""
+
+    def pack(self) -> bytes:
+        """Return its bytes; raises WireError if its parts do not fit each other, or the scale is no float32."""
+        self.check()
+        scale = self.scale
+        if type(scale) is not float or not 0.0 <= scale <= LARGEST or _SCALE.unpack(_SCALE.pack(scale))[0] != scale:
+            raise WireError(f"cannot encode the scale {scale!r:.60}: it is no number of 32 bits")
+        return pack_shape(self.shape) + _SCALE.pack(scale) + self.data
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        """Return the array that these bytes are; raises WireError if they are none."""
+        shape, start = unpack_shape(data)
+        if len(data) < start + 4:
+            raise WireError(f"{len(data)} bytes have no shape and scale")
+        (scale,) = _SCALE.unpack_from(data, start)
+        if not 0.0 <= scale <= LARGEST:
+            raise WireError(f"no coded array has scale {scale}")
+        coded = cls(shape, scale, data[start + 4 :])
+        coded.check()
+        return coded
+
+
+@dataclass(frozen=True)
+class Signs(Scaled):
+    """A vector or matrix of which each element is ± one scale: a bit for each, 1 where it is negative.
+
+    Its type number on the wire is 8.
+    """
+
+    def check(self) -> None:
+        """Raise WireError unless the bytes are those of n elements."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
             raise WireError("no signs are made of such parts")
@@ -70,18 +86,6 @@ class Signs(Coded):
     def payload_bits(self) -> int:
         """Bits that the papers count: n, and 32 for the scale."""
         return math.prod(self.shape) + 32
-
-    def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other."""
-        self.check()
-        return pack_scaled(self.shape, self.scale, self.data)
-
-    @classmethod
-    def unpack(cls, data: bytes, /) -> Self:
-        """Return the signs that these bytes are; raises WireError if they are none."""
-        signs = cls(*unpack_scaled(data))
-        signs.check()
-        return signs
 
     def decode(self) -> Vector:
         """Return ± scale of each element."""

@@ -3,15 +3,14 @@
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim.coders.sign import pack_scaled, unpack_scaled
+from netsim.coders.sign import Scaled
 from netsim.errors import WireError
 from netsim.util.typing import Vector
-from netsim.wire.coded import Coded, Coder
+from netsim.wire.coded import Coder
 from netsim.wire.inputs import float32_above, generator, real_array
 from netsim.wire.packing import check_shape
 
@@ -21,27 +20,15 @@ _DIGITS = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=5)))
 
 
 @dataclass(frozen=True)
-class Trits(Coded):
+class Trits(Scaled):
     """A vector or matrix of which each element is −s, 0 or s: five of them in a byte, for 3⁵ = 243 ≤ 256.
 
-    On the wire (type number 9): the shape; the scale s (float32); ⌈n/5⌉ bytes.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the array, n elements in all.
-    scale : float
-        s.
-    data : bytes
-        Σ_i (1 + x_i/s)·3^(4 − i) over the five elements of each byte; elements beyond the last are 0.
+    ``scale`` is s; a byte is Σ_i (1 + x_i/s)·3^(4 − i) over its five elements; those beyond the last are 0. Its type
+    number on the wire is 9.
     """
 
-    shape: tuple[int, ...]
-    scale: float
-    data: bytes
-
     def check(self) -> None:
-        """Raise WireError unless the bytes are those of so many elements."""
+        """Raise WireError unless the bytes are those of n elements."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes or len(self.data) != -(-count // 5):
             raise WireError(f"{len(self.data)} bytes cannot hold {count} elements of three levels")
@@ -53,18 +40,6 @@ class Trits(Coded):
     def payload_bits(self) -> int:
         """Bits on the wire: 8⌈n/5⌉, 1.6 an element, and 32 for the scale."""
         return 8 * len(self.data) + 32
-
-    def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other."""
-        self.check()
-        return pack_scaled(self.shape, self.scale, self.data)
-
-    @classmethod
-    def unpack(cls, data: bytes, /) -> Self:
-        """Return the elements that these bytes are; raises WireError if they are none."""
-        trits = cls(*unpack_scaled(data))
-        trits.check()
-        return trits
 
     def decode(self) -> Vector:
         """Return −s, 0 or s of each element."""

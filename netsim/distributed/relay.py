@@ -29,7 +29,7 @@ _MOST_KINDS = 10_000
 
 
 class RemoteEndpoint:
-    """Stands for an agent that runs elsewhere (a `netsim.transport.wiring.Neighbor`): links put frames into it."""
+    """Stands for the inbox of an agent that runs elsewhere: links put frames into it."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = ArrivalQueue(tally)

@@ -18,19 +18,19 @@ from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.links.link import Link
-from netsim.radio.energy import Account
+from netsim.radio.energy import EnergyAccount
+from netsim.radio.mac import Mac
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
-from netsim.transport.offered import Taker
-from netsim.transport.outbox import Outbox
+from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.shared import Shared
-from netsim.transport.wiring import Neighbor, Wiring
 from netsim.util import check, draws
 
 if TYPE_CHECKING:
+    from netsim.distributed.relay import RemoteEndpoint
     from netsim.engine.observers import Viewer
     from netsim.engine.runtime import Runtime
 
@@ -104,7 +104,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     run.shared = shared = Shared(loop, tally, run.rounds)
     run.own = own = _own_clocks(settings, shared)
     run.inboxes = inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
-    neighbor_inboxes: Mapping[Hashable, Neighbor] = inboxes
+    neighbor_inboxes: Mapping[Hashable, Inbox | RemoteEndpoint] = inboxes
     if node is not None:
         neighbor_inboxes = {name: node.relay.stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
     run.outboxes, run.contexts, run.medium = {}, {}, None
@@ -128,15 +128,15 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             radio=radio,
         )
         mine = own.get(name, shared)
-        station = None if run.medium is None else run.medium.station(name, wiring, inboxes[name], mine.clock)
-        outbox = run.outboxes[name] = _outbox(settings, wiring, mine, i, name, names, station)
+        mac = None if run.medium is None else run.medium.mac(name, wiring, inboxes[name], mine.clock)
+        outbox = run.outboxes[name] = _outbox(settings, wiring, mine, i, name, names, mac)
         if own:
             outbox.be_careful()
         context = run.contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
         context.reliability = settings.link.reliability_model
-        if station is not None:
-            station.down, station.watching, station.bursts = outbox.down, outbox.watching, outbox.bursts
-            context.energy = None if station.meter is None else Account(station.meter, loop.now)
+        if mac is not None:
+            mac.down, mac.watching, mac.bursts = outbox.down, outbox.watching, outbox.bursts
+            context.energy = None if mac.meter is None else EnergyAccount(mac.meter, loop.now)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
         # Only once all its senders exist.
@@ -175,13 +175,13 @@ def _outbox(
     number: int,
     name: Hashable,
     names: Sequence[Hashable],
-    station: Taker | None,
+    mac: Mac | None,
 ) -> Outbox:
     """Return an agent's outbox, which numbers its frames if the links' reliability needs that."""
     reliability = settings.link.reliability_model
     if not reliability.numbers:
-        return Outbox(shared, number, name, wiring, names, station)
+        return Outbox(shared, number, name, wiring, names, mac)
     after = [reliability.resend_after(link.latency_model, settings.round_period) for link in wiring.links]
-    outbox = ReliableOutbox(shared, number, name, wiring, names, station)
+    outbox = ReliableOutbox(shared, number, name, wiring, names, mac)
     outbox.set_up(reliability, max(after, default=settings.round_period))
     return outbox

@@ -298,7 +298,7 @@ class Runtime:
             shared.rounds.stop()
         if self.medium:
             self.medium.stop()
-            self.result.air = self.medium.book
+            self.result.air = self.medium.airtime
         for inbox in self.inboxes.values():
             inbox.stop()
         self._settle(math.nextafter(self.loop.now(), math.inf))

@@ -1,17 +1,8 @@
 """Faults: what happens to nodes, links and clocks at set times, as a list that can be printed, saved and drawn."""
 
-from netsim.faults.events import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
+from netsim.faults import events
+from netsim.faults.events import *  # noqa: F403
 from netsim.faults.script import Faults
 
-__all__ = [
-    "ClockSkew",
-    "Crash",
-    "Fault",
-    "Faults",
-    "Jitter",
-    "Join",
-    "Leave",
-    "LinkDown",
-    "Partition",
-    "Straggler",
-]
+__all__ = ["Faults"]
+__all__ += events.__all__

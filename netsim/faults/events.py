@@ -1,8 +1,12 @@
-"""The kinds of faults: what happens, to whom, from when and until when (s of simulated time)."""
+"""The kinds of faults: what happens, to which agents or links, and from when until when (s of simulated time).
+
+A new kind is one class here: its fields and their checks, what it does as it begins and ends, how one is drawn at
+random.
+"""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import networkx as nx
 
@@ -12,30 +16,61 @@ from netsim.clock.virtual_clock import LATEST
 from netsim.errors import BadInput
 from netsim.util import check
 
+if TYPE_CHECKING:
+    from netsim.faults.player import Player
+    from netsim.faults.script import FaultSampler
+
 __all__ = ["ClockSkew", "Crash", "Fault", "Jitter", "Join", "Leave", "LinkDown", "Partition", "Straggler"]
 
 Links = tuple[tuple[Hashable, Hashable], ...]
 
 
-def _check_span(fault: Any) -> None:
-    """Check and set a fault's times."""
-    check.put(fault, at=check.finite("at", fault.at, low=0, high=LATEST))
-    if fault.until is not None:
-        check.put(fault, until=check.finite("until", fault.until, above=fault.at, high=LATEST))
-
-
-def _span(at: float, until: float | None) -> str:
-    return f"from {at:g} s" + ("" if until is None else f" to {until:g} s")
-
-
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong in a network; its kinds are the other classes of `netsim.faults`."""
+    """Something that goes wrong in a network; its kinds are the other classes of `netsim.faults`.
+
+    A kind is a frozen dataclass with a field ``at`` (s), and a field ``until`` (s, or None) if it may end.
+
+    Attributes
+    ----------
+    plural : str
+        Its name in `Faults.draw`.
+    once : bool
+        Whether an agent can have only one of this kind.
+    """
+
+    plural: ClassVar[str] = ""
+    once: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.fields(self, check.finite, "at", low=0, high=LATEST)
+        if getattr(self, "until", None) is not None:
+            check.fields(self, check.finite, "until", above=self.begins, high=LATEST)
 
     @property
     def begins(self) -> float:
         """When it begins, in seconds."""
         return float(getattr(self, "at", 0.0))
+
+    @property
+    def ends(self) -> float | None:
+        """When it ends, in seconds; None: never."""
+        until: float | None = getattr(self, "until", None)
+        return until
+
+    def prepare(self, player: "Player") -> None:
+        """Do what must be done before the run."""
+
+    def begin(self, player: "Player", number: int) -> None:
+        """Let it begin in a run; ``number`` is its place in the script."""
+
+    def end(self, player: "Player", number: int) -> None:
+        """Let it end."""
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> "Fault":
+        """Return one of this kind, drawn at random; raises BadInput if there is no agent or link left for it."""
+        raise NotImplementedError
 
     def agents(self) -> tuple[Hashable, ...]:
         """Return the agents that it names."""
@@ -53,6 +88,9 @@ class Fault:
         for link in self.links():
             if not (all(end in graph for end in link) and graph.has_edge(*link)):
                 raise check.refuse(f"{type(self).__name__}: link", link, "an edge of the graph")
+
+    def _span(self) -> str:
+        return f"from {self.begins:g} s" + ("" if self.ends is None else f" to {self.ends:g} s")
 
 
 @dataclass(frozen=True)
@@ -90,30 +128,50 @@ class Crash(_OfAgent):
     at: float
     until: float | None = None
     keeps_state: bool = False
+    plural = "crashes"
 
     def __post_init__(self) -> None:
-        _check_span(self)
-        check.put(self, keeps_state=check.flag("keeps_state", self.keeps_state))
+        super().__post_init__()
+        check.fields(self, check.flag, "keeps_state")
 
     def __str__(self) -> str:
         if self.until is None:
             return f"agent {self.agent!r} is down for good from {self.at:g} s"
         how = "with" if self.keeps_state else "without"
-        return f"agent {self.agent!r} is down {_span(self.at, self.until)} and returns {how} its state"
+        return f"agent {self.agent!r} is down {self._span()} and returns {how} its state"
+
+    def prepare(self, player: "Player") -> None:
+        if not self.keeps_state and self.until is not None:
+            player.keep_state(self.agent)
+
+    def begin(self, player: "Player", number: int) -> None:
+        player.down(self.agent, for_good=self.until is None)
+
+    def end(self, player: "Player", number: int) -> None:
+        player.back(self.agent, self.keeps_state)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.node(), *sampler.span(), keeps_state=sampler.coin())
 
 
 @dataclass(frozen=True)
 class Leave(_OfAgent):
-    """An agent leaves at a time (s), for good."""
+    """An agent leaves at a time (s), and never returns."""
 
     at: float
     until = None
-
-    def __post_init__(self) -> None:
-        _check_span(self)
+    plural = "leaves"
 
     def __str__(self) -> str:
         return f"agent {self.agent!r} leaves at {self.at:g} s"
+
+    def begin(self, player: "Player", number: int) -> None:
+        player.down(self.agent, for_good=True)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.node_once(), sampler.span()[0])
 
 
 @dataclass(frozen=True)
@@ -122,17 +180,31 @@ class Join(_OfAgent):
 
     at: float
     until = None
-
-    def __post_init__(self) -> None:
-        _check_span(self)
+    plural = "joins"
+    once = True
 
     @property
     def begins(self) -> float:
         """At the beginning of the run, from which it is absent."""
         return 0.0
 
+    @property
+    def ends(self) -> float:
+        """When it joins, in seconds."""
+        return self.at
+
     def __str__(self) -> str:
         return f"agent {self.agent!r} joins at {self.at:g} s"
+
+    def begin(self, player: "Player", number: int) -> None:
+        player.down(self.agent)
+
+    def end(self, player: "Player", number: int) -> None:
+        player.back(self.agent, keeps_state=True)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.node_once(), sampler.span()[0])
 
 
 @dataclass(frozen=True)
@@ -158,10 +230,11 @@ class LinkDown(Fault):
     at: float
     until: float | None = None
     one_way: bool = False
+    plural = "cuts"
 
     def __post_init__(self) -> None:
-        _check_span(self)
-        check.put(self, one_way=check.flag("one_way", self.one_way))
+        super().__post_init__()
+        check.fields(self, check.flag, "one_way")
 
     def links(self) -> Links:
         """Return the link, or both directions."""
@@ -170,7 +243,17 @@ class LinkDown(Fault):
 
     def __str__(self) -> str:
         arrow = "→" if self.one_way else "↔"
-        return f"link {self.sender!r} {arrow} {self.receiver!r} is down {_span(self.at, self.until)}"
+        return f"link {self.sender!r} {arrow} {self.receiver!r} is down {self._span()}"
+
+    def begin(self, player: "Player", number: int) -> None:
+        player.cut(self.links())
+
+    def end(self, player: "Player", number: int) -> None:
+        player.mend(self.links())
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
 
 
 @dataclass(frozen=True)
@@ -190,6 +273,7 @@ class Partition(Fault):
     side: tuple[Hashable, ...]
     at: float
     until: float | None = None
+    plural = "partitions"
 
     def __init__(self, side: Iterable[Hashable], at: float, until: float | None = None) -> None:
         if isinstance(side, str) or not isinstance(side, Iterable):
@@ -197,7 +281,7 @@ class Partition(Fault):
         # In a fixed order: a set of names has none.
         check.put(self, side=tuple(sorted(side, key=lambda name: (type(name).__name__, repr(name)))))
         check.put(self, at=at, until=until)
-        _check_span(self)
+        self.__post_init__()
 
     def agents(self) -> tuple[Hashable, ...]:
         """Return the agents of one side."""
@@ -219,12 +303,22 @@ class Partition(Fault):
 
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.side[:8])) + (f", … ({len(self.side)})" if len(self.side) > 8 else "")
-        return f"agents {names} are cut off from the others {_span(self.at, self.until)}"
+        return f"agents {names} are cut off from the others {self._span()}"
+
+    def begin(self, player: "Player", number: int) -> None:
+        player.cut(self.cut(player.graph))
+
+    def end(self, player: "Player", number: int) -> None:
+        player.mend(self.cut(player.graph))
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.side(), *sampler.span())
 
 
 @dataclass(frozen=True)
 class Straggler(_OfAgent):
-    """An agent is slow: each message leaves it later than it was told to, by as much as its computing takes.
+    """An agent is slow: each message leaves it late, by the time that its computing takes.
 
     What it sends so late that its round has closed ends as ``late`` at the receivers. What `Agent.answer` replies is
     not delayed.
@@ -244,13 +338,24 @@ class Straggler(_OfAgent):
     delay: float
     at: float = 0.0
     until: float | None = None
+    plural = "stragglers"
 
     def __post_init__(self) -> None:
-        _check_span(self)
-        check.put(self, delay=check.finite("delay", self.delay, above=0, high=LATEST))
+        super().__post_init__()
+        check.fields(self, check.finite, "delay", above=0, high=LATEST)
 
     def __str__(self) -> str:
-        return f"agent {self.agent!r} needs {self.delay:g} s for each message {_span(self.at, self.until)}"
+        return f"agent {self.agent!r} needs {self.delay:g} s for each message {self._span()}"
+
+    def begin(self, player: "Player", number: int) -> None:
+        player.slow(self.agent, self.delay, begins=True)
+
+    def end(self, player: "Player", number: int) -> None:
+        player.slow(self.agent, self.delay, begins=False)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.node(), sampler.delay(), *sampler.span())
 
 
 @dataclass(frozen=True)
@@ -266,22 +371,20 @@ class ClockSkew(_OfAgent):
     agent : Hashable
         The agent's name.
     offset : float
-        The time (s) at which it shows 0 and its first round opens: so many seconds it is behind. Negative: ahead, and
-        its first round is shorter, or, as every round that is over by its clock as the run begins, takes no time at
-        all.
+        The time (s) at which it shows 0 and its first round opens: by this it is behind. Negative: ahead, and its first
+        round is shorter, or, as every round that is over by its clock as the run begins, takes no time at all.
     drift : float
         Seconds by which it falls further behind in each of its own: 5e-5 is a clock 50 ppm slow.
     """
 
     offset: float = 0.0
     drift: float = 0.0
+    plural = "skews"
+    once = True
 
     def __post_init__(self) -> None:
-        check.put(
-            self,
-            offset=check.finite("offset", self.offset, low=-LATEST, high=LATEST),
-            drift=check.finite("drift", self.drift, above=-1),
-        )
+        check.fields(self, check.finite, "offset", low=-LATEST, high=LATEST)
+        check.fields(self, check.finite, "drift", above=-1)
 
     @property
     def clock(self) -> LocalClock:
@@ -304,6 +407,12 @@ class ClockSkew(_OfAgent):
         loses = f"{'loses' if self.drift >= 0 else 'gains'} {abs(self.drift) * 1e6:g} us a second"
         return f"agent {self.agent!r} has a clock {behind}, which {loses}"
 
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        # Up to a tenth of the mean duration, and 100 ppm.
+        agent, (offset, drift) = sampler.node_once(), sampler.rng.uniform(-1, 1, 2)
+        return cls(agent, float(offset * sampler.mean / 10), float(drift * 1e-4))
+
 
 @dataclass(frozen=True)
 class Jitter(Fault):
@@ -325,9 +434,10 @@ class Jitter(Fault):
     at: float = 0.0
     until: float | None = None
     on: Links = ()
+    plural = "jitters"
 
     def __post_init__(self) -> None:
-        _check_span(self)
+        super().__post_init__()
         pairs = tuple(self.on) if isinstance(self.on, Iterable) and not isinstance(self.on, str) else (self.on,)
         for pair in pairs:
             if not (isinstance(pair, tuple | list) and len(pair) == 2):
@@ -343,4 +453,16 @@ class Jitter(Fault):
 
     def __str__(self) -> str:
         where = f" on {len(self.on)} links" if self.on else ""
-        return f"up to {self.most:g} s of jitter{where} {_span(self.at, self.until)}"
+        return f"up to {self.most:g} s of jitter{where} {self._span()}"
+
+    def begin(self, player: "Player", number: int) -> None:
+        for outbox, place in player.outboxes(self.on):
+            outbox.disturb(place, number, self.most)
+
+    def end(self, player: "Player", number: int) -> None:
+        for outbox, place in player.outboxes(self.on):
+            outbox.calm(place, number)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(sampler.delay(), *sampler.span())

@@ -2,50 +2,24 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from types import MemberDescriptorType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from netsim.agent import Agent
 from netsim.errors import BadInput, one_line
-from netsim.faults.events import Crash, Jitter, Join, Leave, LinkDown, Partition, Straggler
 from netsim.faults.script import Faults
-from netsim.transport.context import Context
 
-__all__ = ["Player", "Stage"]
+if TYPE_CHECKING:
+    from netsim.engine.runtime import Runtime
+    from netsim.faults.events import Links
+    from netsim.transport.outbox import Outbox
 
-Link = tuple[Hashable, Hashable]
-
-
-class Stage(Protocol):
-    """What a run lets faults do."""
-
-    @property
-    def agents(self) -> Mapping[Any, Agent]:
-        """The agents by their names."""
-
-    @property
-    def contexts(self) -> Mapping[Hashable, Context]:
-        """What each agent holds of the network."""
-
-    def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
-        """Cut or mend one direction of a link."""
-
-    def set_receiver(self, agent: Hashable, up: bool) -> None:
-        """Switch an agent's receiver off or on."""
-
-    def halt(self, agent: Hashable) -> None:
-        """Stop an agent's code where it is."""
-
-    def give_up(self, agent: Hashable) -> None:
-        """Count an agent as finished: it never comes back."""
-
-    def restart(self, agent: Hashable) -> None:
-        """Begin an agent's code anew, unless it had finished."""
+__all__ = ["Player"]
 
 
 class _Life:
@@ -65,8 +39,13 @@ class Player:
         The script.
     graph : networkx Graph
         The network's.
-    stage : Stage
+    run : Runtime
         The run.
+
+    Attributes
+    ----------
+    actions : list of (float, callable)
+        What to call at which time (s): faults begin and end.
 
     Raises
     ------
@@ -74,22 +53,22 @@ class Player:
         If an agent that is to lose its state cannot be copied.
     """
 
-    def __init__(self, faults: Faults, graph: "nx.Graph[Any]", stage: Stage) -> None:
-        self._graph = graph
-        self._stage = stage
-        self._held: Counter[Link] = Counter()
+    def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
+        self.graph = graph
+        self._run = run
+        self._held: Counter[tuple[Hashable, Hashable]] = Counter()
         self._lives: dict[Hashable, _Life] = {}
         self._delays: dict[Hashable, list[float]] = {}
-        self._states = {
-            fault.agent: _state_of(fault.agent, stage.agents[fault.agent])
-            for fault in faults
-            if isinstance(fault, Crash) and not fault.keeps_state and fault.until is not None
-        }
-        # In the order of their times, and of the script where these are equal.
+        self._states: dict[Hashable, Any] = {}
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
-            if type(fault) in _ACTIONS:
-                self.actions += _ACTIONS[type(fault)](self, fault, number)
+            fault.prepare(self)
+            # What joins at once was never away.
+            if fault.ends != fault.begins:
+                self.actions.append((fault.begins, partial(fault.begin, self, number)))
+                if fault.ends is not None:
+                    self.actions.append((fault.ends, partial(fault.end, self, number)))
+        # In the order of their times, and of the script where these are equal.
         self.actions.sort(key=lambda action: action[0])
 
     def is_down(self, agent: Hashable) -> bool:
@@ -103,12 +82,12 @@ class Player:
         life = self._lives.setdefault(agent, _Life())
         life.holds += 1
         if life.holds == 1:
-            self._stage.set_receiver(agent, up=False)
-            self._hold(self._outgoing(agent))
-            self._stage.halt(agent)
+            self._run.set_receiver(agent, up=False)
+            self.cut(self._outgoing(agent))
+            self._run.halt(agent)
         if for_good and not life.gone:
             life.gone = True
-            self._stage.give_up(agent)
+            self._run.give_up(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
         """Take one reason away; without any left, the agent begins anew."""
@@ -117,54 +96,47 @@ class Player:
         life.holds -= 1
         if life.holds:
             return
-        self._stage.set_receiver(agent, up=True)
-        self._release(self._outgoing(agent))
+        self._run.set_receiver(agent, up=True)
+        self.mend(self._outgoing(agent))
         if life.lost_state:
             life.lost_state = False
-            _restore(self._stage.agents[agent], self._states[agent])
-        self._stage.restart(agent)
+            _restore(self._run.agents[agent], self._states[agent])
+        self._run.restart(agent)
 
-    def _outgoing(self, agent: Hashable) -> list[Link]:
-        return [(agent, other) for other in self._graph[agent]]
+    def keep_state(self, agent: Hashable) -> None:
+        """Keep what an agent is to begin anew with, when it has lost its state."""
+        self._states[agent] = _state_of(agent, self._run.agents[agent])
 
     def slow(self, agent: Hashable, delay: float, begins: bool) -> None:
-        """Let an agent need so much longer (s) for each message, or no more."""
+        """Let an agent need ``delay`` seconds more for each message, or no more."""
         delays = self._delays.setdefault(agent, [])
         (delays.append if begins else delays.remove)(delay)
-        self._stage.contexts[agent].delay = sum(delays)
+        self._run.contexts[agent].delay = sum(delays)
+
+    def _outgoing(self, agent: Hashable) -> list[tuple[Hashable, Hashable]]:
+        return [(agent, other) for other in self.graph[agent]]
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    def _hold(self, links: Iterable[Link]) -> None:
+    def cut(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
+        """Cut links, for one reason more."""
         for link in links:
             self._held[link] += 1
             if self._held[link] == 1:
-                self._stage.set_link(*link, up=False)
+                self._run.set_link(*link, up=False)
 
-    def _release(self, links: Iterable[Link]) -> None:
+    def mend(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
+        """Take one reason away; without any left, a link is up again."""
         for link in links:
             self._held[link] -= 1
             if not self._held[link]:
-                self._stage.set_link(*link, up=True)
+                self._run.set_link(*link, up=True)
 
-    def cut(self, links: Iterable[Link]) -> Callable[[], None]:
-        """Return the action that cuts links."""
-        return partial(self._hold, links)
-
-    def mend(self, links: Iterable[Link]) -> Callable[[], None]:
-        """Return the action that mends them."""
-        return partial(self._release, links)
-
-    def jitter(self, fault: Jitter, number: int, begins: bool) -> None:
-        """Let a burst of jitter begin or end on its links."""
-        links = fault.on or [pair for a, b in self._graph.edges for pair in ((a, b), (b, a))]
-        for sender, receiver in links:
-            outbox = self._stage.contexts[sender].outbox
-            place = outbox.places[receiver]
-            if begins:
-                outbox.disturb(place, number, fault.most)
-            else:
-                outbox.calm(place, number)
+    def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
+        """Yield the senders' outboxes, and the links' places there; without links, of all that there are."""
+        for sender, receiver in links or [pair for a, b in self.graph.edges for pair in ((a, b), (b, a))]:
+            outbox = self._run.contexts[sender].outbox
+            yield outbox, outbox.places[receiver]
 
 
 def _state_of(name: Hashable, agent: Agent) -> Any:
@@ -201,55 +173,3 @@ def _slots_of(kind: type) -> list[str]:
     return [
         name for each in kind.__mro__ for name, member in vars(each).items() if isinstance(member, MemberDescriptorType)
     ]
-
-
-Actions = list[tuple[float, Callable[[], None]]]
-
-
-def _spanning(fault: Any, begin: Callable[[], None], end: Callable[[], None]) -> Actions:
-    return [(fault.at, begin)] + ([] if fault.until is None else [(fault.until, end)])
-
-
-def _crash(player: Player, fault: Crash, number: int) -> Actions:
-    begin = partial(player.down, fault.agent, for_good=fault.until is None)
-    return _spanning(fault, begin, partial(player.back, fault.agent, fault.keeps_state))
-
-
-def _join(player: Player, fault: Join, number: int) -> Actions:
-    if not fault.at:
-        return []
-    return [(0.0, partial(player.down, fault.agent)), (fault.at, partial(player.back, fault.agent, True))]
-
-
-def _leave(player: Player, fault: Leave, number: int) -> Actions:
-    return [(fault.at, partial(player.down, fault.agent, for_good=True))]
-
-
-def _link_down(player: Player, fault: LinkDown, number: int) -> Actions:
-    return _spanning(fault, player.cut(fault.links()), player.mend(fault.links()))
-
-
-def _partition(player: Player, fault: Partition, number: int) -> Actions:
-    links = fault.cut(player._graph)
-    return _spanning(fault, player.cut(links), player.mend(links))
-
-
-def _straggler(player: Player, fault: Straggler, number: int) -> Actions:
-    slow = partial(player.slow, fault.agent, fault.delay)
-    return _spanning(fault, partial(slow, True), partial(slow, False))
-
-
-def _jitter(player: Player, fault: Jitter, number: int) -> Actions:
-    jitter = partial(player.jitter, fault, number)
-    return _spanning(fault, partial(jitter, True), partial(jitter, False))
-
-
-_ACTIONS: dict[type, Callable[[Player, Any, int], Actions]] = {
-    Crash: _crash,
-    Join: _join,
-    Leave: _leave,
-    LinkDown: _link_down,
-    Partition: _partition,
-    Straggler: _straggler,
-    Jitter: _jitter,
-}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,14 +11,15 @@ import numpy as np
 
 from netsim.errors import BadInput
 from netsim.faults import events
-from netsim.faults.events import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
+from netsim.faults.events import Fault
 from netsim.util import check, draws
 from netsim.util.datafiles import used
 from netsim.util.files import write_whole
 
-__all__ = ["Faults"]
+__all__ = ["FaultSampler", "Faults"]
 
 KINDS: dict[str, type[Fault]] = {name: getattr(events, name) for name in events.__all__ if name != "Fault"}
+_BY_PLURAL = {kind.plural: kind for kind in KINDS.values()}
 
 
 class Faults(Sequence[Fault]):
@@ -77,11 +78,10 @@ class Faults(Sequence[Fault]):
         """Raise BadInput if one names an agent or a link that the graph has not, or an agent has two clocks."""
         for fault in self:
             fault.must_fit(graph)
-        for kind in (ClockSkew, Join):
-            named = [fault.agents()[0] for fault in self if isinstance(fault, kind)]
-            twice = next((name for name in named if named.count(name) > 1), None)
-            if twice is not None or len(named) > len(set(named)):
-                raise check.refuse(f"{kind.__name__}: agent", twice, "named once")
+        named = [(type(fault), fault.agents()) for fault in self if fault.once]
+        for kind, names in named:
+            if named.count((kind, names)) > 1:
+                raise check.refuse(f"{kind.__name__}: agent", names[0], "named once")
 
     def save(self, path: str | Path) -> None:
         """Write the list to a JSON file.
@@ -151,9 +151,10 @@ class Faults(Sequence[Fault]):
         seed = check.integer("seed", seed, low=0)
         drawn: list[Fault] = []
         for name, count in counts.items():
-            check.one_of("kind of fault", name, _DRAWN)
-            rng = draws.generator(seed, name, "faults")
-            drawn += _DRAWN[name](_Draw(rng, graph, until, mean), check.integer(name, count, low=0))
+            check.one_of("kind of fault", name, _BY_PLURAL)
+            count = check.integer(name, count, low=0)
+            sampler = FaultSampler(draws.generator(seed, name, "faults"), graph, until, mean, name, count)
+            drawn += [_BY_PLURAL[name].sample(sampler) for _ in range(count)]
         return cls(drawn)
 
 
@@ -187,93 +188,53 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-class _Draw:
-    """What faults are drawn from."""
+class FaultSampler:
+    """Draws the agents, links and times of faults from a seed of their kind."""
 
-    def __init__(self, rng: np.random.Generator, graph: "nx.Graph[Any]", until: float, mean: float) -> None:
-        self.rng = rng
-        self.nodes: list[Hashable] = list(graph)
-        self.edges = list(graph.edges)
-        self.until = until
-        self.mean = mean
+    def __init__(
+        self, rng: np.random.Generator, graph: "nx.Graph[Any]", until: float, mean: float, name: str, count: int
+    ) -> None:
+        self.rng, self.mean = rng, mean
+        self._nodes: list[Hashable] = list(graph)
+        self._edges, self._until = list(graph.edges), until
+        self._name, self._count = name, count
+        self._shuffled: Iterator[int] | None = None
 
     def node(self) -> Hashable:
         """Return an agent."""
-        return self.nodes[self.rng.integers(len(self.nodes))]
+        return self._nodes[self.rng.integers(len(self._nodes))]
 
-    def nodes_once(self, name: str, count: int) -> list[Hashable]:
-        """Return so many different agents."""
-        if count > len(self.nodes):
-            raise check.refuse(name, count, f"at most {len(self.nodes)}, one for each agent")
-        return [self.nodes[place] for place in self.rng.permutation(len(self.nodes))[:count]]
+    def node_once(self) -> Hashable:
+        """Return an agent that this method has not returned before."""
+        if self._shuffled is None:
+            if self._count > len(self._nodes):
+                raise check.refuse(self._name, self._count, f"at most {len(self._nodes)}, one for each agent")
+            self._shuffled = iter(self.rng.permutation(len(self._nodes)))
+        return self._nodes[next(self._shuffled)]
 
-    def edge(self, name: str) -> tuple[Hashable, Hashable]:
+    def edge(self) -> tuple[Hashable, Hashable]:
         """Return an edge, in one of its directions."""
-        if not self.edges:
-            raise check.refuse(name, "> 0", "0: the graph has no edge")
-        a, b = self.edges[self.rng.integers(len(self.edges))]
-        return (a, b) if self.rng.random() < 0.5 else (b, a)
+        if not self._edges:
+            raise check.refuse(self._name, "> 0", "0: the graph has no edge")
+        a, b = self._edges[self.rng.integers(len(self._edges))]
+        return (a, b) if self.coin() else (b, a)
 
     def span(self) -> tuple[float, float]:
         """Return when one begins and ends, in seconds."""
-        at = float(self.until * self.rng.random())
-        return at, at + max(float(self.rng.exponential(self.mean)), 1e-6 * self.until)
+        at = float(self._until * self.rng.random())
+        return at, at + max(float(self.rng.exponential(self.mean)), 1e-6 * self._until)
 
-    def small(self) -> float:
+    def coin(self) -> bool:
+        """Return one of two, each half of the time."""
+        return bool(self.rng.random() < 0.5)
+
+    def delay(self) -> float:
         """Return a time (s) of up to a tenth of the mean duration."""
         return self.mean / 10 * (1 - float(self.rng.random()))
 
     def side(self) -> list[Hashable]:
         """Return some of the agents, not all."""
-        if len(self.nodes) < 2:
-            raise check.refuse("partitions", "> 0", "0: the graph has one node")
-        size = int(self.rng.integers(1, len(self.nodes)))
-        return [self.nodes[place] for place in self.rng.permutation(len(self.nodes))[:size]]
-
-
-def _crashes(draw: _Draw, count: int) -> list[Fault]:
-    return [Crash(draw.node(), *draw.span(), keeps_state=bool(draw.rng.random() < 0.5)) for _ in range(count)]
-
-
-def _joins(draw: _Draw, count: int) -> list[Fault]:
-    return [Join(agent, draw.span()[0]) for agent in draw.nodes_once("joins", count)]
-
-
-def _leaves(draw: _Draw, count: int) -> list[Fault]:
-    return [Leave(agent, draw.span()[0]) for agent in draw.nodes_once("leaves", count)]
-
-
-def _cuts(draw: _Draw, count: int) -> list[Fault]:
-    return [LinkDown(*draw.edge("cuts"), *draw.span(), one_way=bool(draw.rng.random() < 0.5)) for _ in range(count)]
-
-
-def _partitions(draw: _Draw, count: int) -> list[Fault]:
-    return [Partition(draw.side(), *draw.span()) for _ in range(count)]
-
-
-def _stragglers(draw: _Draw, count: int) -> list[Fault]:
-    return [Straggler(draw.node(), draw.small(), *draw.span()) for _ in range(count)]
-
-
-def _skews(draw: _Draw, count: int) -> list[Fault]:
-    def one(agent: Hashable) -> ClockSkew:
-        offset, drift = draw.rng.uniform(-1, 1, 2)
-        return ClockSkew(agent, float(offset * draw.mean / 10), float(drift * 1e-4))
-
-    return [one(agent) for agent in draw.nodes_once("skews", count)]
-
-
-def _jitters(draw: _Draw, count: int) -> list[Fault]:
-    return [Jitter(draw.small(), *draw.span()) for _ in range(count)]
-
-
-_DRAWN: dict[str, Callable[[_Draw, int], list[Fault]]] = {
-    "crashes": _crashes,
-    "joins": _joins,
-    "leaves": _leaves,
-    "cuts": _cuts,
-    "partitions": _partitions,
-    "stragglers": _stragglers,
-    "skews": _skews,
-    "jitters": _jitters,
-}
+        if len(self._nodes) < 2:
+            raise check.refuse(self._name, "> 0", "0: the graph has one node")
+        size = int(self.rng.integers(1, len(self._nodes)))
+        return [self._nodes[place] for place in self.rng.permutation(len(self._nodes))[:size]]

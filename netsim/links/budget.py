@@ -33,13 +33,9 @@ class Budget:
     burst: float | None = None
 
     def __post_init__(self) -> None:
-        self._set("bits", check.finite("budget", self.bits, above=0))
-        self._set("per", check.one_of("per", self.per, ("round", "second")))
-        self._set("over", check.one_of("over", self.over, ("refuse", "wait")))
-        if self.burst is not None:
-            self._set("burst", check.finite("burst", self.burst, above=0))
-            if self.per == "round":
-                raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
-
-    def _set(self, name: str, value: float | str) -> None:
-        object.__setattr__(self, name, value)
+        check.put(self, bits=check.finite("budget", self.bits, above=0))
+        check.fields(self, check.one_of, "per", allowed=("round", "second"))
+        check.fields(self, check.one_of, "over", allowed=("refuse", "wait"))
+        check.fields(self, check.finite, "burst", above=0, optional=True)
+        if self.burst is not None and self.per == "round":
+            raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")

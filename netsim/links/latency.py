@@ -68,7 +68,7 @@ class Normal(_Random):
 
     def delays(self, u: Delays, first: int) -> Delays:
         """Return the inverse normal distribution of u."""
-        # Here, for it takes as long to import as all else that a process begins with, and few draw normal numbers.
+        # Imported here: scipy doubles the time in which a process begins, and few networks draw normal numbers.
         from scipy.special import ndtri
 
         return np.maximum(0.0, self.mean + self.deviation * ndtri(np.maximum(u, 2.0**-54)))

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from netsim.errors import BadInput
 from netsim.links import latency as latencies
@@ -78,30 +77,20 @@ class Link:
     def __post_init__(self) -> None:
         for name in ("latency", "loss", "rate", "budget", "reliability"):
             check.called(name, getattr(self, name))
-        self._set("latency", latencies.of(self.latency))
-        self._set("loss", losses.of(self.loss))
+        check.put(self, latency=latencies.of(self.latency), loss=losses.of(self.loss))
         if self.rate is not None and not isinstance(self.rate, Rate):
-            self._set("rate", check.finite("rate", self.rate, above=0))
-        for name in ("queue", "queue_bits", "mtu"):
-            if getattr(self, name) is not None:
-                self._set(name, check.integer(name, getattr(self, name), low=1))
+            check.put(self, rate=check.finite("rate", self.rate, above=0))
+        check.fields(self, check.integer, "queue", "queue_bits", "mtu", low=1, optional=True)
         for name in ("queue", "queue_bits"):
             if getattr(self, name) is not None and self.rate is None and self.budget is None:
                 given = f"{name} = {getattr(self, name)}"
                 raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
         if self.budget is not None and not isinstance(self.budget, Budget):
-            self._set("budget", Budget(self.budget))
-        self._set("header_bits", check.integer("header_bits", self.header_bits, low=0))
-        if self.header_bits > _MOST_HEADER_BITS:
-            raise check.refuse("header_bits", self.header_bits, f"at most {_MOST_HEADER_BITS}")
-        for name in ("duplicate", "corrupt"):
-            self._set(name, check.probability(name, getattr(self, name)))
-        self._set("reliability", reliabilities.of(self.reliability))
-        for name in ("crc", "fifo"):
-            self._set(name, check.flag(name, getattr(self, name)))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+            check.put(self, budget=Budget(self.budget))
+        check.fields(self, check.integer, "header_bits", low=0, high=_MOST_HEADER_BITS)
+        check.fields(self, check.probability, "duplicate", "corrupt")
+        check.put(self, reliability=reliabilities.of(self.reliability))
+        check.fields(self, check.flag, "crc", "fifo")
 
     @cached_property
     def has_port(self) -> bool:

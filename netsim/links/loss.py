@@ -54,7 +54,7 @@ class Bernoulli:
 
 
 class Clocked:
-    """A link's decision that depends on the time: whoever asks it sets `time` first.
+    """A link's decision that depends on the time: callers set `time` first.
 
     Attributes
     ----------
@@ -113,9 +113,9 @@ class GilbertElliott:
 class _Slots(Clocked):
     """A chain that moves on with time: the state of a slot is a function of the link and the slot's number alone.
 
-    A number below both thresholds makes the state bad whatever it was, one above both makes it good. So who comes to a
-    slot looks back only as far as the last such number, one in 1/(1 − |1 − p − r|) on average, however long nothing was
-    sent.
+    A number below both thresholds makes the state bad whatever it was, one above both makes it good. So the state of a
+    slot follows from the numbers since the last such one, one in 1/(1 − |1 − p − r|) on average, however long nothing
+    was sent.
     """
 
     __slots__ = ("_comes", "_first", "_key", "_slot", "_states", "_stays")
@@ -243,8 +243,8 @@ def gilbert_elliott(
     burst : float
         The mean number of frames lost in a row; with ``slot`` the mean number of slots in which all are lost.
     slot : float, optional
-        The channel moves on every so many seconds, whether anything is sent or not, and each slot loses what is sent
-        in it, or nothing; a round's length makes rounds of them. Default: the channel moves on with each frame (or
+        Seconds after which the channel moves on, whether anything is sent or not: a slot loses all that is sent in it,
+        or nothing. A round's length makes rounds of them. Default: the channel moves on with each frame (or
         fragment) that is sent, and waits while its sender is silent.
     names : (str, str)
         What the user calls the first two, for the error's message.

@@ -1,4 +1,4 @@
-"""Networks from measured links: a table of who hears whom, and loaders for published measurements.
+"""Networks from measured links: tables of reception, and loaders for published measurements.
 
 Each returns the graph and the settings of its links, for ``Network(graph, link, links=links, ...)``. The files are
 found in the folder that the environment variable NETSIM_DATA names, or by a path.
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     Attributes
     ----------
     graph : Graph
-        Who is linked to whom; nodes have ``pos`` (m) where positions are known.
+        The pairs that are linked; nodes have ``pos`` (m) where positions are known.
     links : dict
         The settings of each directed link: {(sender, receiver): Link}.
     """
@@ -122,7 +122,7 @@ def _network(
     both: bool,
     positions: Mapping[Any, Sequence[float]] | None = None,
 ) -> Measured:
-    """Return the network whose links lose so, of those pairs that are good in one direction or in both."""
+    """Return the network of the pairs that are good in one direction, or in both, with these losses."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
     edges = [(a, b) for a, b in loss_of if a != b and (a, b) in good and (not both or (b, a) in good)]
@@ -251,9 +251,10 @@ def grenoble(
 def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
     """Return 19 motes in a library that hear what they really heard: each minute anew, for 1,596 minutes.
 
-    In every minute each mote sent a packet, and reported whose it had heard (ULB Machine Learning Group, "Library 1",
-    November 2006). A link delivers in exactly those minutes in which its packet was heard, however often is sent. The
-    table ``ulb_library1_links`` has columns seq (the minute), node (who heard) and src (whom).
+    In every minute each mote sent a packet, and reported the senders that it had heard (ULB Machine Learning Group,
+    "Library 1", November 2006). A link delivers all that is sent in the minutes in which its packet was heard, and
+    nothing else. The table ``ulb_library1_links`` has columns seq (the minute), node (the receiver) and src (the
+    sender).
 
     Parameters
     ----------

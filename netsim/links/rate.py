@@ -36,7 +36,7 @@ class Rate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Opportunities:
-    """Moments at which so many bits may leave, and from the start again after the last."""
+    """Moments at which ``bits`` may leave, and from the start again after the last."""
 
     times: Vector
     bits: float
@@ -58,7 +58,7 @@ class Opportunities:
         def leave(start: float, size: float) -> float:
             nonlocal number, left
             if number < 0 or time_of(number) < start - _INSTANT:
-                # What nobody used is gone.
+                # An opportunity that was not used is gone.
                 turn = math.floor(start / last)
                 place = int(np.searchsorted(times, start - turn * last - _INSTANT))
                 number, left = max(number + 1, turn * len(times) + place), bits

@@ -25,9 +25,9 @@ class Reliability:
     Parameters
     ----------
     way : {"none", "ack", "nack", "keyframe"}
-        "ack": receivers acknowledge each frame, and the sender sends it again, in the same round, to whoever did not.
+        "ack": receivers acknowledge each frame, and the sender repeats it, in the same round, to those that did not.
         "nack": a receiver that misses a number in the sequence asks for that frame, which then may come in a later
-        round. "keyframe": nothing of its own; agents that share states send one whole, and to all, every so many rounds
+        round. "keyframe": nothing of its own; agents that share states send a whole one, to all, every ``every`` rounds
         (`netsim.agents.Sharing`), so that copies meet again.
     timeout : float, optional
         "ack": seconds until a frame is sent again; default: a twentieth of a round, or what two latencies take.
@@ -52,14 +52,8 @@ class Reliability:
 
     def __post_init__(self) -> None:
         check.one_of("reliability", self.way, WAYS)
-        if self.timeout is not None:
-            check.put(self, timeout=check.finite("timeout", self.timeout, above=0.0))
-        check.put(
-            self,
-            tries=check.integer("tries", self.tries, low=1),
-            window=check.integer("window", self.window, low=1),
-            every=check.integer("every", self.every, low=1),
-        )
+        check.fields(self, check.finite, "timeout", above=0.0, optional=True)
+        check.fields(self, check.integer, "tries", "window", "every", low=1)
 
     @property
     def numbers(self) -> bool:

@@ -1,4 +1,4 @@
-"""A shared radio medium: who may transmit when, who receives what, and the energy that it costs.
+"""A shared radio medium: access to the channel, reception, and the energy that both cost.
 
 ``Network(graph, link, medium=netsim.Radio(...))``; docs/radio.md shows it.
 """

@@ -1,8 +1,6 @@
 from . import presets
-from .energy import Energy
-from .lora import LoRaAirtime
+from .energy import DutyCycle, Energy
 from .pathloss import LogDistance, within
-from .settings import Airtime, Radio
-from .sleep import DutyCycle
+from .settings import Airtime, LoRaAirtime, Radio
 
 __all__ = ["Airtime", "DutyCycle", "Energy", "LoRaAirtime", "LogDistance", "Radio", "presets", "within"]

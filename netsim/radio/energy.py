@@ -1,23 +1,39 @@
-"""What a radio spends: states (transmit, receive, listen, sleep) × their duration, or so much a bit and metre.
+"""When a radio is awake, and what it spends: power × time in each state, and joules for each bit.
 
-A meter keeps sums of durations up to the last change, exactly, and works out what was spent by any time when it is
-asked: to ask changes nothing.
+A duty cycle is arithmetic on times: no timer wakes a radio, so a schedule keeps no run going. A meter keeps exact sums
+of durations up to the last change, and works out what was spent by any time when it is asked: to ask changes nothing.
+
+No timer waits for a battery's end either: a run that stands still would go on for years, until the batteries are empty.
+`BatteryWatch` looks at a node when half of what it has left may have been spent, so its death comes near in some forty
+looks. When what is under way, or the next few nanoseconds, will spend the rest, it computes the time exactly.
 """
 
+import heapq
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from netsim.radio.sleep import Schedule
+from netsim._former import former_names
+from netsim.clock.clock import LocalClock, Loop
 from netsim.transport.transmitter import early
 from netsim.util import check
 
-__all__ = ["STATES", "Account", "Energy", "Meter"]
+if TYPE_CHECKING:
+    from netsim.radio.mac import Mac
+
+__all__ = ["STATES", "BatteryWatch", "DutyCycle", "Energy", "EnergyAccount", "Meter", "Reception", "Schedule"]
+
+__getattr__ = former_names(__name__)
 
 STATES = ("transmit", "receive", "listen", "sleep")
 """What a radio may be doing: sending; receiving, for itself or not; on and idle; off."""
 
 Spent = tuple[float, float, float, float]
+
+# Sums of periods are rounded: what is so little of a period before its end is the next one's beginning.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +57,7 @@ class Energy:
     exponent : float
         Of the distance.
     battery : float, optional
-        Joules; the moment they are spent the node is off for good, whatever it is doing. None: mains.
+        Joules; once they are spent the node stays off, even in the middle of a frame. None: mains.
 
     Raises
     ------
@@ -60,10 +76,8 @@ class Energy:
     battery: float | None = None
 
     def __post_init__(self) -> None:
-        for name in (*STATES, "transmit_bit", "receive_bit", "amplifier", "exponent"):
-            check.put(self, **{name: check.finite(name, getattr(self, name), low=0)})
-        if self.battery is not None:
-            check.put(self, battery=check.finite("battery", self.battery, above=0))
+        check.fields(self, check.finite, *STATES, "transmit_bit", "receive_bit", "amplifier", "exponent", low=0)
+        check.fields(self, check.finite, "battery", above=0, optional=True)
 
     @classmethod
     def first_order(
@@ -101,63 +115,124 @@ class Energy:
             return False
 
     def to_hear(self, bits: int, seconds: float) -> float:
-        """Return what a frame costs each who hears it, in joules."""
+        """Return what a frame costs each node that hears it, in joules."""
         return self.receive * seconds + self.receive_bit * bits
 
 
-class Hearing:
-    """A frame that a node hears: from when until when (s), and what its bits cost while they come (W)."""
-
-    __slots__ = ("end", "start", "watts")
-
-    def __init__(self, start: float, end: float, watts: float) -> None:
-        self.start, self.end, self.watts = start, end, watts
+# --- sleep ------------------------------------------------------------------------------------------------------------
 
 
-class Meter:
-    """What one node has spent.
-
-    Its power is constant from one start or end of a frame, waking, sleeping or switching to the next; what bits cost is
-    spent evenly while they are on the air.
+@dataclass(frozen=True, kw_only=True)
+class DutyCycle:
+    """Radios that are on for the first part of each period, and asleep for the rest.
 
     Parameters
     ----------
-    energy : Energy
-        Its powers and its battery.
-    schedule : Schedule or None
-        When it is awake; None: always.
+    period : float
+        Seconds from waking to waking.
+    awake : float
+        Seconds of it that the radio is on, in (0, ``period``].
+    offsets : mapping, optional
+        By node, how much later (s) its periods begin; the others' begin at time 0.
 
-    Attributes
-    ----------
-    died_at : float
-        When its battery was empty, in seconds; infinite until then.
-    dies_at : float
-        When it will be, as far as is known, once that is near; infinite until then.
-    committed : float
-        At most what frames have cost so far, in joules, those under way whole.
-    allowance : float
-        What they may have cost before somebody must look whether the battery is empty.
-    last_frame : float
-        What the last frame cost that was done with, in joules.
+    Raises
+    ------
+    BadInput
+        If a value is outside its range.
     """
 
-    __slots__ = (
-        "_bit_energy",
-        "_bit_watts",
-        "_heard",
-        "_hears_until",
-        "_on",
-        "_schedule",
-        "_seconds",
-        "_sends_until",
-        "_since",
-        "allowance",
-        "committed",
-        "died_at",
-        "dies_at",
-        "energy",
-        "last_frame",
-    )
+    period: float
+    awake: float
+    offsets: Mapping[Any, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check.fields(self, check.finite, "period", "awake", above=0)
+        if self.awake > self.period:
+            raise check.refuse("awake", self.awake, f"at most the period, {self.period:g} s")
+        if not isinstance(self.offsets, Mapping):
+            raise check.refuse("offsets", self.offsets, "a mapping {node: seconds}")
+        offsets = {node: check.finite(f"offsets[{node!r}]", each) for node, each in self.offsets.items()}
+        check.put(self, offsets=offsets)
+
+    @property
+    def share(self) -> float:
+        """The share of time that a radio is on."""
+        return self.awake / self.period
+
+    def of(self, node: Hashable, clock: LocalClock | None = None) -> "Schedule":
+        """Return a node's schedule, by its own clock if that is off."""
+        offset, rate = self.offsets.get(node, 0.0), 1.0
+        if clock is not None:
+            offset, rate = clock.true(offset), clock.rate
+        period = self.period * rate
+        return Schedule(period, self.awake * rate, offset % period)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One node's times of waking and sleeping: a `DutyCycle`'s, with the ``offset`` (s) at which a period begins."""
+
+    period: float
+    awake: float
+    offset: float = 0.0
+
+    def is_awake(self, time: float) -> bool:
+        """Return whether the radio is on at a time (s)."""
+        return self._place(time)[1] < self.awake - _ROUNDING * self.period
+
+    def next_awake(self, time: float) -> float:
+        """Return the first time (s) from this one on at which the radio is on."""
+        return time if self.is_awake(time) else (self._place(time)[0] + 1) * self.period + self.offset
+
+    def awake_seconds(self, start: float, end: float) -> float:
+        """Return for how long the radio is on between two times (s)."""
+        return self._until(end) - self._until(start)
+
+    def when_spent(self, start: float, energy: float, awake: float, asleep: float, spare: float = 0.0) -> float:
+        """Return by when (s) an idle radio has spent ``energy`` (J) from ``start`` on; infinite if never.
+
+        ``awake`` and ``asleep`` are its powers (W) in the two states; ``spare`` (J) is what rounding may have added.
+        """
+        each = awake * self.awake + asleep * (self.period - self.awake)
+        if energy / each == math.inf if each else True:
+            return math.inf
+        # All but the last period, so that a radio that spends nothing asleep is not found empty only as it wakes.
+        whole = max(0, math.ceil((energy - spare) / each) - 1)
+        time, left = start + whole * self.period, max(0.0, energy - whole * each)
+        begins = self._place(time)[0] * self.period + self.offset
+        ends = (self.awake, self.period, self.period + self.awake, 2 * self.period)
+        for end, power in zip((begins + each for each in ends), (awake, asleep) * 2, strict=True):
+            if power * (end - time) >= left - spare and end > time:
+                return time + left / power if power else time
+            left -= power * max(0.0, end - time)
+            time = max(time, end)
+        return time
+
+    def _place(self, time: float) -> tuple[int, float]:
+        """Return the number of the period at a time (s), and how far into it that is."""
+        since = time - self.offset
+        number = math.floor(since / self.period + _ROUNDING)
+        return number, max(0.0, since - number * self.period)
+
+    def _until(self, time: float) -> float:
+        number, phase = self._place(time)
+        return number * self.awake + min(phase, self.awake)
+
+
+# --- what is spent ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Reception:
+    """A frame that a node hears: from when until when (s), and what its bits cost while they come (W)."""
+
+    start: float
+    end: float
+    watts: float
+
+
+class Meter:
+    """What one node has spent: its power is constant between changes, and bits' cost is spent evenly on the air."""
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
         self.energy = energy
@@ -167,73 +242,67 @@ class Meter:
         self._bit_energy = 0.0
         self._since = 0.0
         self._on = True
-        self._sends_until = self._hears_until = 0.0
+        # Until when (s) it sends and hears.
+        self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
-        self._heard: list[Hearing] = []
+        self._heard: list[Reception] = []
+        # When (s) its battery was empty; and when it will be, once that is near enough to be known.
         self.died_at = self.dies_at = math.inf
-        self.committed = 0.0
-        self.allowance = math.inf
+        # What frames have cost so far (J), at most: those under way count whole. And from which cost on the battery
+        # watch must look.
+        self.committed, self.allowance = 0.0, math.inf
+        # What the last frame cost that was done with, in joules.
         self.last_frame = 0.0
 
     @property
     def busy_until(self) -> float:
         """The end (s) of what it sends or hears."""
-        return max(self._sends_until, self._hears_until)
-
-    @property
-    def sends_until(self) -> float:
-        """The end (s) of what it sends."""
-        return self._sends_until
+        return max(self.sends_until, self._hears_until)
 
     def transmit(self, start: float, end: float, bits: int, distance: float) -> None:
-        """Count a frame that it sends from ``start`` to ``end`` (s), over so many metres; one at a time.
-
-        What it was hearing it hears no more while it sends; and what begins at the same instant not at all, whichever
-        of the two was told first.
-        """
+        """Count a frame that it sends from ``start`` to ``end`` (s) over ``distance`` metres; it hears nothing then."""
         self._advance(start)
-        width = early(start)
-        self._hear_only([each for each in self._heard if each.start < start - width])
+        # What begins at the same instant it does not hear at all, whichever of the two is counted first.
+        self._hear_only([each for each in self._heard if each.start < start - early(start)])
         joules = self.energy.to_send(bits, 0.0, distance)
-        self._sends_until, self._bit_watts = end, self._watts(start, end, joules)
+        self.sends_until, self._bit_watts = end, self._watts(start, end, joules)
         self.committed += self.energy.transmit * (end - start) + joules
 
-    def receive(self, start: float, end: float, bits: int) -> Hearing:
+    def receive(self, start: float, end: float, bits: int) -> Reception:
         """Count a frame that it hears from ``start`` to ``end`` (s); several at once are one time of receiving."""
         self._advance(start)
         energy = self.energy
         joules = energy.receive_bit * bits
-        hearing = Hearing(start, end, self._watts(start, end, joules) if joules else 0.0)
+        reception = Reception(start, end, self._watts(start, end, joules) if joules else 0.0)
         if start < self._hears_until:
             self._heard = [each for each in self._heard if each.end > start]
-            self._heard.append(hearing)
+            self._heard.append(reception)
         else:
-            self._heard = [hearing]
-        more = end - max(start, self._hears_until, self._sends_until)
+            self._heard = [reception]
+        more = end - max(start, self._hears_until, self.sends_until)
         if more > 0:
             joules += energy.receive * more
         if end > self._hears_until:
             self._hears_until = end
         self.committed += joules
-        return hearing
+        return reception
 
-    def hears_no_more(self, hearing: Hearing, now: float) -> None:
+    def hears_no_more(self, reception: Reception, now: float) -> None:
         """Count no more of a frame that it heard, from now (s) on: its sender has gone off."""
         self._advance(now)
-        hearing.end = min(hearing.end, now)
+        reception.end = min(reception.end, now)
         self._hear_only(self._heard)
 
     def switch(self, on: bool, now: float) -> None:
         """Count from now (s) on that it is off, and spends nothing, or on again."""
         self._advance(now)
         self._on = on
-        self._sends_until, self._hears_until = min(self._sends_until, now), min(self._hears_until, now)
+        self.sends_until, self._hears_until = min(self.sends_until, now), min(self._hears_until, now)
         self._heard = []
 
     def seconds(self, now: float) -> Spent:
         """Return how long it has been in each of the `STATES` by a time (s)."""
-        sent, received, listened, slept = self._seconds
-        more = self._lately(now)
+        (sent, received, listened, slept), more = self._seconds, self._lately(now)
         return sent + more[0], received + more[1], listened + more[2], slept + more[3]
 
     def used(self, now: float) -> float:
@@ -252,7 +321,7 @@ class Meter:
         return self.left(max(now, self.busy_until))
 
     def idle_until(self, now: float, energy: float) -> float:
-        """Return by when (s) it has spent so much (J) if nothing is sent or heard from now on; infinite if never."""
+        """Return by when (s) it has spent ``energy`` (J) if nothing is sent or heard from now on; infinite if never."""
         idle = self.energy
         if self._schedule is None:
             return now + energy / idle.listen if idle.listen else math.inf
@@ -264,18 +333,16 @@ class Meter:
         return (self.energy.battery or 0.0) * check.ROUNDING
 
     def empty_at(self, now: float) -> float:
-        """Return when (s) its battery is empty if nothing more is sent or heard than is under way; infinite if never.
-
-        What is left within rounding of the battery is nothing.
-        """
+        """Return when (s) its battery is empty if only what is under way is sent and heard; infinite if never."""
+        # What is left within rounding of the battery is nothing.
         energy, time, spare = self.energy, now, self._spare
         left = self.left(now)
-        for end in sorted({self._sends_until, *(each.end for each in self._heard)}):
+        for end in sorted({self.sends_until, *(each.end for each in self._heard)}):
             if end <= time:
                 continue
             if left <= spare:
                 break
-            if time < self._sends_until:
+            if time < self.sends_until:
                 power = energy.transmit + self._bit_watts
             else:
                 power = energy.receive + sum(each.watts for each in self._heard if each.end > time)
@@ -285,7 +352,7 @@ class Meter:
             time = end
         return time if left <= spare else self.idle_until(time, left)
 
-    def _hear_only(self, heard: list[Hearing]) -> None:
+    def _hear_only(self, heard: list[Reception]) -> None:
         """Hear these frames, until they end."""
         self._heard = heard
         self._hears_until = max((each.end for each in heard), default=0.0)
@@ -311,7 +378,7 @@ class Meter:
         if not self._on or now <= since:
             return 0.0, 0.0, 0.0, 0.0, 0.0
         # Sending comes before receiving, that before listening, that before sleep.
-        sent = min(max(self._sends_until, since), now)
+        sent = min(max(self.sends_until, since), now)
         received = min(max(self._hears_until, sent), now)
         awake = now - received if self._schedule is None else self._schedule.awake_seconds(received, now)
         bits = self._bit_watts * (sent - since)
@@ -321,8 +388,8 @@ class Meter:
         return sent - since, received - sent, awake, max(0.0, now - received - awake), bits
 
 
-class Account:
-    """What an agent can learn of its node's energy, in joules; see `netsim.transport.account.Account`."""
+class EnergyAccount:
+    """What an agent can learn of its node's energy (`netsim.Agent.energy`), in joules."""
 
     def __init__(self, meter: Meter, now: Callable[[], float]) -> None:
         self._meter, self._now = meter, now
@@ -339,8 +406,79 @@ class Account:
 
     @property
     def last_frame(self) -> float:
-        """What the last frame cost that was done with."""
+        """What the last frame that was sent or given up cost, all its repetitions included; 0 before the first."""
         return self._meter.last_frame
 
     def __repr__(self) -> str:
         return f"<energy: {self.used:g} J used, {self.left:g} J left>"
+
+
+class BatteryWatch:
+    """An onlooker of the loop that calls ``on_death`` with each node whose battery is empty, and with that time (s)."""
+
+    def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:
+        self._loop = loop
+        self._on_death = on_death
+        self._looks: list[tuple[float, int, Mac]] = []
+        self._order = itertools.count()
+        # Each node's latest look: earlier plans are void.
+        self._planned: dict[int, int] = {}
+
+    @property
+    def time(self) -> float:
+        """When to look next, in seconds; infinite if never."""
+        looks = self._looks
+        while looks and self._planned.get(looks[0][2].number) != looks[0][1]:
+            heapq.heappop(looks)
+        return looks[0][0] if looks else math.inf
+
+    until = time
+
+    def start(self, macs: "list[Mac]") -> None:
+        """Look from now on."""
+        for mac in macs:
+            self.plan(mac, 0.0)
+        self._loop.clock.onlookers.append(self)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self in self._loop.clock.onlookers:
+            self._loop.clock.onlookers.remove(self)
+
+    def look(self) -> None:
+        """Look at the nodes whose turn it is."""
+        now = self.time
+        while self.time <= now:
+            mac = heapq.heappop(self._looks)[2]
+            meter = mac.meter
+            assert meter is not None
+            if meter.dies_at <= now:
+                meter.died_at = now
+                self._on_death(mac, now)
+            else:
+                self.plan(mac, now)
+
+    def plan(self, mac: "Mac", now: float) -> None:
+        """Decide when to look at a node next, if it has a battery."""
+        meter = mac.meter
+        if meter is None or meter.energy.battery is None:
+            return
+        half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
+        when = meter.idle_until(begin, half)
+        if half <= 0 or when - begin <= early(begin):
+            # It is so near that each frame more may change it.
+            when = meter.dies_at = meter.empty_at(now)
+            meter.allowance = -math.inf
+        else:
+            meter.dies_at = math.inf
+            meter.allowance = meter.committed + half
+        number = self._planned[mac.number] = next(self._order)
+        if when < math.inf:
+            heapq.heappush(self._looks, (when, number, mac))
+
+    def forget(self, mac: "Mac") -> None:
+        """Look at a node no more: it is off, and spends nothing."""
+        meter = mac.meter
+        assert meter is not None
+        self._planned.pop(mac.number, None)
+        meter.dies_at = meter.allowance = math.inf

@@ -40,7 +40,7 @@ class LogDistance:
     reference_distance : float
         d_0 in metres; what is nearer counts as so far.
     shadowing : float
-        Standard deviation of X in dB: what walls do to a link, for good.
+        Standard deviation of X in dB: what walls do to a link, for the whole run.
     symmetric : bool
         Whether X is the same in both directions.
     fading : float
@@ -66,13 +66,11 @@ class LogDistance:
     sensitivity: float = -95.0
 
     def __post_init__(self) -> None:
-        check.put(self, exponent=check.number("exponent", self.exponent, above=0, high=_MOST_EXPONENT))
-        check.put(self, reference_distance=check.finite("reference_distance", self.reference_distance, above=0))
-        for name in ("shadowing", "fading"):
-            check.put(self, **{name: check.finite(name, getattr(self, name), low=0)})
-        for name in ("reference_loss", "transmit_power", "sensitivity"):
-            check.put(self, **{name: check.finite(name, getattr(self, name))})
-        check.put(self, symmetric=check.flag("symmetric", self.symmetric))
+        check.fields(self, check.number, "exponent", above=0, high=_MOST_EXPONENT)
+        check.fields(self, check.finite, "reference_distance", above=0)
+        check.fields(self, check.finite, "shadowing", "fading", low=0)
+        check.fields(self, check.finite, "reference_loss", "transmit_power", "sensitivity")
+        check.fields(self, check.flag, "symmetric")
 
     def path_loss(self, distance: float) -> float:
         """Return PL(d) in dB, without shadowing, for a distance in metres."""
@@ -107,7 +105,7 @@ class LogDistance:
         both: bool = False,
         seed: int = 0,
     ) -> Measured:
-        """Return the graph of who hears whom, and its links, as `netsim.links.from_table` does from a measurement.
+        """Return the graph of nodes that hear each other, and its links, as `netsim.links.from_table` does.
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; its edges do not matter.
         """
@@ -124,7 +122,7 @@ class LogDistance:
         return from_reception(received, link=link, least=least, both=both, positions=places)
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
-        """Return who is received by whom with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""
+        """Return an edge for each pair received with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""
         level = check.finite("threshold", threshold)
         graph: nx.DiGraph[Any] = nx.DiGraph()
         graph.add_nodes_from(_places(positions))
@@ -140,7 +138,7 @@ class LogDistance:
 
 
 def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph[Any]":
-    """Return who is at most so far (in the unit of the positions) from whom: for `netsim.Radio`'s sensing, say."""
+    """Return an edge for each pair within ``distance``, in the positions' unit: for `netsim.Radio`'s sensing, say."""
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)

@@ -11,8 +11,7 @@ from netsim.links import latency
 from netsim.links.budget import Budget
 from netsim.links.link import Link
 from netsim.radio.energy import Energy
-from netsim.radio.lora import LoRaAirtime
-from netsim.radio.settings import Radio
+from netsim.radio.settings import LoRaAirtime, Radio
 from netsim.util import check
 
 __all__ = ["Preset", "bluetooth_low_energy", "ethernet", "ieee802154", "lora", "lora_budget", "satellite", "wifi"]
@@ -78,7 +77,7 @@ def ieee802154(power_dbm: int = 0, *, acks: bool = True, volts: float = 3.0) -> 
 
 
 def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
-    """Return Bluetooth Low Energy's 1 Mbit/s as a broadcast medium: advertisements at random, nobody listens first.
+    """Return Bluetooth Low Energy's 1 Mbit/s as a broadcast medium: advertisements at random, without carrier sense.
 
     A legacy advertisement carries 31 bytes behind 16 of preamble, access address, header, address and CRC; here it is a
     broadcast in pure ALOHA on one channel (the three of a real device, and connections with their schedule, are not
@@ -93,7 +92,7 @@ def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
 def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) -> Preset:
     """Return LoRaWAN in Europe: SF7 to SF12 at 125 kHz, pure ALOHA, and 1 % of the time on the air.
 
-    The time on the air is that of `netsim.radio.lora.LoRaAirtime`; behind the PHY's header come 13 bytes of LoRaWAN's.
+    The time on the air is that of `netsim.radio.LoRaAirtime`; behind the PHY's header come 13 bytes of LoRaWAN's.
     After each frame its node is silent for 99 times as long. Sources: Semtech AN1200.13 (2013); LoRaWAN 1.0.4 and
     RP002-1.0.4 for the sizes; ETSI EN 300 220-2 for the 1 %; SX1276 data sheet (rev. 7) for the currents: 20 to 120 mA
     to send, 10.8 mA to receive, 0.2 µA asleep. A class A device listens only after it has sent: see `lora_budget` for a

@@ -1,19 +1,18 @@
-"""A shared medium's settings: who may speak when, who hears whom, what is acknowledged, what it costs."""
+"""A shared medium's settings: access, reception, acknowledgements, energy."""
 
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import networkx as nx
 
 from netsim.errors import BadInput
 from netsim.links.link import Link
-from netsim.radio.energy import Energy
-from netsim.radio.sleep import DutyCycle
+from netsim.radio.energy import DutyCycle, Energy
 from netsim.util import check
 
-__all__ = ["Airtime", "Radio"]
+__all__ = ["Airtime", "LoRaAirtime", "Radio"]
 
 Access = Literal["aloha", "slotted_aloha", "csma"]
 
@@ -21,7 +20,6 @@ Access = Literal["aloha", "slotted_aloha", "csma"]
 _MOST_EXPONENT = 20
 # 10^20 mW, and as little: no received power is near either.
 _MOST_DBM = 200.0
-_LINK_OF_RADIO = ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits")
 
 
 @runtime_checkable
@@ -29,8 +27,64 @@ class Airtime(Protocol):
     """How long a frame is on the air, where that is not its bits over the link's rate."""
 
     def seconds(self, bits: int) -> float:
-        """Return the time on the air, in seconds, above 0, of a frame or fragment of so many bits, headers included."""
+        """Return the time on the air, in seconds, above 0, of a frame or fragment of ``bits``, headers included."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRaAirtime:
+    """LoRa's time on the air, for `netsim.Radio`. Source: Semtech AN1200.13, "LoRa Modem Designer's Guide", 2013.
+
+    Parameters
+    ----------
+    spreading_factor : int
+        SF, 7 to 12: bits in a chirp.
+    bandwidth : float
+        In Hz.
+    coding_rate : int
+        CR, 1 to 4: 4/(4 + CR) of the bits are the payload's.
+    preamble : int
+        Symbols of the preamble.
+    header : bool
+        Whether there is an explicit header.
+    crc : bool
+        Whether the payload has a CRC.
+    """
+
+    spreading_factor: int = 7
+    bandwidth: float = 125e3
+    coding_rate: int = 1
+    preamble: int = 8
+    header: bool = True
+    crc: bool = True
+
+    def __post_init__(self) -> None:
+        check.fields(self, check.integer, "spreading_factor", low=7, high=12)
+        check.fields(self, check.finite, "bandwidth", above=0)
+        check.fields(self, check.integer, "coding_rate", low=1, high=4)
+        check.fields(self, check.integer, "preamble", low=0)
+        check.fields(self, check.flag, "header", "crc")
+
+    @property
+    def symbol(self) -> float:
+        """T_sym = 2^SF/BW in seconds."""
+        return float(2**self.spreading_factor / self.bandwidth)
+
+    @property
+    def rate(self) -> float:
+        """The rate of the payload's symbols, SF·4/(4 + CR)/T_sym, in bits per second."""
+        return self.spreading_factor * 4 / (4 + self.coding_rate) / self.symbol
+
+    def seconds(self, bits: int) -> float:
+        """Return (n_preamble + 4.25 + 8 + max(⌈(8PL − 4SF + 28 + 16CRC − 20IH)/(4(SF − 2DE))⌉(CR + 4), 0))·T_sym.
+
+        The low data rate optimization DE is on where a symbol takes 16 ms or more, as it must be.
+        """
+        sf, optimized = self.spreading_factor, int(self.symbol >= 16e-3)
+        size = math.ceil(bits / 8)
+        above = 8 * size - 4 * sf + 28 + 16 * self.crc - 20 * (not self.header)
+        payload = 8 + max(math.ceil(above / (4 * (sf - 2 * optimized))) * (self.coding_rate + 4), 0)
+        return (self.preamble + 4.25 + payload) * self.symbol
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,14 +99,14 @@ class Radio:
     Parameters
     ----------
     access : {"aloha", "slotted_aloha", "csma"}
-        Who has something to send sends at once; at the next multiple of ``slot``; or listens before it talks:
-        unslotted CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
+        A node sends at once; at the next multiple of ``slot``; or once it has found the channel clear: unslotted
+        CSMA-CA as in IEEE 802.15.4-2020, 6.2.5.1.
     slot : float, optional
         Slotted ALOHA's slot, in seconds.
     min_be, max_be : int
         macMinBE and macMaxBE: a back-off is 0 … 2^BE − 1 units at random, BE grows by 1 at each busy assessment.
     max_csma_backoffs : int
-        macMaxCSMABackoffs: after so many busy assessments and one more the frame ends as ``access_failed``.
+        macMaxCSMABackoffs: a frame that finds the channel busy once more than this ends as ``access_failed``.
     unit_backoff : float
         aUnitBackoffPeriod, in seconds; for "slotted_aloha" a unit is the slot.
     cca : float
@@ -69,16 +123,16 @@ class Radio:
     max_frame_retries : int
         macMaxFrameRetries: how often a frame is sent again at most.
     sensing : networkx Graph or DiGraph, optional
-        Whose carrier is sensed by whom: an edge from sender to listener. Default: the network's own.
+        An edge from each sender to each node that senses its carrier. Default: the network's own.
     interference : networkx Graph or DiGraph, optional
-        Who else disturbs whom, though not heard as a neighbour. A neighbour always does, unless its link loses all and
-        has no edge here.
+        An edge from each sender to each node that it disturbs without being its neighbour. A neighbour always disturbs,
+        unless its link loses all and has no edge here.
     powers : mapping, optional
         {(sender, receiver): dBm} received, from −200 to 200, for capture; for all pairs that hear or disturb each
         other.
     capture : float, optional
-        A frame is received in spite of others if it is stronger, by so many dB (0 to 400) or more, than all that
-        overlap it, added up. None: it never is.
+        A frame is received in spite of others if it is stronger, by this many dB (0 to 400) or more, than the sum of
+        all that overlap it. None: it never is.
     airtime : Airtime, optional
         Time on the air from bits; default: over the link's rate.
     transmit_share : float, optional
@@ -116,7 +170,7 @@ class Radio:
     energy: Energy | Mapping[Any, Energy] | None = None
 
     def __post_init__(self) -> None:
-        check.one_of("access", self.access, ("aloha", "slotted_aloha", "csma"))
+        check.one_of("access", self.access, get_args(Access))
         self._check_access()
         self._check_hearing()
         for name in ("airtime", "duty_cycle", "energy"):
@@ -124,8 +178,7 @@ class Radio:
         for name, kind in (("airtime", Airtime), ("duty_cycle", DutyCycle)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise check.refuse(name, getattr(self, name), f"a netsim.radio.{kind.__name__}")
-        if self.transmit_share is not None:
-            check.put(self, transmit_share=check.share("transmit_share", self.transmit_share))
+        check.fields(self, check.share, "transmit_share", optional=True)
         for each in self.energy.values() if isinstance(self.energy, Mapping) else [self.energy]:
             if each is not None and not isinstance(each, Energy):
                 raise check.refuse("energy", each, "a netsim.Energy")
@@ -133,20 +186,17 @@ class Radio:
     def _check_access(self) -> None:
         if (self.slot is None) == (self.access == "slotted_aloha"):
             raise BadInput(f"slot = {self.slot}: must go with access = 'slotted_aloha', and that with it")
-        if self.slot is not None:
-            check.put(self, slot=check.finite("slot", self.slot, above=0))
-        max_be = check.integer("max_be", self.max_be, low=0, high=_MOST_EXPONENT)
-        check.put(self, max_be=max_be, min_be=check.integer("min_be", self.min_be, low=0, high=max_be))
-        for name in ("max_csma_backoffs", "max_frame_retries"):
-            check.put(self, **{name: check.integer(name, getattr(self, name), low=0)})
-        check.put(self, ack_bits=check.integer("ack_bits", self.ack_bits, low=1))
+        check.fields(self, check.finite, "slot", above=0, optional=True)
+        check.fields(self, check.integer, "max_be", low=0, high=_MOST_EXPONENT)
+        check.fields(self, check.integer, "min_be", low=0, high=self.max_be)
+        check.fields(self, check.integer, "max_csma_backoffs", "max_frame_retries", low=0)
+        check.fields(self, check.integer, "ack_bits", low=1)
         # A shorter assessment would be within the rounding of times.
-        check.put(self, cca=check.finite("cca", self.cca, low=1e-7))
-        check.put(self, unit_backoff=check.finite("unit_backoff", self.unit_backoff, above=0))
-        check.put(self, turnaround=check.finite("turnaround", self.turnaround, low=0))
-        check.put(self, acks=check.flag("acks", self.acks))
-        if self.ack_wait is not None:
-            check.put(self, ack_wait=check.finite("ack_wait", self.ack_wait, above=0))
+        check.fields(self, check.finite, "cca", low=1e-7)
+        check.fields(self, check.finite, "unit_backoff", above=0)
+        check.fields(self, check.finite, "turnaround", low=0)
+        check.fields(self, check.flag, "acks")
+        check.fields(self, check.finite, "ack_wait", above=0, optional=True)
 
     def _check_hearing(self) -> None:
         for name in ("sensing", "interference"):
@@ -154,7 +204,7 @@ class Radio:
             if graph is not None and (not isinstance(graph, nx.Graph) or graph.is_multigraph()):
                 raise check.refuse(name, graph, "a networkx Graph or DiGraph")
         if self.capture is not None:
-            check.put(self, capture=check.number("capture", self.capture, low=0, high=2 * _MOST_DBM))
+            check.fields(self, check.number, "capture", low=0, high=2 * _MOST_DBM)
             if self.powers is None:
                 raise BadInput(f"capture = {self.capture:g}: must come with powers, or nothing is the stronger")
         if self.powers is not None:
@@ -202,7 +252,7 @@ class Radio:
         return self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
 
     def seconds(self, bits: int, link: Link) -> float:
-        """Return for how long (s) so many bits are on the air."""
+        """Return for how long (s) ``bits`` are on the air."""
         if self.airtime is not None:
             return check.finite(f"airtime.seconds({bits})", self.airtime.seconds(bits), above=0)
         assert isinstance(link.rate, int | float)
@@ -234,5 +284,5 @@ class Radio:
     @property
     def captures_above(self) -> float:
         """The ratio of powers from which on a frame is received in spite of others; infinite if never."""
-        # What is stronger by exactly so many dB is, whatever their powers are rounded to.
+        # A frame that is stronger by exactly this many dB is received, however the powers are rounded.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)

@@ -1,39 +1,37 @@
-"""What a receiver gets of a transmission, and what becomes of it there.
+"""A transmission at a receiver: whether it is received, and if not, why.
 
 A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
 """
 
+from dataclasses import dataclass
+
+from netsim._former import former_names
 from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.transport.transmitter import early
 
-__all__ = ["Ear", "Signal"]
+__all__ = ["Receiver", "Signal"]
 
-# Of several causes the first is told, in whatever order they came about; LOST: nothing comes, or no more of it.
+__getattr__ = former_names(__name__)
+
+# Of several causes the first in this list counts, in whatever order they came about; LOST: nothing comes, or no more.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
+@dataclass(slots=True, eq=False)
 class Signal:
-    """One transmission at one receiver.
+    """One transmission at one receiver."""
 
-    Attributes
-    ----------
-    start, end : float
-        When it reaches the receiver, in seconds.
-    cause : int
-        Why it is not received; 0 if it is.
-    lost : bool
-        Whether the link loses it.
-    power : float
-        In mW, or 1 for each where powers are not known.
-    noise : float
-        The power of all that overlaps it, added up.
-    """
-
-    __slots__ = ("cause", "end", "lost", "noise", "power", "start")
-
-    def __init__(self, start: float, end: float, power: float, lost: bool = False, cause: int = 0) -> None:
-        self.start, self.end, self.power, self.lost, self.cause = start, end, power, lost, cause
-        self.noise = 0.0
+    # When it reaches the receiver, in seconds.
+    start: float
+    end: float
+    # In mW, or 1 for each where powers are not known.
+    power: float
+    # Whether the link loses it.
+    lost: bool = False
+    # Why it is not received; 0 if it is.
+    cause: int = 0
+    # The power of all that overlaps it, added up.
+    noise: float = 0.0
 
     def spoil(self, cause: int) -> None:
         """Note a cause for which it is not received."""
@@ -41,7 +39,7 @@ class Signal:
             self.cause = cause
 
     def fate(self, captures_above: float) -> int:
-        """Return the cause for which it is not received, 0 if it is; signals of this ratio to noise survive.
+        """Return the cause for which it is not received, 0 if it is; this ratio to the noise captures the receiver.
 
         Of several that overlap at most one is stronger than all the others.
         """
@@ -52,10 +50,8 @@ class Signal:
         return LOST if self.lost else 0
 
 
-class Ear:
-    """What reaches one node: the signals that are there, whether it senses a carrier, whether it sends itself."""
-
-    __slots__ = ("_carrier_start", "_carrier_until", "_earlier_until", "_signals", "sends_until")
+class Receiver:
+    """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending."""
 
     def __init__(self) -> None:
         self._signals: list[Signal] = []
@@ -64,7 +60,7 @@ class Ear:
         self.sends_until = -1.0
 
     def hear(self, signal: Signal, now: float, width: float) -> None:
-        """Let a signal come in, known from the time (s) at which it is sent; an instant is so wide (s)."""
+        """Let a signal come in, known once it is sent (s); times within ``width`` (s) are one instant."""
         if self.sends_until > signal.start + width:
             signal.spoil(HALF_DUPLEX)
         signals = self._signals
@@ -91,7 +87,7 @@ class Ear:
                 each.spoil(RECEIVER_DOWN)
 
     def sense(self, now: float, end: float, width: float) -> None:
-        """Sense a carrier from now to ``end`` (s); an instant is so wide (s)."""
+        """Sense a carrier from now to ``end`` (s); times within ``width`` (s) are one instant."""
         # What starts at one instant, but for rounding, is one start.
         if now > self._carrier_start + width:
             self._carrier_start, self._earlier_until = now, self._carrier_until
@@ -106,7 +102,7 @@ class Ear:
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether it sensed a carrier, or sent, at any moment between two times (s), the second being now."""
         width = early(now)
-        # A carrier that starts as the assessment ends was not there yet, whoever of the two acted first.
+        # A carrier that starts as the assessment ends was not there yet, whichever of the two acted first.
         is_new = self._carrier_start >= now - width
         until = self._earlier_until if is_new else self._carrier_until
         return max(until, self.sends_until) > since + width

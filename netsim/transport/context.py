@@ -6,16 +6,18 @@ agent → outbox → link → inbox → agent: you are at both ends.
 import asyncio
 import math
 from collections.abc import Hashable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from netsim.errors import AgentError
 from netsim.links.reliability import Reliability
-from netsim.transport.account import Account
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
+
+if TYPE_CHECKING:
+    from netsim.radio.energy import EnergyAccount
 
 __all__ = ["Context", "Rounds"]
 
@@ -53,7 +55,7 @@ class Context:
         self.outbox = outbox
         self.seed = seed
         # The energy that its radio spends, on a network with an energy model.
-        self.energy: Account | None = None
+        self.energy: EnergyAccount | None = None
         self.rng: np.random.Generator | None = None
         self.reliability = Reliability()
         self.round = 0

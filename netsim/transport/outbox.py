@@ -6,7 +6,8 @@ agent → outbox → link → inbox → agent: you are at the outbox.
 import asyncio
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from netsim.core import BroadcastPath, Frame
@@ -15,21 +16,58 @@ from netsim.core.framing import damaged, new_frame
 from netsim.core.link_draws import LinkDraws
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
 from netsim.errors import AgentError, RunOver
-from netsim.transport.bursts import Bursts
-from netsim.transport.offered import Offered, Taker
-from netsim.transport.path import Copies, Path
+from netsim.links.link import Link
+from netsim.transport.path import Bursts, Copies, Path
 from netsim.transport.shared import Shared
-from netsim.transport.transmitter import Departure, ports_of
-from netsim.transport.wiring import Neighbor, Wiring
+from netsim.transport.transmitter import Departure, TxRequest, transmitters_of
 from netsim.util import check, draws
+from netsim.util.draws import Keys
 
-__all__ = ["SENDS_AT_ONCE", "Outbox"]
+if TYPE_CHECKING:
+    from netsim.distributed.relay import RemoteEndpoint
+    from netsim.radio.mac import Mac
+    from netsim.transport.inbox import Inbox
+
+__all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
 
 SENDS_AT_ONCE = 100_000
 """How often an agent may send at one instant of simulated time. One that sends more never waits for anything."""
 
-_CAUSE_OF_PORT = {"refused": REFUSED, "queue_full": QUEUE_FULL}
+_CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _TAKEN = 0
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where one agent's frames go: its outgoing links in order.
+
+    Attributes
+    ----------
+    inboxes : sequence of Inbox or RemoteEndpoint
+        What takes the frames: a neighbour's inbox, or what stands for one that runs elsewhere.
+    receivers : sequence of int
+        The neighbours' numbers.
+    first : int
+        Number of the first of its links; the others follow.
+    keys : uint64 array, shape (links,)
+        The links' keys.
+    block : int
+        Broadcasts whose outcomes are drawn at a time.
+    seed : int
+        The network's.
+    radio : Link or None
+        On a radio, the settings of the agent's one transmitter.
+    """
+
+    links: Sequence[Link]
+    neighbors: Sequence[Hashable]
+    inboxes: "Sequence[Inbox | RemoteEndpoint]"
+    receivers: Sequence[int]
+    first: int
+    keys: Keys
+    block: int
+    seed: int
+    radio: Link | None
 
 
 class Outbox:
@@ -43,8 +81,8 @@ class Outbox:
         The agent's name.
     agents : sequence
         All agents' names, by number.
-    station : Taker, optional
-        On a `netsim.Radio`, the agent's side of it.
+    mac : Mac, optional
+        On a `netsim.Radio`, the MAC layer of the agent's node.
 
     Attributes
     ----------
@@ -64,16 +102,16 @@ class Outbox:
         "_header_bits",
         "_instant",
         "_kinds",
+        "_mac",
         "_name",
         "_number",
         "_paths",
         "_plain",
-        "_ports",
         "_quick",
         "_shared",
         "_spreader",
-        "_station",
         "_transmissions",
+        "_transmitters",
         "_wiring",
         "bursts",
         "down",
@@ -88,13 +126,13 @@ class Outbox:
         name: Hashable,
         wiring: Wiring,
         agents: Sequence[Hashable],
-        station: Taker | None = None,
+        mac: "Mac | None" = None,
     ) -> None:
         self._shared = shared
         self._number = number
         self._name = name
         self._wiring = wiring
-        self._station = station
+        self._mac = mac
         self._agents = agents
         self._kinds: dict[str, int] = {}
         self._transmissions = 0
@@ -102,7 +140,7 @@ class Outbox:
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._paths: dict[int, Path] = {}
-        self._ports = ports_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
+        self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
         self._spreader = BroadcastPath(
@@ -118,15 +156,15 @@ class Outbox:
         )
         # Whether a broadcast needs no more than a row of the fan.
         self._plain = (
-            not self._ports
-            and station is None
+            not self._transmitters
+            and mac is None
             and len(headers) <= 1
             and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
             and bool(wiring.links)
         )
         self._quick = self._plain
         self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
-        self.watching: dict[int, Neighbor] = {}
+        self.watching: dict[int, Inbox | RemoteEndpoint] = {}
         for place, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.watching, place)
 
@@ -195,7 +233,7 @@ class Outbox:
     @property
     def acknowledges(self) -> bool:
         """Whether the link layer acknowledges what is sent to one neighbour."""
-        return self._station is not None and self._station.acknowledges
+        return self._mac is not None and self._mac.acknowledges
 
     def set_link(self, to: Hashable, up: bool) -> None:
         """Cut the link to a neighbour, or mend it."""
@@ -287,9 +325,9 @@ class Outbox:
         wiring, tally, on_radio = self._wiring, self._shared.tally, self._wiring.radio is not None
         number = self._transmissions
         self._transmissions += 1
-        if self._station is not None:
+        if self._mac is not None:
             # The medium counts what the frame costs on the air as it is sent; that a link is cut no sender can know.
-            taken, wire = self._hand_over(self._station, now, Offered(number, slot, frame, places, not to_all, outcome))
+            taken, wire = self._hand_over(self._mac, now, TxRequest(number, slot, frame, places, not to_all, outcome))
         else:
             taken, wire = self._carry(now, number, slot, frame, places, to_all)
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
@@ -327,30 +365,30 @@ class Outbox:
                 tally.link_bits(wiring.first + place, slot, sent.bits)
         return taken, wire
 
-    def _hand_over(self, station: Taker, now: float, offered: Offered) -> tuple[int, int]:
-        """Give a frame to the agent's side of a shared medium; return how many links took it, and no bits yet."""
-        cause = station.take(offered, now)
+    def _hand_over(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
+        """Give a frame to the MAC layer; return how many links took it, and no bits yet."""
+        cause = mac.take(request, now)
         if not cause:
-            return len(offered.places), 0
-        for place in offered.places:
-            self._shared.tally.ended(now, self._key(place, offered.number), offered.kind, cause)
-        if offered.outcome is not None:
-            offered.outcome.set_result(False)
+            return len(request.places), 0
+        for place in request.places:
+            self._shared.tally.ended(now, self._key(place, request.number), request.kind, cause)
+        if request.outcome is not None:
+            request.outcome.set_result(False)
         return 0, 0
 
     def _leave(self, now: float, place: int | None, size: int) -> Departure:
-        """Pass the port of a link; without a place, that of the agent's radio."""
+        """Pass the transmitter of a link; without a place, that of the agent's radio."""
         if place in self.down:
             return Departure(LINK_DOWN, now, (), 0)
-        port = self._ports.get(place or 0)
-        if port is None:
+        transmitter = self._transmitters.get(place or 0)
+        if transmitter is None:
             on_wires = place is not None and self._wiring.radio is None
             header = self._wiring.links[place or 0].header_bits if on_wires else self._header_bits
             return Departure(_TAKEN, now, (now,), 8 * size + header)
-        fragments = port.fragments(size)
-        cause, start, ends = port.accept(now, fragments)
+        fragments = transmitter.fragments(size)
+        cause, start, ends = transmitter.accept(now, fragments)
         if cause:
-            return Departure(_CAUSE_OF_PORT[cause], now, (), 0)
+            return Departure(_CAUSES[cause], now, (), 0)
         return Departure(_TAKEN, start, ends, sum(fragments))
 
     def _arrive(

@@ -1,4 +1,4 @@
-"""What becomes of a frame once it has left: loss, latency, duplication, corruption.
+"""What becomes of a frame once it has left: loss, latency, duplication, corruption, bursts of jitter.
 
 agent → outbox → link → inbox → agent: you are on the link. `netsim.core.link_draws.LinkDraws` draws the outcomes of an
 agent's broadcasts over all its simple links at once. `Path` carries frames over one link one by one: over a link that
@@ -12,7 +12,7 @@ from netsim.links.link import Link
 from netsim.links.loss import Clocked
 from netsim.util.draws import Keys, Stream, stream_keys, uniforms
 
-__all__ = ["Copies", "Path"]
+__all__ = ["Bursts", "Copies", "Path"]
 
 Copies = list[tuple[float, bool]]
 """When each copy of a frame arrives, and whether it is corrupted."""
@@ -57,7 +57,7 @@ class Path:
         self._losses = stream("loss") if link.loss_model.mean else None
         state = stream("loss state").uniform() if self._losses is not None else 0.0
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
-        # A decision that depends on the time is told it.
+        # A decision that depends on the time: it is set first.
         self._clocked = self._lost if isinstance(self._lost, Clocked) else None
         self._delays = _Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
@@ -102,3 +102,41 @@ class Path:
 
     def _damages(self) -> bool:
         return self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt
+
+
+class Bursts:
+    """The bursts of jitter (`netsim.faults.Jitter`) on one agent's links: frames offered meanwhile take longer."""
+
+    __slots__ = ("_active", "_latest", "matter")
+
+    def __init__(self) -> None:
+        # By place and the number of the fault: the most (s), and where draws come from.
+        self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
+        # The latest arrival (s) on links that keep the order of frames, once they had a burst.
+        self._latest: dict[int, float] = {}
+        # Whether frames must be looked at: in a burst, and after one where none may overtake those that it delayed.
+        self.matter = False
+
+    def begin(self, place: int, number: int, most: float, stream: Stream, fifo: bool) -> None:
+        """Delay frames of a link by up to ``most`` seconds more, drawn from ``stream``."""
+        self._active.setdefault(place, {})[number] = most, stream
+        if fifo:
+            self._latest.setdefault(place, 0.0)
+        self.matter = True
+
+    def end(self, place: int, number: int) -> None:
+        """Let a burst end."""
+        del self._active[place][number]
+        if not self._active[place]:
+            del self._active[place]
+        self.matter = bool(self._active or self._latest)
+
+    def delayed(self, place: int, copies: Copies) -> Copies:
+        """Return when the copies of a frame arrive, from when they would without a burst."""
+        for most, stream in self._active.get(place, {}).values():
+            copies = [(time + most * stream.uniform(), damaged) for time, damaged in copies]
+        if place in self._latest:
+            for number, (time, damaged) in enumerate(copies):
+                self._latest[place] = max(self._latest[place], time)
+                copies[number] = self._latest[place], damaged
+        return copies

@@ -1,18 +1,25 @@
 """What a sender's side does to a frame: a bit budget, fragments, a queue, and sending at a rate.
 
-All of it is arithmetic on times. A port knows until when it is busy, so the times at which a frame's last bits leave
-are known the moment the frame is offered, and no timer is needed.
+All of it is arithmetic on times. A transmitter knows until when it is busy, so the times at which a frame's last bits
+leave are known the moment the frame is offered, and no timer is needed.
 """
 
+import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from netsim._former import former_names
+from netsim.core import Frame
 from netsim.links.budget import Budget
 from netsim.links.link import Link
 from netsim.links.rate import Rate
 from netsim.util.check import ROUNDING
+
+__all__ = ["Departure", "Transmitter", "TxRequest", "early", "transmitters_of"]
+
+__getattr__ = former_names(__name__)
 
 # Times are rounded, and timers may run this much early (seconds).
 _EARLY = 1e-9
@@ -81,9 +88,33 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
     return release
 
 
+@dataclass(frozen=True, slots=True)
+class TxRequest:
+    """What an outbox asks of a node's MAC layer on a `netsim.Radio` (`netsim.radio.mac.Mac.take`): a frame to send.
+
+    Attributes
+    ----------
+    number, kind : int
+        As in `netsim.core.records.Transmission`.
+    places : sequence of int
+        The sender's links that it is for.
+    to_one : bool
+        Whether it is for one neighbour only, who may acknowledge it.
+    outcome : Future or None
+        Where to put whether it was acknowledged.
+    """
+
+    number: int
+    kind: int
+    frame: Frame
+    places: Sequence[int]
+    to_one: bool
+    outcome: asyncio.Future[bool] | None = None
+
+
 @dataclass(frozen=True)
 class Departure:
-    """How a frame got through the port of one link, or of an agent's radio.
+    """How a frame got through the transmitter of one link, or of an agent's radio.
 
     Attributes
     ----------
@@ -103,7 +134,7 @@ class Departure:
     bits: int
 
 
-class Port:
+class Transmitter:
     """One sender's queue and transmitter: of a link on wires, of an agent on a radio.
 
     Parameters
@@ -185,8 +216,10 @@ class Port:
         return "", start, ends
 
 
-def ports_of(links: Sequence[Link], radio: Link | None, round_period: float, offset: float) -> dict[int, Port]:
-    """Return the ports by place, where frames may wait, be refused or be cut up; on a radio all share one."""
+def transmitters_of(
+    links: Sequence[Link], radio: Link | None, round_period: float, offset: float
+) -> dict[int, Transmitter]:
+    """Return the transmitters by place, where frames may wait, be refused or be cut up; on a radio all share one."""
     if radio is not None:
-        return dict.fromkeys(range(len(links)), Port(radio, round_period, offset)) if radio.has_port else {}
-    return {place: Port(link, round_period, offset) for place, link in enumerate(links) if link.has_port}
+        return dict.fromkeys(range(len(links)), Transmitter(radio, round_period, offset)) if radio.has_port else {}
+    return {place: Transmitter(link, round_period, offset) for place, link in enumerate(links) if link.has_port}

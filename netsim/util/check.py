@@ -11,7 +11,7 @@ import numbers
 import os
 import reprlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,16 @@ def measured(value: Any) -> float | None:
         return float(value) if isinstance(value, numbers.Real) else None
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
+
+
+def fields(
+    frozen: object, checked: Callable[..., object], *names: str, optional: bool = False, **limits: object
+) -> None:
+    """Set fields of a frozen dataclass to what a check of this module returns; ``optional`` ones may be None."""
+    for name in names:
+        value = getattr(frozen, name)
+        if value is not None or not optional:
+            put(frozen, **{name: checked(name, value, **limits)})
 
 
 def put(frozen: object, **values: object) -> None:

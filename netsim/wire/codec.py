@@ -300,7 +300,7 @@ def decode(data: bytes) -> Any:
 
 
 def _decode(data: bytes, room: int) -> Any:
-    """Return the value of bytes that anybody may have written; tuples may be ``room`` deep."""
+    """Return the value of bytes that may be hostile; tuples may be ``room`` deep."""
     check_whole(data)
 
     def read_other(code: int, body: bytes) -> Any:

@@ -45,7 +45,7 @@ class Coded(ABC):
     def unpack(cls, data: bytes, /) -> Self:
         """Return the coded array that `pack` made these bytes of.
 
-        Anybody may have written the bytes. Compare every size that they claim with their number before anything of
+        The bytes may be hostile. Compare every size that they claim with their number before anything of
         that size is made. Callers get any exception as a WireError.
         """
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import netsim
 from netsim import AgentError, BadInput, Faults, Link, Network, Stalled, latency, topology
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
+from netsim.faults.player import Player
 from netsim.testing import Actor, Listener
 from tests.fuzzers.faults import COUNTS, check_faulty, check_slow_clocks
 from tests.parts import slow
@@ -342,6 +344,29 @@ def test_a_partition_cuts_what_joins_the_sides_and_heals() -> None:
     assert silent_rounds(agents[0], 3) == silent_rounds(agents[2], 1) == [4, 5]
     # Two faults hold this one.
     assert silent_rounds(agents[0], 2) == silent_rounds(agents[2], 0) == [4, 5, 6, 7]
+
+
+@dataclass(frozen=True)
+class Mute(Fault):
+    """An agent can send nothing, though it receives."""
+
+    agent: int
+    at: float
+    until: float | None = None
+
+    def begin(self, player: Player, number: int) -> None:
+        player.cut([(self.agent, other) for other in player.graph[self.agent]])
+
+    def end(self, player: Player, number: int) -> None:
+        player.mend([(self.agent, other) for other in player.graph[self.agent]])
+
+
+def test_a_kind_of_ones_own_begins_and_ends() -> None:
+    run = play_two(Talker, [Mute(0, at=2.5, until=5), LinkDown(0, 1, at=4, until=7, one_way=True)])
+    assert silent_rounds(run.agents[1], 0) == [4, 5, 6, 7]
+    assert silent_rounds(run.agents[0], 1) == []
+    with pytest.raises(BadInput, match="until = 1"):
+        Mute(0, at=2, until=1)
 
 
 def test_jitter_delays_each_frame_by_its_own_amount() -> None:

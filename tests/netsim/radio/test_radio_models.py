@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 from netsim import BadInput, Energy, Network, presets, topology
-from netsim.radio import LogDistance, within
-from netsim.radio.lora import LoRaAirtime
+from netsim.radio import LogDistance, LoRaAirtime, within
 from netsim.testing import Listener, Talker, sized
 
 PAIR = {"a": (0.0, 0.0), "b": (30.0, 40.0)}

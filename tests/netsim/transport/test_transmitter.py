@@ -12,7 +12,7 @@ import pytest
 
 from netsim import Link
 from netsim.links import Budget
-from netsim.transport.transmitter import Port
+from netsim.transport.transmitter import Transmitter
 
 Frames = list[tuple[Fraction, int]]
 """(time in seconds, bytes), in order of time."""
@@ -114,9 +114,9 @@ def test_frames_leave_as_in_a_plain_simulation(per: str | None, over: str) -> No
             random_frames(rng),
             rng.choice((Fraction(1, 4), Fraction(1))),
         )
-        port, plain = Port(link, float(period)), Plain(link, period)
+        transmitter, plain = Transmitter(link, float(period)), Plain(link, period)
         for now, size in frames:
-            cause, start, ends = port.accept(float(now), port.fragments(size))
+            cause, start, ends = transmitter.accept(float(now), transmitter.fragments(size))
             expected_cause, expected = plain.accept(now, size)
             assert cause == expected_cause, (seed, now, size)
             assert ends == pytest.approx([float(end) for end in expected], abs=1e-8), (seed, now, size)
@@ -131,7 +131,7 @@ def test_a_queue_and_its_transmitter_tick_by_tick(queue: int | None) -> None:
         arrivals: dict[int, list[int]] = defaultdict(list)
         for _ in range(60):
             arrivals[rng.randint(0, 400)].append(rng.randint(1, 20))
-        port = Port(Link(rate=800, queue=queue), 1.0)
+        transmitter = Transmitter(Link(rate=800, queue=queue), 1.0)
         waiting: list[list[int]] = []
         expected: dict[int, int] = {}
         found: dict[int, int] = {}
@@ -144,7 +144,7 @@ def test_a_queue_and_its_transmitter_tick_by_tick(queue: int | None) -> None:
             for size in arrivals.pop(tick, ()):
                 if queue is None or len(waiting) < queue:
                     waiting.append([number, size])
-                cause, _, ends = port.accept(tick * 0.01, port.fragments(size))
+                cause, _, ends = transmitter.accept(tick * 0.01, transmitter.fragments(size))
                 if not cause:
                     found[number] = round(100 * ends[-1])
                     assert ends[-1] == pytest.approx(found[number] / 100, abs=1e-9)
@@ -159,36 +159,36 @@ def test_a_queue_and_its_transmitter_tick_by_tick(queue: int | None) -> None:
 
 @pytest.mark.parametrize("far", [0.0, 1e5, 1e7, 1e9])
 def test_a_steady_sender_at_the_very_rate_of_its_bucket_is_never_refused(far: float) -> None:
-    port = Port(Link(budget=Budget(8000, per="second", burst=800)), 1.0)
+    transmitter = Transmitter(Link(budget=Budget(8000, per="second", burst=800)), 1.0)
     for number in range(3000):
         now = far + number / 10
-        assert port.accept(now, [800]) == ("", now, [now])
-        assert port.accept(now + 0.05, [800])[0] == "refused"
+        assert transmitter.accept(now, [800]) == ("", now, [now])
+        assert transmitter.accept(now + 0.05, [800])[0] == "refused"
 
 
 @pytest.mark.parametrize("period", [0.1, 1 / 3, 0.7, 1e-3, 5.0])
 @pytest.mark.parametrize("first", [0, 10**6, 10**8, 10**11])
 def test_a_budget_is_whole_at_each_opening_however_many_rounds_went_before(period: float, first: int) -> None:
-    port = Port(Link(budget=800), period)
+    transmitter = Transmitter(Link(budget=800), period)
     for number in range(first, first + 500):
-        assert port.accept(number * period, [800])[0] == ""
-        assert port.accept(number * period, [8])[0] == "refused"
-        assert port.accept((number + 0.999) * period, [8])[0] == "refused"
+        assert transmitter.accept(number * period, [800])[0] == ""
+        assert transmitter.accept(number * period, [8])[0] == "refused"
+        assert transmitter.accept((number + 0.999) * period, [8])[0] == "refused"
 
 
 @pytest.mark.parametrize("early", [0.0, 5e-10, 1e-12])
 def test_a_round_opens_within_rounding_of_its_time(early: float) -> None:
-    port = Port(Link(budget=800), 2.0)
-    assert port.accept(2.0 * (3 - 2e-9), [800])[0] == ""
-    assert port.accept(2.0 * (4 - early), [800]) == ("", 8.0, [8.0])
-    assert port.accept(2.0 * (5 - 2e-9), [8])[0] == "refused"
-    assert port.accept(2.0 * (5 - early), [800])[0] == ""
+    transmitter = Transmitter(Link(budget=800), 2.0)
+    assert transmitter.accept(2.0 * (3 - 2e-9), [800])[0] == ""
+    assert transmitter.accept(2.0 * (4 - early), [800]) == ("", 8.0, [8.0])
+    assert transmitter.accept(2.0 * (5 - 2e-9), [8])[0] == "refused"
+    assert transmitter.accept(2.0 * (5 - early), [800])[0] == ""
 
 
 @pytest.mark.parametrize("count", [1, 7, 100])
 def test_what_waits_for_a_bucket_leaves_when_all_before_it_are_paid(count: int) -> None:
-    port = Port(Link(budget=Budget(100, per="second", over="wait", burst=1000)), 1.0)
-    left = [port.accept(0.0, [300])[2][0] for _ in range(count)]
+    transmitter = Transmitter(Link(budget=Budget(100, per="second", over="wait", burst=1000)), 1.0)
+    left = [transmitter.accept(0.0, [300])[2][0] for _ in range(count)]
     assert left == pytest.approx([max(0.0, (300 * (n + 1) - 1000) / 100) for n in range(count)], abs=1e-9)
 
 
@@ -196,36 +196,36 @@ def test_what_waits_for_a_bucket_leaves_when_all_before_it_are_paid(count: int) 
 @pytest.mark.parametrize("per", ["round", "second"])
 def test_a_budget_that_was_rounded_down_carries_what_was_meant(bits: float, per: Any) -> None:
     whole = round(bits)
-    port = Port(Link(budget=Budget(bits, per=per)), 1.0)
-    assert [port.accept(now, [size])[0] for now, size in ((0.0, whole), (10.5, whole + 1), (20.5, whole))] == [
+    transmitter = Transmitter(Link(budget=Budget(bits, per=per)), 1.0)
+    assert [transmitter.accept(now, [size])[0] for now, size in ((0.0, whole), (10.5, whole + 1), (20.5, whole))] == [
         "",
         "refused",
         "",
     ]
-    port = Port(Link(budget=Budget(bits, per=per)), 1.0)
-    assert [port.accept(0.5, [size])[0] for size in (whole - 8, 8, 1)] == ["", "", "refused"]
+    transmitter = Transmitter(Link(budget=Budget(bits, per=per)), 1.0)
+    assert [transmitter.accept(0.5, [size])[0] for size in (whole - 8, 8, 1)] == ["", "", "refused"]
 
 
 def test_a_large_whole_budget_is_exact() -> None:
     for bits in (10**15 + 1, 2**53 - 1):
         for budget in (Budget(bits), Budget(1, per="second", burst=bits)):
-            port = Port(Link(budget=budget), 1.0)
-            assert port.accept(0.0, [bits + 1])[0] == "refused"
-            assert port.accept(0.0, [bits])[0] == ""
+            transmitter = Transmitter(Link(budget=budget), 1.0)
+            assert transmitter.accept(0.0, [bits + 1])[0] == "refused"
+            assert transmitter.accept(0.0, [bits])[0] == ""
 
 
 @pytest.mark.parametrize(
     "link", [Link(rate=8e5), Link(rate=8e5, queue=10**5), Link(budget=Budget(8e5, "second", "wait"))]
 )
 def test_a_hundred_thousand_frames_may_wait(link: Link) -> None:
-    port = Port(link, 1.0)
+    transmitter = Transmitter(link, 1.0)
     start = time.process_time()
     for _ in range(100_000):
-        cause, _, ends = port.accept(0.0, [800])
+        cause, _, ends = transmitter.accept(0.0, [800])
         assert not cause
     last = ends[-1]
     for _ in range(1000):
-        port.accept(last / 2, [800])
+        transmitter.accept(last / 2, [800])
     assert last == pytest.approx(100 - (0 if link.rate else 1), abs=1e-6)
     assert time.process_time() - start < 10
 
@@ -251,9 +251,9 @@ def test_a_hundred_thousand_frames_may_wait(link: Link) -> None:
     ],
 )
 def test_settings_at_the_ends_of_their_ranges(link: Link, expected: list[float] | None) -> None:
-    port = Port(link, 1.0)
+    transmitter = Transmitter(link, 1.0)
     for place in range(2):
-        cause, _, ends = port.accept(5.0, port.fragments(100))
+        cause, _, ends = transmitter.accept(5.0, transmitter.fragments(100))
         if expected is None:
             assert (cause, ends) == ("refused", [])
         else:
@@ -261,6 +261,6 @@ def test_settings_at_the_ends_of_their_ranges(link: Link, expected: list[float] 
 
 
 def test_a_bucket_that_would_never_fill_again_refuses_and_keeps_what_it_has() -> None:
-    port = Port(Link(budget=Budget(5e-324, "second", "wait", burst=1000)), 1.0)
-    causes: Callable[[int], str] = lambda bits: port.accept(3.0, [bits])[0]  # noqa: E731
+    transmitter = Transmitter(Link(budget=Budget(5e-324, "second", "wait", burst=1000)), 1.0)
+    causes: Callable[[int], str] = lambda bits: transmitter.accept(3.0, [bits])[0]  # noqa: E731
     assert [causes(bits) for bits in (800, 800, 100, 200, 100, 8)] == ["", "refused", "", "refused", "", "refused"]

@@ -1,46 +1,49 @@
-"""What is written down of the air: each node's airtime and waiting, and with a trace every frame's start and end."""
+"""The log of a shared medium: each node's airtime and waiting, and with a trace every frame's start and end."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from netsim._former import former_names
 from netsim.core.records import as_column
 from netsim.radio.energy import STATES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AirBook", "Counts", "OnAir"]
+__all__ = ["AirtimeLog", "Counts", "OnAir"]
+
+__getattr__ = former_names(__name__)
 
 
 @dataclass(slots=True)
 class Counts:
-    """One node's counts of what it did on the air. Times are in seconds.
+    """One node's counts at the MAC layer. Times are in seconds.
 
     Attributes
     ----------
     frames : int
-        Fragments that were sent, each time that they were; a frame that fits the MTU is one.
+        Fragments that were sent, repetitions included; a frame that fits the MTU is one fragment.
     retries : int
         How many of them were sent again.
     acks : int
         Acknowledgements that it sent.
     duplicates : int
-        Fragments that reached it again, since its acknowledgement had been lost; they were dropped.
+        Fragments that it had already, sent again as its acknowledgement was lost; they are dropped.
     no_ack : int
         How often it waited for an acknowledgement in vain.
     busy : int
         How often it found the channel busy.
     access_failures : int
-        How often it found no access in all its attempts.
+        How often all attempts at access failed.
     airtime_s : float
-        For how long it sent what agents sent.
+        Time of sending agents' frames.
     ack_airtime_s : float
-        For how long it sent acknowledgements.
+        Time of sending acknowledgements.
     queueing_s : float
-        How long frames waited for those before them, for their budget, or for their node to wake.
+        Time that frames waited for those before them, for their budget, or for their node to wake.
     access_s : float
-        How long they then waited for access: back-off, assessment and turnaround.
+        Time that they then waited for access: back-off, assessment and turnaround.
     """
 
     frames: int = 0
@@ -61,8 +64,8 @@ OnAir = tuple[float, float, int, int, int, int, int, int, int]
 
 
 @dataclass
-class AirBook:
-    """What a run on a `netsim.Radio` leaves behind, apart from the ledger.
+class AirtimeLog:
+    """What a run on a `netsim.Radio` records besides the ledger.
 
     Attributes
     ----------
@@ -110,8 +113,8 @@ class AirBook:
     def table(self, kinds: Sequence[str], receivers: Sequence[int]) -> "pd.DataFrame":
         """Return a row for each fragment and acknowledgement on the air, in order of its start.
 
-        Columns: start_s, end_s, sender, receiver (empty for a broadcast), kind, message (how many of its sender came
-        before it), fragment, retry, bits.
+        Columns: start_s, end_s, sender, receiver (empty for a broadcast), kind, message (its number at the sender, from
+        0), fragment, retry, bits.
         """
         import pandas as pd
 

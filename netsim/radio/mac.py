@@ -1,0 +1,495 @@
+"""The MAC layer of one node: its queue, its access to the channel, acknowledgements and repetitions.
+
+agent → outbox → link → inbox → agent: you are at the sender's radio. One fragment at a time seeks access and is sent.
+If it is for one neighbour and the radio acknowledges, it is repeated until an acknowledgement comes or retries run out.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from netsim._former import former_names
+from netsim.clock.clock import LocalClock
+from netsim.core.framing import damaged
+from netsim.core.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
+from netsim.radio.airtime import Counts
+from netsim.radio.energy import Meter, Reception, Schedule
+from netsim.radio.signals import Receiver, Signal
+from netsim.transport.inbox import Inbox
+from netsim.transport.path import Bursts, Path
+from netsim.transport.transmitter import Transmitter, TxRequest, early
+from netsim.util import draws
+
+if TYPE_CHECKING:
+    from netsim.radio.medium import Medium
+    from netsim.transport.outbox import Wiring
+
+__all__ = ["Aloha", "Csma", "Emission", "Mac", "PendingFrame", "RadioLink", "SlottedAloha"]
+
+__getattr__ = former_names(__name__)
+
+
+# --- access to the channel --------------------------------------------------------------------------------------------
+
+
+class Aloha:
+    """Send at once; a repetition waits for a random number of units of back-off."""
+
+    def __init__(self, mac: "Mac", stream: draws.Stream) -> None:
+        self._mac, self._radio, self._stream = mac, mac.medium.radio, stream
+
+    def contend(self, at: float, retries: int) -> None:
+        """Seek access for a fragment from a time (s) on, then call the MAC's `Mac.start` or `Mac.no_access`."""
+        back_off = self._units(retries - 1) * self._radio.unit_backoff if retries else 0.0
+        self._mac.at(self._mac.awake_from(at + back_off), self._mac.start)
+
+    def _units(self, failures: int) -> int:
+        """Return a random back-off in units after a number of failures."""
+        return math.floor(self._stream.uniform() * (1 << min(self._radio.min_be + failures, self._radio.max_be)))
+
+
+class SlottedAloha(Aloha):
+    """Send at the next slot; a repetition waits for a random number of slots more."""
+
+    def contend(self, at: float, retries: int) -> None:
+        """See `Aloha.contend`."""
+        slot = self._radio.slot
+        assert slot is not None
+        at = self._mac.awake_from(at)
+        later = self._units(retries - 1) if retries else 0
+        # A time that is a slot's but for rounding errors is that slot's.
+        first = math.ceil((at - early(at)) / slot)
+        self._mac.at(max(at, (first + later) * slot), self._mac.start)
+
+
+class Csma(Aloha):
+    """Unslotted CSMA-CA: wait a random time and assess the channel; send if it was clear, else wait again, longer."""
+
+    def contend(self, at: float, retries: int) -> None:
+        """See `Aloha.contend`; each repetition begins with the shortest back-off."""
+        self._back_off(at, 0)
+
+    def _back_off(self, at: float, busy: int) -> None:
+        wait = self._units(busy) * self._radio.unit_backoff
+        # Nodes that wake together, each with a frame to send, would otherwise assess the channel at one instant.
+        begin = self._mac.awake_from(at) + wait
+        awake = self._mac.awake_from(begin)
+        begin = begin if awake == begin else awake + wait
+        self._mac.at(begin + self._radio.cca, partial(self._assessed, busy))
+
+    def _assessed(self, busy: int, now: float) -> None:
+        if not self._mac.is_busy(now - self._radio.cca, now):
+            self._mac.at(now + self._radio.turnaround, self._mac.start)
+        elif busy == self._radio.max_csma_backoffs:
+            self._mac.no_access(now)
+        else:
+            self._back_off(now, busy + 1)
+
+
+ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha, "csma": Csma}
+"""By the names of `netsim.radio.settings.Access`."""
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A fragment or an acknowledgement on the air: when it ends (s), and what reaches which node."""
+
+    end: float
+    is_ack: bool
+    reached: "list[tuple[Mac, Signal, Reception | None]]"
+
+
+@dataclass(slots=True, eq=False)
+class PendingFrame:
+    """A frame between the outbox's request and its end."""
+
+    request: TxRequest
+    # The bits of each, headers included.
+    fragments: list[int]
+    # The time (s) from which it has waited for its next step, and when its budget lets it go.
+    since: float
+    not_before: float
+    # The present fragment, and how often it was sent again.
+    index: int = 0
+    retries: int = 0
+    # Whether any of it was on the air.
+    begun: bool = False
+    # With acknowledgements: how many fragments the neighbour has, and why the present one was not received when it was
+    # last sent; 0 if it was.
+    received: int = 0
+    cause: int = 0
+    # Joules that it has cost its sender so far, if energy is kept.
+    energy: float = 0.0
+    # By place, the cause for which the first missing fragment did not arrive; with acknowledgements, that the neighbour
+    # has lost the fragments that it had.
+    failed: dict[int, int] = field(default_factory=dict)
+    # The sender's links that it is for, and those of them at which its end is not known yet.
+    places: frozenset[int] = frozenset()
+    open: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.places, self.open = frozenset(self.request.places), set(self.request.places)
+
+    @property
+    def bits(self) -> int:
+        """The bits of the present fragment."""
+        return self.fragments[self.index]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the present fragment is the last."""
+        return self.index == len(self.fragments) - 1
+
+    def conclude(self, acknowledged: bool) -> None:
+        """Tell the agent that waits for it whether it was acknowledged."""
+        outcome = self.request.outcome
+        if outcome is not None and not outcome.done():
+            outcome.set_result(acknowledged)
+
+
+class RadioLink(NamedTuple):
+    """A node that another's transmissions reach; ``place`` is −1 if they only disturb it."""
+
+    mac: "Mac"
+    receiver: Receiver
+    place: int
+    power: float
+    delay: float
+
+
+# --- the layer --------------------------------------------------------------------------------------------------------
+
+
+class Mac:
+    """The MAC layer of one node; ``clock`` is the node's, if that is off."""
+
+    def __init__(
+        self,
+        medium: "Medium",
+        number: int,
+        name: Hashable,
+        wiring: "Wiring",
+        inbox: Inbox,
+        clock: LocalClock | None = None,
+    ) -> None:
+        assert wiring.radio is not None
+        # The settings of its transmitter are those of this link.
+        self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
+        self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
+        # Its links, by place; those of acknowledgements have draws of their own.
+        self.paths = self._paths("")
+        self.ack_paths = self._paths("ack ") if self._radio.acks else []
+        self.receiver, self.counts = Receiver(), Counts()
+        cycle, energy = self._radio.duty_cycle, self._radio.energy_of(name)
+        self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
+        self.meter = None if energy is None else Meter(energy, self.schedule)
+        # The outbox's: the places of the links that are cut, of which a radio knows nothing; the inboxes that watch
+        # arrivals; and the links that have a burst of jitter.
+        self.down: set[int] = set()
+        self.watching: dict[int, Any] = {}
+        self.bursts = Bursts()
+        # Whether the node is on: neither crashed nor absent, and its battery not empty.
+        self.on = True
+        # The last that it put on the air.
+        self.emission: Emission | None = None
+        # Set by `Medium.connect`: the links that its transmissions cross, those over which nothing is received, the
+        # receivers that sense them, the place of each neighbour by its number, the nodes that have this one as a
+        # neighbour, and the distances (m) of its neighbours, where energy depends on them.
+        self.links: list[RadioLink] = []
+        self.deaf: dict[int, Mac] = {}
+        self.sensers: list[Receiver] = []
+        self.places: dict[int, int] = {}
+        self.heard_from: list[Mac] = []
+        self.distances: list[float] = []
+        key = np.array([draws.name_key(name)], dtype=np.uint64)
+        stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
+        self._access = ACCESS[self._radio.access](self, stream)
+        self._transmitter = Transmitter(self.link, medium.round_period)
+        self._queue: deque[PendingFrame] = deque()
+        self._present: PendingFrame | None = None
+        self._held_bits = 0
+        self._silent_until = 0.0
+        # The frames whose end is not known at some place, by number.
+        self._open: dict[int, PendingFrame] = {}
+        # How often it has begun to send, or stopped waiting for an acknowledgement: a wait of an earlier turn is over.
+        self.turn = 0
+        self._flushed = 0
+
+    def _paths(self, purpose: str) -> list[Path]:
+        wiring, seed = self.wiring, self.medium.seed
+        return [Path(link, wiring.keys[i : i + 1], seed, purpose) for i, link in enumerate(wiring.links)]
+
+    # --- taking frames ------------------------------------------------------------------------------------------------
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether frames for one neighbour are acknowledged."""
+        return self._radio.acks
+
+    def take(self, request: TxRequest, now: float) -> int:
+        """Take a frame at a time (s): return 0, or the cause for which it is not taken."""
+        self.medium.events.catch_up(now)
+        if not self.on:
+            return LINK_DOWN
+        fragments = self._transmitter.fragments(len(request.frame.data))
+        bits, link = sum(fragments), self.link
+        held = len(self._queue) + (self._present is not None)
+        if held >= (link.queue or math.inf) or self._held_bits + bits > (link.queue_bits or math.inf):
+            return QUEUE_FULL
+        release = self._transmitter.release
+        not_before = now if release is None else release(now, bits)
+        if not_before == math.inf:
+            return REFUSED
+        pending = self._open[request.number] = PendingFrame(request, fragments, now, not_before)
+        self._held_bits += bits
+        self._queue.append(pending)
+        if self._present is None:
+            self._next(now)
+        return 0
+
+    def under_way(self) -> Iterator[tuple[int, int]]:
+        """Yield key and kind of each link message whose end is not known yet."""
+        for pending in self._open.values():
+            for place in sorted(pending.open):
+                yield self.key(place, pending), pending.request.kind
+
+    def key(self, place: int, pending: PendingFrame) -> int:
+        """Return the key of a link message."""
+        return (self.wiring.first + place << self.medium.tally.shift) + pending.request.number
+
+    def _next(self, now: float) -> None:
+        if not self._queue:
+            return
+        pending = self._present = self._queue.popleft()
+        self._contend(max(now, pending.not_before))
+
+    def _finish(self, now: float, acknowledged: bool) -> None:
+        """Turn to the next frame."""
+        pending = self._present
+        assert pending is not None
+        self._present = None
+        self._held_bits -= sum(pending.fragments)
+        if self.meter is not None:
+            self.meter.last_frame = pending.energy
+        pending.conclude(acknowledged)
+        self._next(now)
+
+    # --- access -------------------------------------------------------------------------------------------------------
+
+    def _contend(self, at: float) -> None:
+        """Seek access for the present fragment from a time (s) on."""
+        assert self._present is not None
+        begin = self.awake_from(max(at, self._silent_until))
+        self.counts.queueing_s += begin - self._present.since
+        self._present.since = begin
+        self._access.contend(begin, self._present.retries)
+
+    def at(self, time: float, call: Callable[[float], None]) -> None:
+        """Call back at a time (s), unless the node has gone off by then."""
+        self.medium.events.at(time, partial(self._call, call, self._flushed))
+
+    def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
+        if self.on and flushed == self._flushed:
+            call(now)
+
+    def awake_from(self, time: float) -> float:
+        """Return the first time (s) from this one on at which the radio is on."""
+        return time if self.schedule is None else self.schedule.next_awake(time)
+
+    def is_awake(self, time: float) -> bool:
+        """Return whether the radio is on at a time (s)."""
+        return self.schedule is None or self.schedule.is_awake(time)
+
+    def is_busy(self, since: float, now: float) -> bool:
+        """Return whether it sensed a carrier at any moment between two times (s), of which the second is now."""
+        busy = self.receiver.is_busy(since, now)
+        self.counts.busy += busy
+        return busy
+
+    def no_access(self, now: float) -> None:
+        """Give the present frame up: the channel was never clear."""
+        self.counts.access_failures += 1
+        self._give_up(now, ACCESS_FAILED)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Send the present fragment."""
+        pending = self._present
+        assert pending is not None
+        if self.is_spent(now):
+            return
+        if self.receiver.sends_until > now + early(now):
+            # An acknowledgement of its own is on the air.
+            self._access.contend(self.receiver.sends_until, pending.retries)
+            return
+        counts, seconds = self.counts, self._radio.seconds(pending.bits, self.link)
+        counts.frames += 1
+        counts.retries += pending.retries > 0
+        counts.airtime_s += seconds
+        counts.access_s += now - pending.since
+        self.turn += 1
+        pending.begun = True
+        end = now + seconds
+        if self._radio.transmit_share is not None:
+            self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
+        self.medium.transmit(self, pending, now, end)
+
+    def leave_unsent(self, seconds: float) -> None:
+        """Subtract the end of what it sends, in seconds, from its counts: that part will not be sent."""
+        assert self.emission is not None
+        if self.emission.is_ack:
+            self.counts.ack_airtime_s -= seconds
+            return
+        self.counts.airtime_s -= seconds
+        if self._radio.transmit_share is not None:
+            self._silent_until -= seconds / self._radio.transmit_share
+
+    def is_spent(self, now: float) -> bool:
+        """Return whether its battery is empty at a time (s), even if the battery watch has not looked yet."""
+        return self.meter is not None and self.meter.dies_at <= now
+
+    def sent(self, pending: PendingFrame, now: float) -> None:
+        """Continue after the fragment has left."""
+        if self._present is not pending:
+            return
+        pending.since = now
+        if not (pending.request.to_one and self._radio.acks):
+            self._fragment_done(now)
+            return
+        wait = self._radio.wait_for_ack(self.link)
+        # What comes as the wait ends is in time, but for rounding.
+        self.at(now + wait + early(now), partial(self._no_ack, self.turn))
+
+    def acknowledged(self, pending: PendingFrame, turn: int, now: float) -> None:
+        """Continue after the acknowledgement of what was sent at a turn."""
+        if self._present is pending and turn == self.turn and self.on:
+            self.turn += 1
+            pending.since = now
+            self._fragment_done(now)
+
+    def _no_ack(self, turn: int, now: float) -> None:
+        if turn != self.turn:
+            return
+        pending = self._present
+        assert pending is not None
+        self.turn += 1
+        self.counts.no_ack += 1
+        pending.since = now
+        if pending.retries == self._radio.max_frame_retries:
+            self._give_up(now, pending.cause or LOST)
+            return
+        pending.retries += 1
+        self._contend(now)
+
+    def _fragment_done(self, now: float) -> None:
+        pending = self._present
+        assert pending is not None
+        if pending.is_last:
+            self._finish(now, acknowledged=pending.request.to_one and self._radio.acks)
+            return
+        pending.index += 1
+        pending.retries = 0
+        self._contend(now)
+
+    def _give_up(self, now: float, cause: int) -> None:
+        assert self._present is not None
+        self._end_all(self._present, now, cause)
+        self._finish(now, acknowledged=False)
+
+    # --- the end of a frame -------------------------------------------------------------------------------------------
+
+    def arrived(
+        self, pending: PendingFrame, index: int, turn: int, place: int, to: "Mac", cause: int, now: float
+    ) -> None:
+        """Note that a fragment has reached a neighbour, or the cause for which it has not."""
+        if not to.inbox.up:
+            cause = RECEIVER_DOWN
+        if pending.request.to_one and self._radio.acks:
+            pending.cause = cause or pending.failed.get(place, 0) or self._take_in(pending, index, place, to, now)
+            if not pending.cause:
+                to.answer(self, pending, turn, now)
+            return
+        if cause:
+            pending.failed.setdefault(place, cause)
+        if index == len(pending.fragments) - 1 and place in pending.open:
+            cause = pending.failed.get(place, 0) or self._deliver(pending, place, now)
+            if cause:
+                self._ended(pending, place, now, cause)
+
+    def _take_in(self, pending: PendingFrame, index: int, place: int, to: "Mac", now: float) -> int:
+        """Take in an acknowledged fragment: return 0, or the cause for which it is not received."""
+        if index < pending.received:
+            # Its acknowledgement was lost: the receiver knows it by its number.
+            to.counts.duplicates += 1
+            return 0
+        is_last = index == len(pending.fragments) - 1
+        cause = self._deliver(pending, place, now) if is_last and place in pending.open else 0
+        pending.received += not cause
+        return cause
+
+    def _deliver(self, pending: PendingFrame, place: int, now: float) -> int:
+        """Put a frame among the neighbour's arrivals: return 0, or why it is damaged."""
+        path, frame = self.paths[place], pending.request.frame
+        [(time, corrupted)] = self.bursts.delayed(place, [path.arrive(now)])
+        if corrupted:
+            link = self.wiring.links[place]
+            received = None if link.crc else damaged(frame, path.damage_place(), self.medium.names)
+            if received is None:
+                return CORRUPTED
+            frame = received
+        self.wiring.inboxes[place].arrivals.push(time, self.key(place, pending), pending.request.kind, frame)
+        self._close(pending, place)
+        if place in self.watching:
+            self.watching[place].watch()
+        return 0
+
+    def _end_all(self, pending: PendingFrame, now: float, cause: int) -> None:
+        """Count the end of a frame at all places at which it is still open."""
+        for place in sorted(pending.open):
+            self._ended(pending, place, now, pending.failed.get(place, cause))
+
+    def _ended(self, pending: PendingFrame, place: int, now: float, cause: int) -> None:
+        """Count the end of a link message that was not delivered."""
+        self.medium.tally.ended(now, self.key(place, pending), pending.request.kind, cause)
+        self._close(pending, place)
+
+    def _close(self, pending: PendingFrame, place: int) -> None:
+        pending.open.discard(place)
+        if not pending.open:
+            del self._open[pending.request.number]
+
+    def answer(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
+        """Acknowledge what a neighbour has sent, as soon as the radio has turned round."""
+        self.at(now + self._radio.turnaround, partial(self._acknowledge, sender, pending, turn))
+
+    def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
+        # It may have begun to send itself; and the other may wait no longer.
+        if self.receiver.sends_until <= now + early(now) and turn == sender.turn and not self.is_spent(now):
+            self.medium.acknowledge(self, sender, pending, turn, now)
+
+    def forgotten_by(self, neighbour: "Mac") -> None:
+        """Note that a neighbour has gone off, and has lost the fragments that it had of frames in several."""
+        for pending in self._open.values():
+            for place in pending.open:
+                if self.wiring.receivers[place] == neighbour.number and (pending.index or pending.received):
+                    pending.failed.setdefault(place, RECEIVER_DOWN)
+
+    def flush(self, now: float) -> None:
+        """Forget all frames that wait; one that was on the air and is not known to have arrived is lost."""
+        self._flushed += 1
+        self._held_bits = 0
+        waiting = [*([self._present] if self._present is not None else []), *self._queue]
+        self._queue.clear()
+        self._present = None
+        for pending in waiting:
+            self._end_all(pending, now, (pending.cause or LOST) if pending.begun else REFUSED)
+            pending.conclude(False)
