@@ -303,7 +303,7 @@ class Network:
         asked = self._asked(until, sample, trace, blas_threads)
         how = _checked_clock(clock, transport)
         if transport is None and (stage := STAGE.get()) is not None:
-            return stage.run(self, agents, Wanted(probes, progress, asked))
+            return stage(self, agents, Wanted(probes, progress, asked))
         if transport is None:
             job = Job(self, self.result_of(agents, probes, progress), asked)
         else:

@@ -1,9 +1,9 @@
-"""Where networks are run: by simulation, unless somebody has set a stage for the runs of a program."""
+"""Where networks are run: by simulation, unless a program has set a stage for its runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from netsim.engine.build import Asked
 from netsim.run import Probe, Progress, Run
@@ -20,12 +20,8 @@ class Wanted:
     asked: Asked
 
 
-class Stage(Protocol):
-    """Who runs networks in place of the simulation."""
-
-    def run(self, network: Any, agents: Mapping[Any, Any], wanted: Wanted) -> Run:
-        """Run a network of agents."""
-
+Stage: TypeAlias = Callable[[Any, Mapping[Any, Any], Wanted], Run]
+"""Runs a network of agents in place of the simulation."""
 
 STAGE: ContextVar[Stage | None] = ContextVar("STAGE", default=None)
-"""Who runs networks here; None: the simulation."""
+"""The stage that runs networks here; None: the simulation."""

@@ -21,23 +21,24 @@ _SELDOM_S = 60.0
 
 
 class Reporter:
-    """Writes to standard output, and progress to standard error. ``quiet`` writes nothing.
+    """Writes ``texts`` to standard output, and progress, as ``bars``, to standard error. ``quiet`` writes nothing.
 
     An output that cannot be written (a closed pipe, a full disk) does not end the run: the rest is not shown.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, *, texts: bool = True, bars: bool = True) -> None:
         self.quiet = quiet
+        self._texts, self._bars = texts, bars
 
     def line(self, text: str = "") -> None:
         """Print one line."""
-        if not self.quiet:
+        if self._texts and not self.quiet:
             with self._output(sys.stdout):
                 print(text, flush=True)
 
     def table(self, title: str, frame: "pd.DataFrame") -> None:
         """Print a table under its title."""
-        if self.quiet or sys.stdout is None:
+        if self.quiet or not self._texts or sys.stdout is None:
             return
         columns = [str(name) for name in frame.columns]
         cells = [[text(value) for value in row] for row in frame.itertuples(index=False)]
@@ -54,7 +55,7 @@ class Reporter:
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
         """Yield a function to call with the number of ``total`` that are done; more than these are not shown."""
-        if self.quiet or sys.stderr is None:
+        if self.quiet or not self._bars or sys.stderr is None:
             yield lambda number: None
         elif not sys.stderr.isatty():
             step = max(total // 4, 1)

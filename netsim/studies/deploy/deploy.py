@@ -1,15 +1,20 @@
-"""A study in several processes: a dry run, the processes' parts, and these collected and held against the dry run."""
+"""A study in several processes: a simulation, the processes' parts, and these collected and held against it."""
 
 import asyncio
+import copy
 import dataclasses
+import itertools
+import os
 import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from netsim.distributed.job import Missed
 from netsim.distributed.merge import MergedRun, merge_run
@@ -18,118 +23,17 @@ from netsim.errors import BadInput, NetsimError
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.studies import Study, catalogue
-from netsim.studies.catalogue import Scenario
 from netsim.studies.deploy import sameness
-from netsim.studies.deploy.plan import PARTS, Host, Plan, Settings
-from netsim.studies.deploy.processes import Processes, apart
+from netsim.studies.deploy.plan import PARTS, Plan
+from netsim.studies.deploy.processes import Ended, Processes, is_fork
 from netsim.studies.execute import reserved, tell_saved, terminable
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation
 from netsim.studies.terminal import Reporter
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["deploy", "gather_folder", "participate", "plan_of"]
+__all__ = ["deploy", "gather_folder", "participate"]
 
 Agents = Mapping[Any, Any]
-
-
-# --- what runs the networks of a study --------------------------------------------------------------------------------
-
-
-@contextmanager
-def _on(stage: Stage | None) -> Iterator[None]:
-    """Have a stage run networks meanwhile; None: the simulation."""
-    token = STAGE.set(stage)
-    try:
-        yield
-    finally:
-        STAGE.reset(token)
-
-
-def _run(network: Any, agents: Agents, wanted: Wanted, **changes: Any) -> Run:
-    """Run a network as it was to be, but for some changes, and on no stage."""
-    names = ("until", "sample", "trace", "blas_threads")
-    settings = {name: getattr(wanted.asked, name) for name in names} | {"progress": wanted.progress}
-    with _on(None):
-        run: Run = network.run(agents, wanted.probes, **(settings | changes))
-    return run
-
-
-class DryRun:
-    """Simulates the runs of a study, which are then known; raises BadInput for one that cannot be deployed."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self.runs: list[Run] = []
-
-    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
-        """Simulate a run."""
-        if isinstance(network.medium, Radio):
-            raise BadInput(
-                f"scenario = {self._plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
-                "what agents share on the air is in one process"
-            )
-        self._plan.places(network.graph)
-        self.runs.append(_run(network, agents, wanted))
-        return self.runs[-1]
-
-
-class _Ended(Exception):  # noqa: N818  it is no error
-    """A process has played all runs of the study: the rest of it is for the collector."""
-
-
-class Participant:
-    """Plays a process's part of each run, and then simulates the run: by its results the study goes on."""
-
-    def __init__(self, plan: Plan, host: Host, folder: Path, report: Callable[[int, int], None]) -> None:
-        self._plan, self._host, self._folder, self._report = plan, host, folder, report
-        self._count = 0
-
-    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
-        """Play a part of a run; raises _Ended after the last."""
-        number, self._count = self._count, self._count + 1
-
-        def play(agents: Agents) -> None:
-            transport = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
-            transport.first_run = number
-            with suppress(Missed):  # it began again, and the others are further
-                _run(network, agents, wanted, trace=False, progress=lambda row: self._report(number, row),
-                     transport=transport)  # fmt: skip
-
-        # The agents here are those that are simulated below.
-        apart(play, agents)
-        if self._count == self._plan.runs:
-            raise _Ended
-        return _run(network, agents, wanted, trace=False)
-
-
-class Collector:
-    """Puts the runs that processes have played together."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.found: list[MergedRun] = []
-
-    def run(self, network: Any, agents: Agents, wanted: Wanted) -> Run:
-        """Put the next run together."""
-        result = network.result_of(agents, wanted.probes, wanted.progress)
-        self.found.append(merge_run(network.settings, result, self._folder, len(self.found), wanted.asked.trace))
-        return self.found[-1].run
-
-
-# --- what the commands do ---------------------------------------------------------------------------------------------
-
-
-class _OnlyProgress(Reporter):
-    """Shows progress only."""
-
-    def line(self, text: str = "") -> None:
-        """Print nothing."""
-
-    def table(self, title: str, frame: "pd.DataFrame") -> None:
-        """Print nothing."""
 
 
 def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) -> bool:
@@ -143,7 +47,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
             # What cannot be reached should be known before the work.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(plan.try_out())
-        simulated = _dry_run(plan, reporter)
+        simulated = _simulated(plan, reporter)
         plan = dataclasses.replace(plan, runs=len(simulated))
         if not plan.is_here:
             _write_folder(plan, place, reporter)
@@ -163,50 +67,87 @@ def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Rep
     plan = Plan.read(folder)
     scenario, _ = plan.find()
     with terminable(), reserved(scenario, out) as place:
-        simulated = _dry_run(plan, reporter)
-        study, whole = _collected(plan, folder, simulated, reporter)
+        study, whole = _collected(plan, folder, _simulated(plan, reporter), reporter)
         _save(study, place, formats, reporter)
     return whole
 
 
-def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> None:
-    """Run what one process has to, to the end of the last run."""
+def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> NoReturn:
+    """Play a process's part of each run, report the numbers of the run and of its rows, and end the process."""
     plan = Plan.read(folder)
     host = plan.host(name)
-    scenario, parameters = plan.find()
     # Sent to a process alone, as a scheduler does: its part is then whole, and says why it ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = itertools.count()
+
+    def play(network: Any, agents: Agents, wanted: Wanted) -> Run:
+        number = next(numbers)
+
+        def play_part(agents: Agents) -> None:
+            transport = plan.transport(host, network.graph, network.round_period, folder / PARTS)
+            transport.first_run = number
+            with suppress(Missed):  # it began again, and the others are further
+                _run(network, agents, wanted, trace=False, progress=lambda row: report(number, row),
+                     transport=transport)  # fmt: skip
+
+        is_last = number + 1 == plan.runs
+        # The study goes on by the results of a simulation, for which the agents must be as they are now.
+        if not is_last and not hasattr(os, "fork"):
+            play_part(copy.deepcopy(dict(agents)))
+        elif is_last or is_fork():
+            play_part(agents)
+            raise Ended(0)
+        return _run(network, agents, wanted, trace=False)
+
     # With a trace, agents' states are kept, too.
-    study = scenario.prepare(trace=plan.trace, **parameters)
-    with _on(Participant(plan, host, folder / PARTS, report)):
-        try:
-            scenario.play(study)
-        except _Ended:
-            return
+    _play(plan, play, trace=plan.trace)
     raise NetsimError(f"scenario = {plan.scenario!r}: must make {plan.runs} runs, as planned; it made fewer")
 
 
-def _dry_run(plan: Plan, reporter: Reporter) -> list[Run]:
-    """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
+def _play(plan: Plan, stage: Stage, **more: Any) -> Study:
+    """Play a study whose networks a stage runs; raises NetsimError in one line where it does not come to its end."""
     scenario, parameters = plan.find()
-    dry_run = DryRun(plan)
-    study = scenario.prepare(reporter=reporter if reporter.quiet else _OnlyProgress(), **parameters)
-    with _on(dry_run):
-        _play(scenario, study)
-    if not dry_run.runs:
-        raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
-    return dry_run.runs
-
-
-def _play(scenario: Scenario, study: Study) -> None:
-    """Play a study; raises NetsimError in one line where it does not come to its end."""
+    study = scenario.prepare(**more, **parameters)
+    context = copy_context()
+    context.run(STAGE.set, stage)
     try:
-        scenario.play(study)
+        context.run(scenario.play, study)
     except BaseException as error:
         # Whatever ends it, as a sys.exit.
-        if catalogue.interrupted(error):
+        if isinstance(error, Ended) or catalogue.interrupted(error):
             raise
         raise NetsimError(catalogue.why(scenario, error)) from error
+    return study
+
+
+def _run(network: Any, agents: Agents, wanted: Wanted, **changes: Any) -> Run:
+    """Run a network as the study wanted it, but for some changes, and on no stage."""
+    names = ("until", "sample", "trace", "blas_threads")
+    settings = {name: getattr(wanted.asked, name) for name in names} | {"progress": wanted.progress}
+    context = copy_context()
+    context.run(STAGE.set, None)
+    run: Run = context.run(partial(network.run, agents, wanted.probes, **(settings | changes)))
+    return run
+
+
+def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
+    """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
+    runs: list[Run] = []
+
+    def simulate(network: Any, agents: Agents, wanted: Wanted) -> Run:
+        if isinstance(network.medium, Radio):
+            raise BadInput(
+                f"scenario = {plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
+                "what agents share on the air is in one process"
+            )
+        plan.places(network.graph)
+        runs.append(_run(network, agents, wanted))
+        return runs[-1]
+
+    _play(plan, simulate, reporter=Reporter(reporter.quiet, texts=False))
+    if not runs:
+        raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
+    return runs
 
 
 def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> None:
@@ -222,18 +163,19 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
 
 
 def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
-    """Return the study with what the processes did in place of simulations, and whether all came to their end.
+    """Return the study of what the processes did, with notes on how it differs, and whether all came to their end."""
+    found: list[MergedRun] = []
 
-    The study notes how the two differ.
-    """
-    scenario, parameters = plan.find()
-    collector = Collector(folder / PARTS)
-    study = scenario.prepare(trace=plan.trace, reporter=_WithoutProgress(reporter), **parameters)
+    def merge(network: Any, agents: Agents, wanted: Wanted) -> Run:
+        result = network.result_of(agents, wanted.probes, wanted.progress)
+        found.append(merge_run(network.settings, result, folder / PARTS, len(found), wanted.asked.trace))
+        return found[-1].run
+
     try:
-        with _on(collector):
-            _play(scenario, study)
+        # To put runs together is quick.
+        study = _play(plan, merge, trace=plan.trace, reporter=Reporter(reporter.quiet, bars=False))
     except NetsimError as error:
-        for before, made in zip(simulated, collector.found, strict=False):
+        for before, made in zip(simulated, found, strict=False):
             if before.rows and not made.run.rows and not made.killed and not made.failed:
                 seconds = plan.settings.round_time
                 raise NetsimError(
@@ -242,25 +184,13 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
         raise
     named = {id(run): name for name, run in study.runs.items()}
     # A study may run networks besides those that it names.
-    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(collector.found, start=1)]
+    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(found, start=1)]
     study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
     study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}
-    study.table("processes", "Processes", sameness.processes(names, collector.found))
-    for note in sameness.notes(names, simulated, collector.found):
+    study.table("processes", "Processes", sameness.processes(names, found))
+    for note in sameness.notes(names, simulated, found):
         study.note(note)
-    return study, not any(made.killed or made.failed for made in collector.found)
-
-
-class _WithoutProgress(Reporter):
-    """Shows what a study reports, but no progress: putting runs together is quick."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter.quiet)
-
-    @contextmanager
-    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-        """Show nothing."""
-        yield lambda number: None
+    return study, not any(made.killed or made.failed for made in found)
 
 
 def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter) -> None:
@@ -270,7 +200,7 @@ def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter
 
 
 def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:
-    """Write the deployment's folder, and say what is to be done with it."""
+    """Write the deployment's folder, and print what is to be done with it."""
     plan.write(place.parts)
     place.publish()
     shown = shlex.quote(place.shown)
@@ -282,12 +212,3 @@ def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:
         f"within {plan.settings.patience:g} s of each other. When they have ended, copy what each has written"
     )
     reporter.line(f"into its {place.shown}/{PARTS} to the same place here, and: netsim gather {shown}")
-
-
-def plan_of(
-    scenario: Scenario, parameters: Mapping[str, Any], settings: Settings, hosts: tuple[Host, ...], trace: bool
-) -> Plan:
-    """Return the plan of a study with these parameters."""
-    # From any folder it is the same file.
-    name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
-    return Plan(name, dict(parameters), settings, hosts, trace=trace, sha256=scenario.sha256)

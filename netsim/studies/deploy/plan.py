@@ -77,6 +77,15 @@ class Plan:
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     sha256: str = ""
 
+    @classmethod
+    def of(
+        cls, scenario: Scenario, parameters: Mapping[str, Any], settings: Settings, hosts: tuple[Host, ...], trace: bool
+    ) -> "Plan":
+        """Return the plan of a study with these parameters."""
+        # From any folder it is the same file.
+        name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
+        return cls(name, dict(parameters), settings, hosts, trace=trace, sha256=scenario.sha256)
+
     @property
     def is_here(self) -> bool:
         """Whether all processes are on this machine."""
