@@ -123,6 +123,9 @@ NAMES = {
     "netsim.live.server.Session": "ViewServer",
     "netsim.studies.catalogue.Listed": "Entry",
     "netsim.studies.catalogue.Shelf": "Registry",
+    "netsim.studies.figures.told_apart": "line_style",
+    "netsim.studies.folder.told_partial": "partial_text",
+    "netsim.studies.results.told_interval": "interval_text",
 }
 """Names in modules; such a module has a ``__getattr__`` that `former_names` returns."""
 

@@ -29,7 +29,7 @@ Records = Mapping[str, NDArray[np.void]]
 
 
 class RunView:
-    """A run that is shown (`netsim.engine.observers.Viewer`): the run's thread writes it, the server's threads read it.
+    """A run that is shown (`netsim.engine.observers.Shown`): the run's thread writes it, the server's threads read it.
 
     It keeps the newest ``most`` frames. ``pace`` and ``length`` are simulated seconds: what its page shows in a second,
     and how long the run will last; None where that is not known.

@@ -22,20 +22,10 @@ _TRIED = 1 << 17
 
 
 def pack(columns: Mapping[str, NDArray[Any]], quickly: bool = False) -> dict[str, Any]:
-    """Return columns packed as JSON can hold them, without loss.
+    """Return one-dimensional columns packed as JSON can hold them; ``quickly``: larger, in a fraction of the time.
 
-    Parameters
-    ----------
-    columns : mapping of arrays
-        One-dimensional, of type float64, int64, int32, int16 or uint8.
-    quickly : bool
-        Pack larger, in a fraction of the time: for a page on the same machine.
-
-    Returns
-    -------
-    dict
-        ``columns``: each one's ``name``, ``type``, ``length`` and ``less``, which was subtracted: nothing (""), the row
-        before ("previous"), or an earlier column by its name. ``data``: all bytes, in base64.
+    ``columns`` has each one's ``name``, ``type``, ``length`` and ``less``, which was subtracted: nothing (""), the row
+    before ("previous"), or an earlier column by its name. ``data`` has all bytes, in base64.
     """
     listed, planes = [], []
     seen: dict[str, NDArray[Any]] = {}

@@ -18,7 +18,7 @@ from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.execute import INTERRUPTED, execute, status_of_interrupt, viewed
-from netsim.studies.folder import Unsaved, load, told_partial
+from netsim.studies.folder import Unsaved, load, partial_text
 from netsim.studies.formats import Formats
 from netsim.studies.origin import about
 from netsim.studies.terminal import Reporter, forget, text
@@ -264,7 +264,7 @@ def show(folder: str) -> None:
     settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
     reporter = Reporter()
     if summary["partial"]:
-        reporter.line(told_partial(found))
+        reporter.line(partial_text(found))
     given = {key: value for key, value in settings["parameters"].items() if value is not None}
     flags = " ".join(catalogue.flag(key, value) for key, value in given.items())
     reporter.line(f"netsim run {shlex.quote(settings['scenario'])} {flags}".rstrip())

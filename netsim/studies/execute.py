@@ -26,8 +26,8 @@ __all__ = [
     "INTERRUPTED",
     "execute",
     "reserved",
+    "show_saved",
     "status_of_interrupt",
-    "tell_saved",
     "terminable",
     "viewed",
 ]
@@ -90,7 +90,7 @@ def execute(
             raise
     with suppress(ValueError):
         signal.signal(signal.SIGINT, heeded)
-    tell_saved(place, reporter)
+    show_saved(place, reporter)
 
 
 def reserved(scenario: Scenario, out: str | None) -> Reservation:
@@ -98,7 +98,7 @@ def reserved(scenario: Scenario, out: str | None) -> Reservation:
     return reserve_next(Path(scenario.name).stem) if out is None else reserve(out)
 
 
-def tell_saved(place: Reservation, reporter: Reporter) -> None:
+def show_saved(place: Reservation, reporter: Reporter) -> None:
     """Print where a run folder is, and its files."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")

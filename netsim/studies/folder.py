@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies.formats import find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from netsim.studies.study import Study
+
+__getattr__ = former_names(__name__)
 
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
 """The files of every run folder; tables may be Parquet instead."""
@@ -47,13 +50,13 @@ def save(study: "Study", place: Reservation) -> Path:
     except OSError as error:
         # A full disk must be given its space back first: the temporary directory may be on it.
         place.close()
-        raise rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
+        raise _rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
     if failed:
         raise Unsaved(f"{_and(failed)}; the rest is in {place.shown}")
     return place.folder
 
 
-def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
+def _rescued(study: "Study", why: str) -> Unsaved:
     """Write a run folder into the temporary directory; return the error that gives the reason and the place."""
     folder: Path | None = None
     try:
@@ -65,8 +68,8 @@ def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
         if folder is not None:
             with suppress(OSError):
                 folder.rmdir()
-        return Unsaved(f"{why}; nor could it in {_temporary()} ({_reason(error)}): {what} are lost")
-    return Unsaved(f"{why}; {what} are in {folder}{'; ' if failed else ''}{_and(failed)}")
+        return Unsaved(f"{why}; nor could it in {_temporary()} ({_reason(error)}): the results are lost")
+    return Unsaved(f"{why}; the results are in {folder}{'; ' if failed else ''}{_and(failed)}")
 
 
 def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, str]:
@@ -218,11 +221,11 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
     if not partial and found["summary"]["partial"]:
-        raise BadInput(f"run folder = {str(folder)!r}: must be whole; {told_partial(found)}")
+        raise BadInput(f"run folder = {str(folder)!r}: must be whole; {partial_text(found)}")
     return found
 
 
-def told_partial(found: dict[str, Any]) -> str:
+def partial_text(found: dict[str, Any]) -> str:
     """Return one line on how far a partial folder, as `load` returns it, came, and why not further."""
     marked, rounds = found["summary"]["partial"], found["rounds"]
     rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []

@@ -34,16 +34,8 @@ _held: set[Path] = set()
 class Reservation:
     """The place of one run folder, held until `close`; a context manager. Made by `reserve` and `reserve_next`.
 
-    Attributes
-    ----------
-    folder : Path
-        The run folder to be, links followed.
-    shown : str
-        The same as the user wrote it.
-    parts : Path
-        Where its files are written before `publish`.
-    published : bool
-        Whether the run folder is there.
+    The run folder will be ``folder``, links followed, which the user wrote as ``shown``; its files are written into
+    ``parts`` until it is ``published``.
     """
 
     def __init__(self, folder: Path, shown: str, room: Path, stem: str, lock: BaseFileLock, made: list[Path]) -> None:
@@ -59,10 +51,7 @@ class Reservation:
     def publish(self) -> None:
         """Make the parts the run folder: a new one by one rename, an old one file by file, summary.json last.
 
-        Raises
-        ------
-        OSError
-            If that cannot be done; the folder is then as it was.
+        Raises OSError if that cannot be done; the folder is then as it was.
         """
         if self._stem:
             os.rename(self.parts, self.folder)
@@ -96,12 +85,9 @@ class Reservation:
 
 
 def reserve(folder: str | Path) -> Reservation:
-    """Reservation a folder that is new or empty; a symbolic link to one is followed.
+    """Reserve a folder that is new or empty, or a symbolic link to one.
 
-    Raises
-    ------
-    BadInput
-        If it is neither, or cannot be written, or another run has reserved it.
+    Raises BadInput if it is neither, or cannot be written, or another run has reserved it.
     """
     found = _reserve(folder, _PATIENCE_S)
     if isinstance(found, Reservation):
@@ -113,16 +99,10 @@ def reserve(folder: str | Path) -> Reservation:
 
 
 def reserve_next(name: str) -> Reservation:
-    """Reservation the first ``runs/NAME-n`` that is free; of several processes each gets its own.
-
-    Raises
-    ------
-    BadInput
-        If it cannot be written.
-    """
+    """Reserve the first ``runs/NAME-n`` that is free; raises BadInput if it cannot be written."""
     for number in itertools.count(1):
         folder = Path("runs") / f"{name}-{number}"
-        with _refusals(folder):
+        with refusals(folder):
             taken = os.path.lexists(folder)
         found = None if taken else _reserve(folder, 0.0, new=True)
         if isinstance(found, Reservation):
@@ -132,14 +112,11 @@ def reserve_next(name: str) -> Reservation:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder that stays; False if another process has locked it. The lock ends with this process at the latest.
+    """Lock a folder that stays, for as long as this process lives; yield False if another process has locked it.
 
-    Raises
-    ------
-    BadInput
-        If it cannot be written.
+    Raises BadInput if it cannot be written.
     """
-    with _refusals(folder):
+    with refusals(folder):
         lock = _take(folder / LOCK, _PATIENCE_S)
     try:
         yield lock is not None
@@ -150,7 +127,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 def _reserve(folder: str | Path, patience: float, new: bool = False) -> Reservation | Path | None:
     """Return a reservation, the lock that another run holds, or None if a folder that must be ``new`` is there."""
-    with _refusals(folder):
+    with refusals(folder):
         for attempt in itertools.count(1):
             try:
                 return _try_to_reserve(folder, patience, new)
@@ -209,8 +186,8 @@ def _not_free(folder: str | Path) -> BadInput:
 
 
 @contextmanager
-def _refusals(folder: str | Path) -> Iterator[None]:
-    """Let what the operating system refuses end in one line."""
+def refusals(folder: str | Path) -> Iterator[None]:
+    """Raise BadInput, in one line, for what the operating system refuses."""
     try:
         yield
     except (OSError, ValueError) as error:

@@ -337,10 +337,8 @@ def _number(value: Any) -> int | float | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, str):
-        if re.fullmatch(r"-?\d+", value):
-            return int(value)
         try:
-            return float(value) if value else None
+            return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
         except ValueError:
             return None
     return value if isinstance(value, int | float) else None

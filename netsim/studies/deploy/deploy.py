@@ -26,7 +26,7 @@ from netsim.studies import Study, catalogue
 from netsim.studies.deploy import sameness
 from netsim.studies.deploy.plan import PARTS, Plan
 from netsim.studies.deploy.processes import Ended, Processes, is_fork
-from netsim.studies.execute import reserved, tell_saved, terminable
+from netsim.studies.execute import reserved, show_saved, terminable
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation
 from netsim.studies.terminal import Reporter
@@ -196,7 +196,7 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
 def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter) -> None:
     study.formats = formats
     study.save(place)
-    tell_saved(place, reporter)
+    show_saved(place, reporter)
 
 
 def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:

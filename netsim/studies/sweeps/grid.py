@@ -42,6 +42,11 @@ class Grid:
         """The parameters with several values."""
         return [name for name, values in self.values.items() if len(values) > 1]
 
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """The parameters with one value, and that."""
+        return {name: values[0] for name, values in self.values.items() if len(values) == 1}
+
     def points(self) -> list[Point]:
         """Return all combinations."""
         found = []

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from netsim.errors import NetsimError, one_line
+from netsim.errors import NetsimError, chain, one_line
 from netsim.studies import catalogue
 from netsim.studies.folder import Unsaved, is_whole, write
 from netsim.studies.formats import Formats
@@ -165,15 +165,12 @@ def _renamed(place: Path, folder: Path) -> bool:
 
 def _reason(error: BaseException, limits: Limits) -> str:
     """Return one line on why a point failed: the limit that it went beyond, wherever that was noticed, or the error."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in chain(error):
         if isinstance(cause, _TooLong):
             return f"took longer than {limits.seconds:g} s"
         if isinstance(cause, MemoryError):
-            return (
-                f"took more memory than {limits.megabytes} MB" if limits.megabytes else "took more memory than there is"
-            )
-        cause = cause.__cause__ or cause.__context__
+            most = f"{limits.megabytes} MB" if limits.megabytes else "there is"
+            return f"took more memory than {most}"
     text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
     return " ".join(text.split())
 
