@@ -108,7 +108,7 @@ class ViewServer:
     """Serves the views of runs at ``address``, in threads that do not keep the program from ending.
 
     As a context: at its end it serves until the pages have all of every run, or after an error for a moment. The
-    arguments are those of `live_view`, and ``tell`` is called with lines for the user; raises what that raises.
+    arguments are those of `live_view`, and ``report`` is called with lines for the user; raises what that raises.
     """
 
     def __init__(
@@ -116,18 +116,18 @@ class ViewServer:
         *,
         pace: float | None = None,
         most: int = MOST,
-        tell: Callable[[str], None] = print,
+        report: Callable[[str], None] = print,
         browser: bool = True,
     ) -> None:
         self._pace = None if pace is None else check.finite("pace", pace, above=0)
         self._most = check.integer("most", most, low=1)
-        self._tell = tell
+        self._report = report
         self._views: list[RunView] = []
         self._over = self._answered_over = False
         self._asked = time.monotonic()
         self._http = _HTTPServer(self._answer)
         self.address = self._http.address
-        tell(f"watch it at {self.address}")
+        report(f"watch it at {self.address}")
         if check.flag("browser", browser):
             with suppress(webbrowser.Error):
                 webbrowser.open(self.address)
@@ -166,7 +166,7 @@ class ViewServer:
         """Serve until pages have all of every run, or until none has asked for long."""
         self._asked = time.monotonic()
         if not self._is_fetched():
-            self._tell("the page is served until it has all of it; Ctrl-C ends that")
+            self._report("the page is served until it has all of it; Ctrl-C ends that")
         while not self._is_fetched() and time.monotonic() - self._asked < _PATIENCE:
             time.sleep(0.05)
         # An open page asks once more, and learns that there is nothing more to ask.

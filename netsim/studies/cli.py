@@ -311,7 +311,7 @@ def _show_sweep(folder: Path) -> None:
 @click.argument("folder")
 @click.pass_context
 def verify_it(ctx: click.Context, folder: str) -> None:
-    """Repeat a run folder, or each point of a sweep, and say whether the same comes out.
+    """Repeat a run folder, or each point of a sweep, and show whether the results are the same.
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """

@@ -42,7 +42,7 @@ _terminated = False
 def viewed(
     watch: bool, pace: float | None, browser: bool, reporter: Reporter
 ) -> AbstractContextManager["ViewServer | None"]:
-    """Return what shows a run while it goes on, if it is to be watched; it opens a browser only at a terminal.
+    """Return what shows a run while it goes on, if ``watch`` asks for it; it opens a browser only at a terminal.
 
     Raises BadInput for a flag that goes with --watch only.
     """
@@ -50,7 +50,7 @@ def viewed(
         from netsim.live.server import ViewServer
 
         terminal = sys.stdout is not None and sys.stdout.isatty()
-        return ViewServer(pace=pace, tell=reporter.line, browser=browser and terminal)
+        return ViewServer(pace=pace, report=reporter.line, browser=browser and terminal)
     if pace is not None:
         raise BadInput(f"pace = {pace:g}: must go with --watch")
     if not browser:

@@ -209,7 +209,7 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
     if (path / "sweep.json").is_file():
         raise BadInput(
             f"run folder = {str(folder)!r}: must be what `netsim run` wrote; it is a sweep, whose run folders are in "
-            f"{str(path / 'points')!r} (`netsim show` tells of all)"
+            f"{str(path / 'points')!r} (`netsim show` shows all)"
         )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:

@@ -305,7 +305,7 @@ def _clear(room: Path, stem: str) -> None:
 
 
 def _planned(parts: Path) -> dict[str, int]:
-    """Return the files and sizes of which a summary that is still among the parts tells."""
+    """Return the files and sizes that a summary among the parts names."""
     try:
         sizes = json.loads((parts / "summary.json").read_text(encoding="utf-8"))["bytes"]
         return {name: size for name, size in sizes.items() if os.path.basename(name) == name}

@@ -200,12 +200,12 @@ def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter
 
 
 def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:
-    """Write the deployment's folder, and print what is to be done with it."""
+    """Write the deployment's folder, and print the commands of each host."""
     plan.write(place.parts)
     place.publish()
     shown = shlex.quote(place.shown)
     reporter.line(f"{place.shown}: deployment.json, key")
-    reporter.line("Copy the folder to each host, over a way that nobody reads: its key opens the network. Then start")
+    reporter.line("Copy the folder to each host so that no one else can read it: its key opens the network. Then start")
     for host in plan.hosts:
         reporter.line(f"  on {host.name} ({host.address}): netsim node {shown} --host {host.name}")
     reporter.line(

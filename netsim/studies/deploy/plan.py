@@ -129,7 +129,7 @@ class Plan:
     def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
-        # Deployments that share a broker do not hear each other.
+        # Each deployment on a broker has topics of its own.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
         return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 

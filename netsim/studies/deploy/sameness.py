@@ -44,7 +44,7 @@ def losses(run: Run) -> dict[str, int]:
 
 
 def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[MergedRun]) -> list[str]:
-    """Return what is to be said of a deployment's runs: they are as simulated, or what differs, and what is known."""
+    """Return notes on a deployment's runs: that they are as simulated, or where they differ, and the known causes."""
     lines = []
     for name, expected, made in zip(names, simulated, found, strict=True):
         if same(expected, made.run):
@@ -83,7 +83,7 @@ def _runs(count: int) -> str:
 
 
 def processes(names: Sequence[str], found: Sequence[MergedRun]) -> "pd.DataFrame":
-    """Return a row for each run and part: what its process said at its end; the columns are in docs/sockets.md."""
+    """Return a row for each run and part, of what its process wrote at its end; the columns are in docs/sockets.md."""
     import pandas as pd
 
     return pd.DataFrame([_row(name, part) for name, made in zip(names, found, strict=True) for part in made.parts])

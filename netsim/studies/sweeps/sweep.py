@@ -124,7 +124,7 @@ def sweep(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
     )
-    # To draw a point's figures takes longer than many a point, and nobody looks at those of a thousand.
+    # To draw a point's figures may take longer than the point, and a thousand points have too many to look at.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     study = catalogue.find_study(scenario)
     chosen, made_of = grid(study, parameters), study.made_of()
