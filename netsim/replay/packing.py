@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pack"]
-
 _TYPES = {"f8": np.float64, "i8": np.int64, "i4": np.int32, "i2": np.int16, "u1": np.uint8}
 
 # The bytes in a row of a long column by which the best difference is chosen.

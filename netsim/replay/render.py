@@ -24,20 +24,6 @@ from netsim.util.files import write_pieces
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_CHANGES",
-    "MOST_ROWS",
-    "About",
-    "curves_of",
-    "describe",
-    "parts",
-    "remarks",
-    "render",
-    "states_of",
-    "texts",
-    "write",
-]
-
 MOST_ROWS = 2000
 """Rows of the curves that a page holds at most."""
 

@@ -22,16 +22,6 @@ from netsim.studies.terminal import Reporter
 if TYPE_CHECKING:
     from netsim.live.server import ViewServer
 
-__all__ = [
-    "INTERRUPTED",
-    "execute",
-    "reserved",
-    "show_saved",
-    "status_of_interrupt",
-    "terminable",
-    "viewed",
-]
-
 INTERRUPTED = "interrupted; no run folder was written"
 """The message of a run that was interrupted before its first result."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import numpy as np
 
@@ -256,13 +256,17 @@ def _read_summary(path: Path) -> dict[str, Any]:
     if missing:
         raise BadInput("there is no such folder" if not path.is_dir() else f"it has no {missing[0]}")
     summary = _read_json(path / "summary.json")
-    _must_have(summary, "summary.json", algorithms=dict, centralised=dict, trace_hash=str, notes=list, bytes=dict)
-    _all(summary["algorithms"], "summary.json", "algorithms", dict)
-    _all(dict(enumerate(summary["notes"])), "summary.json", "notes", str)
-    _all(summary["bytes"], "summary.json", "bytes", int)
     summary.setdefault("failed", {})
-    _must_have(summary, "summary.json", failed=dict)
-    _all(summary["failed"], "summary.json", "failed", str)
+    _must_have(
+        summary,
+        "summary.json",
+        algorithms=dict[str, dict],  # type: ignore[type-arg]
+        centralised=dict,
+        trace_hash=str,
+        notes=list[str],
+        bytes=dict[str, int],
+        failed=dict[str, str],
+    )
     for each in files:
         if each.name not in summary["bytes"]:
             raise BadInput(f"summary.json must have the size of {each.name}")
@@ -308,18 +312,18 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _must_have(content: dict[str, Any], file: str, **kinds: type) -> None:
+def _must_have(content: dict[str, Any], file: str, **kinds: Any) -> None:
+    """Raise BadInput unless a file's content has these keys, of these types (``dict[str, int]``: with such values)."""
     for key, kind in kinds.items():
         if key not in content:
             raise BadInput(f"{file} must have {key!r}")
-        if not isinstance(content[key], kind):
-            raise BadInput(f"{file}: {key!r} must be {kind.__name__}, not {type(content[key]).__name__}")
-
-
-def _all(values: Mapping[Any, Any], file: str, key: str, kind: Any) -> None:
-    for name, value in values.items():
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise BadInput(f"{file}: {key}[{name!r}] must not be {type(value).__name__}")
+        outer, value = get_origin(kind) or kind, content[key]
+        if not isinstance(value, outer):
+            raise BadInput(f"{file}: {key!r} must be {outer.__name__}, not {type(value).__name__}")
+        if within := get_args(kind):
+            for name, each in value.items() if outer is dict else enumerate(value):
+                if not isinstance(each, within[-1]) or isinstance(each, bool):
+                    raise BadInput(f"{file}: {key}[{name!r}] must not be {type(each).__name__}")
 
 
 def read_part(folder: Path, name: str) -> "pd.DataFrame | None":

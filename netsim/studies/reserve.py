@@ -12,9 +12,8 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
@@ -38,22 +37,20 @@ class Reservation:
     ``parts`` until it is ``published``.
     """
 
-    def __init__(self, folder: Path, shown: str, room: Path, stem: str, lock: BaseFileLock, made: list[Path]) -> None:
+    def __init__(self, folder: Path, shown: str, parts: Path) -> None:
         self.folder = folder
         self.shown = shown
-        self.parts = room / (stem + PARTS)
-        self._room = room
-        self._stem = stem
-        self._lock: BaseFileLock | None = lock
-        self._made = made
+        self.parts = parts
         self.published = False
+        # What is to be undone at the end.
+        self.undone = ExitStack()
 
     def publish(self) -> None:
         """Make the parts the run folder: a new one by one rename, an old one file by file, summary.json last.
 
         Raises OSError if that cannot be done; the folder is then as it was.
         """
-        if self._stem:
+        if self.parts.parent != self.folder:
             os.rename(self.parts, self.folder)
         else:
             names = sorted(os.listdir(self.parts), key=lambda name: (name == "summary.json", name))
@@ -67,20 +64,12 @@ class Reservation:
 
     def close(self) -> None:
         """Give the place back; what was not published is removed."""
-        if self._lock is None:
-            return
-        if not self.published:
-            _clear(self._room, self._stem)
-        _give_back(self._room / (self._stem + LOCK), self._lock)
-        self._lock = None
-        _unmake(self._made)
+        self.undone.close()
 
     def __enter__(self) -> "Reservation":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -151,33 +140,26 @@ def _try_to_reserve(folder: str | Path, patience: float, new: bool) -> Reservati
     if there and (not target.is_dir() or (_contents(target) and not (target / LOCK).exists())):
         raise _not_free(folder)
     room, stem = (target, "") if there else (target.parent, f".{target.name}")
-    made: list[Path] = []
-    try:
+    path, place = room / (stem + LOCK), Reservation(target, str(folder), room / (stem + PARTS))
+    with ExitStack() as undone:
         if not there:
-            _make(room, made)
-        lock = _take(room / (stem + LOCK), patience)
+            _make(room, undone)
+        lock = _take(path, patience)
         if lock is None:
-            _unmake(made)
-            return room / (stem + LOCK)
-    except BaseException:
-        _unmake(made)
-        raise
-    place = Reservation(target, str(folder), room, stem, lock, made)
-    try:
+            return path
+        undone.callback(_give_back, path, lock)
+        undone.callback(lambda: None if place.published else _clear(room, stem))
         _clear(room, stem)
         _sweep(room)
         if os.path.lexists(target) != there or (there and _contents(target)):
-            if not new:
-                raise _not_free(folder)
-            place.close()
-            return None
+            if new:
+                return None
+            raise _not_free(folder)
         place.parts.mkdir()
         # An umask may have taken rights away that we need ourselves.
         (place.parts / "trial").touch()
         (place.parts / "trial").unlink()
-    except BaseException:
-        place.close()
-        raise
+        place.undone = undone.pop_all()
     return place
 
 
@@ -201,24 +183,22 @@ def _contents(folder: Path) -> set[str]:
     return set(os.listdir(folder)) - {LOCK, PARTS} - _OF_THE_SYSTEM
 
 
-def _make(folder: Path, made: list[Path]) -> None:
-    """Make a folder and those above it; those that were not there are appended to ``made``."""
+def _make(folder: Path, undone: ExitStack) -> None:
+    """Make a folder and those above it; those that were not there are removed at the end, if they hold nothing."""
     missing = [folder]
     while not missing[-1].exists():
         missing.append(missing[-1].parent)
     for each in reversed(missing[:-1]):
         with suppress(FileExistsError):
             each.mkdir()
-            made.append(each)
+            undone.callback(_remove_empty, each)
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def _unmake(made: list[Path]) -> None:
-    """Remove folders that were made and hold nothing."""
-    for folder in reversed(made):
-        with suppress(OSError):
-            folder.rmdir()
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
@@ -299,9 +279,8 @@ def _clear(room: Path, stem: str) -> None:
                 if not os.path.lexists(parts / name) and path.is_file() and path.stat().st_size == size:
                     path.unlink()
     shutil.rmtree(parts, ignore_errors=True)
-    with suppress(OSError):
-        # One that must not be read, but is empty.
-        parts.rmdir()
+    # One that must not be read, but is empty.
+    _remove_empty(parts)
 
 
 def _planned(parts: Path) -> dict[str, int]:

@@ -17,8 +17,6 @@ from netsim.util import check
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Found", "export", "find_trace", "replay", "traced"]
-
 
 def replay(
     place: str | Path,

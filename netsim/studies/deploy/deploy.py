@@ -31,8 +31,6 @@ from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation
 from netsim.studies.terminal import Reporter
 
-__all__ = ["deploy", "gather_folder", "participate"]
-
 Agents = Mapping[Any, Any]
 
 

@@ -22,8 +22,6 @@ from netsim.studies.verification import parameters_of
 from netsim.util import check
 from netsim.util.files import write_pieces
 
-__all__ = ["Host", "Plan", "Settings", "hosts_in", "local_hosts"]
-
 PLAN, KEY, PARTS = "deployment.json", "key", "parts"
 """What a deployment's folder holds: the plan, the key, what processes write."""
 

@@ -16,8 +16,6 @@ from netsim.errors import NetsimError
 from netsim.studies.deploy.plan import Host, Plan
 from netsim.studies.sweeps.workers import end_with
 
-__all__ = ["Ended", "Processes", "die_with", "is_fork"]
-
 # Real seconds: between two looks, and from a request to end to the kill.
 _PAUSE, _GRACE = 0.1, 5.0
 # Bytes below which a disk is full.

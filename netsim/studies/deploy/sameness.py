@@ -11,8 +11,6 @@ from netsim.run import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["losses", "notes", "processes", "same", "where"]
-
 _ENDS = ("late", "missing")
 
 
