@@ -48,6 +48,8 @@ MODULES = {
     "datafiles": "util.datafiles",
     "draws": "util.draws",
     "files": "util.files",
+    "export.blocks": "export.pcapng",
+    "export.packets": "export.pcapng",
     "latency": "links.latency",
     "link": "links.link",
     "live.pending": "live.view",
@@ -121,11 +123,17 @@ NAMES = {
     "netsim.core.records.EXIT": "OUTCOME",
     "netsim.core.round_barrier.Gate": "RoundBarrier",
     "netsim.live.server.Session": "ViewServer",
+    "netsim.live.view.Changes": "ShownChanges",
+    "netsim.live.view.Rows": "ShownRows",
     "netsim.studies.catalogue.Listed": "Entry",
     "netsim.studies.catalogue.Shelf": "Registry",
+    "netsim.studies.deploy.plan.Settings": "Connection",
     "netsim.studies.figures.told_apart": "line_style",
     "netsim.studies.folder.told_partial": "partial_text",
     "netsim.studies.results.told_interval": "interval_text",
+    "netsim.studies.sweeps.point.Work": "SweepRun",
+    "netsim.studies.terminal.Tally": "Countdown",
+    "netsim.studies.traces.Found": "TracedRun",
 }
 """Names in modules; such a module has a ``__getattr__`` that `former_names` returns."""
 

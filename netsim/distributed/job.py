@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from netsim.clock.clock import ClockName, Loop
 from netsim.clock.pacing import PacedSelector
@@ -13,9 +14,12 @@ from netsim.distributed.node import NodeRuntime, mark_of, places_of
 from netsim.distributed.relay import Relay
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Asked
-from netsim.engine.job import Host, Job
+from netsim.engine.job import Job
 from netsim.errors import NetsimError, one_line
 from netsim.run import Run
+
+if TYPE_CHECKING:
+    from netsim.network import Network
 
 __all__ = ["Missed", "NodeJob", "journal_name"]
 
@@ -37,7 +41,7 @@ def journal_name(run: int, host: int, incarnation: int) -> str:
 class NodeJob(Job):
     """A run of which a part is here; with ``states`` it writes those of agents with each row."""
 
-    def __init__(self, network: Host, result: Run, asked: Asked, transport: Transport, states: bool) -> None:
+    def __init__(self, network: "Network", result: Run, asked: Asked, transport: Transport, states: bool) -> None:
         settings = network.settings
         places = places_of(settings, transport)
         if transport.membership is None:

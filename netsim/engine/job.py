@@ -7,14 +7,17 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from netsim.clock.clock import ClockName, Loop, new_loop
-from netsim.engine.build import Asked, Settings
+from netsim.engine.build import Asked
 from netsim.engine.process import warned
-from netsim.engine.runtime import Action, Runtime
+from netsim.engine.runtime import Runtime
 from netsim.errors import Interrupted, NetsimError
 from netsim.run import Run
+
+if TYPE_CHECKING:
+    from netsim.network import Network
 
 __all__ = ["Job", "in_thread"]
 
@@ -22,21 +25,10 @@ _PATIENCE = 2.0
 """Seconds for which a Ctrl-C waits for an agent's step to end, before it ends that in the middle."""
 
 
-class Host(Protocol):
-    """What a job needs of its network."""
-
-    _running: Runtime | None
-    _scheduled: list[Action]
-
-    @property
-    def settings(self) -> Settings:
-        """What it is made of."""
-
-
 class Job:
     """A run that another thread may interrupt, before it begins, too."""
 
-    def __init__(self, network: Host, result: Run, asked: Asked) -> None:
+    def __init__(self, network: "Network", result: Run, asked: Asked) -> None:
         self._network = network
         self._result = result
         self._asked = asked

@@ -118,10 +118,10 @@ def _run_command(scenario: Scenario) -> click.Command:
     options = _options(scenario) + _made(_OUT, _TRACE, _FORMATS, _WATCHING)
     # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
-    return _Run(scenario, callback=call, params=options, help=title, short_help=title)
+    return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
 
 
-class _Run(click.Command):
+class _RunCommand(click.Command):
     """A scenario's command; where a flag lists several values, its error gives the sweep that runs them."""
 
     def __init__(self, scenario: Scenario, **more: Any) -> None:
@@ -427,7 +427,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         **given: Any,
     ) -> None:
         from netsim.studies.deploy.deploy import deploy
-        from netsim.studies.deploy.plan import Plan, Settings, hosts_in, local_hosts
+        from netsim.studies.deploy.plan import Connection, Plan, hosts_in, local_hosts
 
         times = {name: given.pop(name) for name in ("round_time", "patience", "silence")}
         if (processes is None) == (nodes is None):
@@ -438,7 +438,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
                 with_broker = " or ".join(name for name in TRANSPORTS if transport_of(name).needs_broker)
                 raise BadInput(f"broker = {broker!r}: must go with --transport {with_broker}")
             brokers = {"broker": broker}
-        settings = Settings(transport, **times, **brokers)
+        settings = Connection(transport, **times, **brokers)
         if processes is not None:
             hosts = local_hosts(processes, transport)
         plan = Plan.of(scenario, given, settings, hosts, trace)

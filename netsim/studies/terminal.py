@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from netsim._former import former_names
+
 if TYPE_CHECKING:
     import pandas as pd
+
+__getattr__ = former_names(__name__)
 
 # A whole float from here on is most likely no count but a measure that diverged.
 _LARGE = 1e15
@@ -77,7 +81,7 @@ class Reporter:
 
         On a terminal one line is updated; elsewhere a line is printed for each quarter, and each minute.
         """
-        tally = Tally(total)
+        tally = Countdown(total)
         if self.quiet or sys.stderr is None:
             yield lambda done, failed: None
         elif not sys.stderr.isatty():
@@ -160,7 +164,7 @@ class Reporter:
             forget(stream)
 
 
-class Tally:
+class Countdown:
     """The line on ``total`` things that end one by one: the numbers done, failed and left, and the time to go."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import export as formats
+from netsim._former import former_names
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.frames import MOST
@@ -16,6 +17,8 @@ from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__getattr__ = former_names(__name__)
 
 
 def replay(
@@ -69,7 +72,7 @@ def traced(folder: str | Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Found:
+class TracedRun:
     """A trace, its run folder or file, and what is known of its run; ``suffix`` ends the names of files made of it."""
 
     log: TraceFile
@@ -89,17 +92,17 @@ class Found:
         return Path(out)
 
 
-def find_trace(place: str | Path, algorithm: str | None, progress: Progress | None) -> Found:
+def find_trace(place: str | Path, algorithm: str | None, progress: Progress | None) -> TracedRun:
     """Find the trace of a run folder, or open a trace file."""
     path = Path(place)
     if path.is_dir():
         return _of_folder(path, algorithm, progress)
     if algorithm is not None:
         raise check.refuse("algorithm", algorithm, "left out for a trace file, which is of one run")
-    return Found(TraceFile(path, progress), About(path.name), path)
+    return TracedRun(TraceFile(path, progress), About(path.name), path)
 
 
-def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> Found:
+def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> TracedRun:
     found, names = load(folder, partial=True), traced(folder)
     if not names:
         raise BadInput(f"run folder = {str(folder)!r}: must hold a trace; run it again with --trace")
@@ -118,7 +121,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
     )
     suffix = "" if algorithm is None else f"-{trace_name(name)[6:-4]}"
     _check_ledger(folder, name, log)
-    return Found(log, about, folder, suffix, rounds[rounds["algorithm"] == name], _part(folder, "states", name))
+    return TracedRun(log, about, folder, suffix, rounds[rounds["algorithm"] == name], _part(folder, "states", name))
 
 
 def _part(folder: Path, table: str, algorithm: str) -> "pd.DataFrame | None":

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from netsim._former import former_names
 from netsim._version import __version__
 from netsim.distributed.transport import TRANSPORTS, Transport, transport_of
 from netsim.errors import BadInput, one_line
@@ -21,6 +22,8 @@ from netsim.studies.catalogue import Scenario
 from netsim.studies.verification import parameters_of
 from netsim.util import check
 from netsim.util.files import write_pieces
+
+__getattr__ = former_names(__name__)
 
 PLAN, KEY, PARTS = "deployment.json", "key", "parts"
 """What a deployment's folder holds: the plan, the key, what processes write."""
@@ -47,7 +50,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Connection:
     """How processes reach each other: a name of `TRANSPORTS`, a broker's "host:port", and real seconds."""
 
     carrier: str = "udp"
@@ -68,7 +71,7 @@ class Plan:
 
     scenario: str
     parameters: Mapping[str, Any]
-    settings: Settings
+    settings: Connection
     hosts: tuple[Host, ...]
     runs: int = 0
     trace: bool = False
@@ -77,7 +80,12 @@ class Plan:
 
     @classmethod
     def of(
-        cls, scenario: Scenario, parameters: Mapping[str, Any], settings: Settings, hosts: tuple[Host, ...], trace: bool
+        cls,
+        scenario: Scenario,
+        parameters: Mapping[str, Any],
+        settings: Connection,
+        hosts: tuple[Host, ...],
+        trace: bool,
     ) -> "Plan":
         """Return the plan of a study with these parameters."""
         # From any folder it is the same file.
@@ -169,7 +177,7 @@ class Plan:
             plan = cls(
                 content["scenario"],
                 content["parameters"],
-                Settings(**content["settings"]),
+                Connection(**content["settings"]),
                 tuple(_host(each) for each in content["hosts"]),
                 content["runs"],
                 content["trace"],

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from netsim._former import former_names
 from netsim.errors import NetsimError, chain, one_line
 from netsim.studies import catalogue
 from netsim.studies.folder import Unsaved, is_whole, write
@@ -21,6 +22,8 @@ from netsim.studies.study import Study
 from netsim.studies.sweeps.grid import Point
 from netsim.util import check
 from netsim.util.files import write_whole
+
+__getattr__ = former_names(__name__)
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
 _TRIES = 2  # of a point whose process is killed each time
@@ -46,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Work:
+class SweepRun:
     """What all points of a sweep have in common."""
 
     scenario: str
@@ -73,7 +76,7 @@ class Work:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def run_point(work: Work, point: Point) -> str | None:
+def run_point(work: SweepRun, point: Point) -> str | None:
     """Run a study with some settings into ``points/<name>``; return why it failed, or None.
 
     A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those that
@@ -112,7 +115,7 @@ def unwritten(folder: Path, error: OSError) -> Unsaved:
     )
 
 
-def _begin(work: Work, name: str) -> Path | None:
+def _begin(work: SweepRun, name: str) -> Path | None:
     """Return a new folder to write into; None if the point was begun `_TRIES` times and never ended."""
     for number in range(_TRIES):
         with suppress(FileExistsError):
@@ -121,7 +124,7 @@ def _begin(work: Work, name: str) -> Path | None:
     return None
 
 
-def _run(work: Work, point: Point, place: Path, origin: dict[str, Any]) -> None:
+def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> None:
     """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
     found = dataclasses.replace(catalogue.find_study(work.file), name=work.scenario)
     study = found.prepare(**point.settings)
@@ -175,7 +178,7 @@ def _reason(error: BaseException, limits: Limits) -> str:
     return " ".join(text.split())
 
 
-def keep_failure(work: Work, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
+def keep_failure(work: SweepRun, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
     """Keep why a point failed, and its origin, and return why."""
     folder = work.folder
     made_of = {"files_sha256": {}, **work.made_of, **(origin or {})}

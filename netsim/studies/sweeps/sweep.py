@@ -19,7 +19,7 @@ from netsim.studies.origin import changed_files, changed_source, is_recorded, ve
 from netsim.studies.reserve import LOCK, locked, refusals
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
-from netsim.studies.sweeps.point import Limits, Work, unwritten
+from netsim.studies.sweeps.point import Limits, SweepRun, unwritten
 from netsim.studies.sweeps.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -141,7 +141,7 @@ def sweep(
     ):
         folder = running.parent
         file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
-        work = Work(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
+        work = SweepRun(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
         if client is not None:
             must_be_able(client, work)
         _run_missing(
@@ -160,7 +160,7 @@ def sweep(
     return found
 
 
-def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
+def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
     """Run the points that are not done and have not failed."""
     points = chosen.points()
     failures = _kept_failures(work.folder)
