@@ -135,7 +135,7 @@ def _registries() -> tuple[Registry, ...]:
 
 
 def listed() -> dict[str, Entry]:
-    """Return the studies of all installed packages by name; of two with one name netsim's own, or the first package's.
+    """Return the studies of all installed packages by name; of equal names netsim's own counts, or the first package's.
 
     An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Registry`.
     """

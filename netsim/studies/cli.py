@@ -441,7 +441,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         settings = Connection(transport, **times, **brokers)
         if processes is not None:
             hosts = local_hosts(processes, transport)
-        plan = Plan.of(scenario, given, settings, hosts, trace)
+        plan = Plan.of(scenario, given, settings=settings, hosts=hosts, trace=trace)
         whole = deploy(plan, out, Formats.chosen(figures, tables), Reporter())
         click.get_current_context().exit(0 if whole else 1)
 

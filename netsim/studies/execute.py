@@ -60,7 +60,7 @@ def execute(
 ) -> None:
     """Run a scenario, save its folder and print where that is."""
     place: Reservation | None = None
-    heeded = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
     try:
         # A folder that cannot be written should be known before the work, not after it.
         with reserved(scenario, out) as place, ExitStack() as until_saved:
@@ -79,7 +79,7 @@ def execute(
         if place is None or not place.published or study.partial:
             raise
     with suppress(ValueError):
-        signal.signal(signal.SIGINT, heeded)
+        signal.signal(signal.SIGINT, before)
     show_saved(place, reporter)
 
 
@@ -128,11 +128,11 @@ def terminable() -> Iterator[None]:
         # Only the main thread gets signals.
         yield
         return
-    heeded = signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, heeded)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""A study in several processes: a simulation, the processes' parts, and these collected and held against it."""
+"""A study in several processes: simulated, played in parts, the parts merged and compared with the simulation."""
 
 import asyncio
 import copy
@@ -35,9 +35,9 @@ Agents = Mapping[Any, Any]
 
 
 def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) -> bool:
-    """Run a study in several processes on this machine, or write what each host is to run.
+    """Run a study in several processes on this machine, or write the folder that each host runs.
 
-    Returns whether all processes came to their end.
+    Return whether all processes ended well.
     """
     scenario = catalogue.find_study(plan.scenario)
     with terminable(), reserved(scenario, out) as place:
@@ -61,7 +61,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
 
 
 def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Reporter) -> bool:
-    """Make a run folder of what the processes of a deployment wrote; return whether all came to their end."""
+    """Make a run folder of what the processes of a deployment wrote; return whether all ended well."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
     with terminable(), reserved(scenario, out) as place:
@@ -74,7 +74,7 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
     """Play a process's part of each run, report the numbers of the run and of its rows, and end the process."""
     plan = Plan.read(folder)
     host = plan.host(name)
-    # Sent to a process alone, as a scheduler does: its part is then whole, and says why it ended.
+    # A scheduler sends it to a process alone: ended as by Ctrl-C, its part is whole, and records why it ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     numbers = itertools.count()
 
@@ -89,7 +89,7 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
                      transport=transport)  # fmt: skip
 
         is_last = number + 1 == plan.runs
-        # The study goes on by the results of a simulation, for which the agents must be as they are now.
+        # The study goes on with the results of a simulation, which needs the agents as they are now.
         if not is_last and not hasattr(os, "fork"):
             play_part(copy.deepcopy(dict(agents)))
         elif is_last or is_fork():
@@ -103,7 +103,7 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
 
 
 def _play(plan: Plan, stage: Stage, **more: Any) -> Study:
-    """Play a study whose networks a stage runs; raises NetsimError in one line where it does not come to its end."""
+    """Play a study whose networks a stage runs; raise NetsimError, in one line, if it ends early."""
     scenario, parameters = plan.find()
     study = scenario.prepare(**more, **parameters)
     context = copy_context()
@@ -111,7 +111,7 @@ def _play(plan: Plan, stage: Stage, **more: Any) -> Study:
     try:
         context.run(scenario.play, study)
     except BaseException as error:
-        # Whatever ends it, as a sys.exit.
+        # A sys.exit, too, ends it early.
         if isinstance(error, Ended) or catalogue.interrupted(error):
             raise
         raise NetsimError(catalogue.why(scenario, error)) from error
@@ -119,7 +119,7 @@ def _play(plan: Plan, stage: Stage, **more: Any) -> Study:
 
 
 def _run(network: Any, agents: Agents, wanted: Wanted, **changes: Any) -> Run:
-    """Run a network as the study wanted it, but for some changes, and on no stage."""
+    """Run a network as the study asked, but for some changes, and on no stage."""
     names = ("until", "sample", "trace", "blas_threads")
     settings = {name: getattr(wanted.asked, name) for name in names} | {"progress": wanted.progress}
     context = copy_context()
@@ -129,7 +129,7 @@ def _run(network: Any, agents: Agents, wanted: Wanted, **changes: Any) -> Run:
 
 
 def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
-    """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
+    """Simulate the study: this shows whether it can be deployed, how many runs it has, and what results to expect."""
     runs: list[Run] = []
 
     def simulate(network: Any, agents: Agents, wanted: Wanted) -> Run:
@@ -161,7 +161,7 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
 
 
 def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
-    """Return the study of what the processes did, with notes on how it differs, and whether all came to their end."""
+    """Return the study of what the processes did, with notes on how it differs, and whether all ended well."""
     found: list[MergedRun] = []
 
     def merge(network: Any, agents: Agents, wanted: Wanted) -> Run:
@@ -170,7 +170,7 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
         return found[-1].run
 
     try:
-        # To put runs together is quick.
+        # Merging is quick, and needs no progress.
         study = _play(plan, merge, trace=plan.trace, reporter=Reporter(reporter.quiet, bars=False))
     except NetsimError as error:
         for before, made in zip(simulated, found, strict=False):

@@ -44,7 +44,7 @@ class Host:
     agents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        # It names files.
+        # Files are named after it.
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", self.name):
             raise check.refuse("hosts", self.name, "names of at most 64 letters, digits, '_', '.' and '-'")
 
@@ -79,18 +79,11 @@ class Plan:
     sha256: str = ""
 
     @classmethod
-    def of(
-        cls,
-        scenario: Scenario,
-        parameters: Mapping[str, Any],
-        settings: Connection,
-        hosts: tuple[Host, ...],
-        trace: bool,
-    ) -> "Plan":
+    def of(cls, scenario: Scenario, parameters: Mapping[str, Any], **more: Any) -> "Plan":
         """Return the plan of a study with these parameters."""
-        # From any folder it is the same file.
+        # The absolute path is the same file from any folder.
         name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
-        return cls(name, dict(parameters), settings, hosts, trace=trace, sha256=scenario.sha256)
+        return cls(name, dict(parameters), sha256=scenario.sha256, **more)
 
     @property
     def is_here(self) -> bool:
@@ -99,7 +92,7 @@ class Plan:
         return transport_of(settings.carrier).is_local([host.address for host in self.hosts], settings.broker)
 
     def find(self) -> tuple[Scenario, dict[str, Any]]:
-        """Return the study and its parameters; raises BadInput if it is another than was planned."""
+        """Return the study and its parameters; raises BadInput if it is not the study that was planned."""
         scenario = catalogue.find_study(self.scenario)
         if scenario.sha256 != self.sha256:
             raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
@@ -140,7 +133,7 @@ class Plan:
         return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 
     async def try_out(self) -> None:
-        """See whether all processes could be reached from here; raises NetsimError if one could not."""
+        """Try each process's transport from here; raises NetsimError if one cannot be reached."""
         addresses = [host.address for host in self.hosts]
         for host in self.hosts:
             transport = self._carrier(host, {address: () for address in addresses if address != host.address})
@@ -206,7 +199,7 @@ def _host(content: Mapping[str, Any]) -> Host:
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
-    """Return agents in ``count`` parts, one after the other, as even as can be."""
+    """Return agents in ``count`` parts, one after the other, as even as possible."""
     bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
     return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
 
@@ -221,7 +214,7 @@ def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
-    """Return the processes, and the broker, that a TOML file names; raises BadInput for one that is anything else."""
+    """Return the processes, and the broker, that a TOML file names; raises BadInput if it is no such file."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from netsim.errors import NetsimError
 from netsim.studies.deploy.plan import Host, Plan
 from netsim.studies.sweeps.workers import end_with
 
-# Real seconds: between two looks, and from a request to end to the kill.
+# Real seconds: between two polls, and from SIGTERM to SIGKILL.
 _PAUSE, _GRACE = 0.1, 5.0
 # Bytes below which a disk is full.
 _ROOM = 1 << 14
@@ -26,7 +26,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 class Processes:
     """The processes of a deployment, each `netsim node` on this machine; a context manager that ends them.
 
-    It reports the number of a run, from 0, and of each row that the first process comes to.
+    It reports the number of a run, from 0, and of each row that the first process has written.
     """
 
     def __init__(self, plan: Plan, folder: Path, report: Callable[[int, int], None]) -> None:
@@ -73,7 +73,7 @@ class Processes:
                 for process in self._running.values():
                     process.kill()
             time.sleep(_PAUSE)
-        # Below zero: by a signal.
+        # A status below zero: ended by a signal.
         if 0 not in statuses.values():
             raise NetsimError(
                 f"process {next(iter(statuses))}: was killed, as all others were; there is nothing to gather"

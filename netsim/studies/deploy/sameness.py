@@ -1,4 +1,4 @@
-"""Whether a deployment left what the simulation leaves, and where it begins not to."""
+"""Whether a deployment has the results of the simulation, and where they begin to differ."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ def where(simulated: Run, deployed: Run) -> str:
     columns = [name for name in old.columns if name in new.columns]
     count = min(len(old), len(new))
     was, now = old[columns][:count], new[columns][:count]
-    # A NaN is as another one.
+    # NaN equals NaN here.
     differs = (was.to_numpy(dtype=object) != now.to_numpy(dtype=object)) & ~(was.isna() & now.isna()).to_numpy()
     rows, places = np.nonzero(differs)
     if len(rows):

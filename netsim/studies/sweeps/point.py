@@ -31,7 +31,7 @@ _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class _TooLong(KeyboardInterrupt):
-    """A point takes longer than it may: raised in it as Ctrl-C is, at which a run ends in order."""
+    """A point went beyond its time: raised in it as Ctrl-C is, at which a run ends in order."""
 
 
 @dataclass(frozen=True)
@@ -199,13 +199,13 @@ def _seconds(most: float | None) -> Iterator[None]:
         return
     if not hasattr(signal, "SIGALRM"):
         raise check.refuse("timeout", most, "left out on this system, which has no such alarm")
-    heeded = signal.signal(signal.SIGALRM, _stop)
+    before = signal.signal(signal.SIGALRM, _stop)
     signal.setitimer(signal.ITIMER_REAL, most)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, heeded)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

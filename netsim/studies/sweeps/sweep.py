@@ -130,14 +130,14 @@ def sweep(
     chosen, made_of = grid(study, parameters), study.made_of()
     show = reporter or Reporter(quiet=True)
 
-    def heed(folder: Path) -> None:
+    def examine(folder: Path) -> None:
         if retry:
             shutil.rmtree(folder / "failed", ignore_errors=True)
         _must_be_of(made_of, folder, chosen, redo)
 
     with (
         nullcontext() if dask is None else connected(dask, limits) as client,
-        _opened(Path(out), chosen, heed) as running,
+        _opened(Path(out), chosen, examine) as running,
     ):
         folder = running.parent
         file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
@@ -309,10 +309,10 @@ def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterator[Path]:
+def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iterator[Path]:
     """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
 
-    Before anything is written, ``heed`` may refuse what a sweep's folder holds. Raises BadInput if the folder holds
+    Before anything is written, ``examine`` may refuse what a sweep's folder holds. Raises BadInput if the folder holds
     something else, cannot be written, or belongs to another process.
     """
     about = folder / "sweep.json"
@@ -338,7 +338,7 @@ def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterato
             shutil.rmtree(left, ignore_errors=True)
         if about.is_file():
             _must_be_same(folder, chosen)
-            heed(folder)
+            examine(folder)
         with refusals(folder):
             with write_whole(about) as file:
                 settings = {"scenario": chosen.scenario, "values": chosen.values}
