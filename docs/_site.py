@@ -20,7 +20,7 @@ ELSEWHERE = {"CHANGELOG.md": "Changelog", "CONTRIBUTING.md": "Contributing"}
 INNER = re.compile(
     r"netsim\.(__main__|core|engine\..*|util\.(check|compiled|files|draws)|wire\.packing"
     r"|core\.(?!frame$|copies$).*|clock\.(?!clock$).*"
-    r"|studies\.(cli|cli_scenarios|reserve|folder|terminal)"
+    r"|studies\.(cli|reserve|folder|terminal)"
     r"|radio\.(mac|medium|signals)"
     r"|transport\.(?!heard$|inbox$).*)$"
 )

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import Context as Variables
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from netsim.accounting.scene import Scene
 from netsim.agent import Agent
@@ -23,7 +23,7 @@ from netsim.transport.context import Context
 from netsim.transport.shared import Shared
 from netsim.watch import Watch
 
-__all__ = ["MOST_ROWS", "Sampler", "View", "Viewer", "Watcher"]
+__all__ = ["MOST_ROWS", "Sampler", "Shown", "View", "Viewer", "Watcher"]
 
 # --- rows at a fixed interval -----------------------------------------------------------------------------------------
 
@@ -124,17 +124,18 @@ _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
 _WITHOUT_ROWS = 1.0
 
 
-class Viewer(Protocol):
-    """Shows runs while they go on. It must not raise, nor change anything."""
-
-    def begin(self, run: Run, scene: Scene) -> None:
-        """A run begins."""
+class Shown(Protocol):
+    """Shows a run while it goes on. It must not raise, nor change anything."""
 
     def look(self, scene: Scene) -> None:
         """Everything before the time ``scene.ended_at`` (s) is recorded; called in the run's thread."""
 
     def end(self, scene: Scene, error: NetsimError | None) -> None:
         """The run is over and nothing is counted any more; ``error`` ended it, or is None."""
+
+
+Viewer: TypeAlias = Callable[[Run, Scene], Shown]
+"""Called as a run begins; returns what shows it."""
 
 
 class View:
@@ -146,13 +147,14 @@ class View:
         self._viewer, self._run, self._loop = viewer, run, loop
         self._make_scene, self._rounds = scene, rounds
         self._scene: Scene | None = None
+        self._shown: Shown
         self._due = 0.0
         self._patience = 0.0
 
     def start(self) -> None:
         """Observe from now on."""
         self._scene = self._make_scene()
-        self._viewer.begin(self._run, self._scene)
+        self._shown = self._viewer(self._run, self._scene)
         self._patience = time.monotonic() + _WITHOUT_ROWS
         self._loop.clock.onlookers.append(self)
 
@@ -164,14 +166,14 @@ class View:
     def end(self, error: NetsimError | None) -> None:
         """Tell the viewer that the run is over."""
         if self._scene is not None:
-            self._viewer.end(self._now(), error)
+            self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
         """Look, if it is time: a row is written, so arrivals are counted."""
         begun = time.monotonic()
         if begun < self._due:
             return
-        self._viewer.look(self._now())
+        self._shown.look(self._now())
         ended = time.monotonic()
         self._due = ended + max(_PAUSE, min(_SHARE * (ended - begun), _LONGEST))
         self._patience = self._due + _WITHOUT_ROWS

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from netsim.export.graphs import graph_of, write_graphml, write_json
-from netsim.export.packets import write_pcapng
+from netsim.export.pcapng import write_pcapng
 from netsim.replay.frames import Log
 from netsim.replay.render import About
 from netsim.util import check

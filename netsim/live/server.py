@@ -11,12 +11,14 @@ import urllib.parse
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from netsim._former import former_names
 from netsim.accounting.scene import Scene
+from netsim.engine.observers import Viewer
 from netsim.errors import NetsimError, one_line
 from netsim.live.view import RunView
 from netsim.network import Network
@@ -103,32 +105,10 @@ def live_view(
 
 
 class ViewServer:
-    """Serves the views of runs, in threads that do not keep the program from ending.
+    """Serves the views of runs at ``address``, in threads that do not keep the program from ending.
 
-    As a context: at its end it serves until the pages have all of every run, or after an error for a moment.
-
-    Parameters
-    ----------
-    pace : float, optional
-        Simulated seconds that pages show in a second; default: as suits each run.
-    most : int
-        Frames that are kept of all runs: the newest.
-    tell : callable
-        Called with lines for the user.
-    browser : bool
-        Whether to open the user's browser.
-
-    Attributes
-    ----------
-    address : str
-        Where the pages are.
-
-    Raises
-    ------
-    BadInput
-        If an argument cannot be used.
-    NetsimError
-        If there is no free port.
+    As a context: at its end it serves until the pages have all of every run, or after an error for a moment. The
+    arguments are those of `live_view`, and ``report`` is called with lines for the user; raises what that raises.
     """
 
     def __init__(
@@ -136,18 +116,18 @@ class ViewServer:
         *,
         pace: float | None = None,
         most: int = MOST,
-        tell: Callable[[str], None] = print,
+        report: Callable[[str], None] = print,
         browser: bool = True,
     ) -> None:
         self._pace = None if pace is None else check.finite("pace", pace, above=0)
         self._most = check.integer("most", most, low=1)
-        self._tell = tell
+        self._report = report
         self._views: list[RunView] = []
         self._over = self._answered_over = False
         self._asked = time.monotonic()
         self._http = _HTTPServer(self._answer)
         self.address = self._http.address
-        tell(f"watch it at {self.address}")
+        report(f"watch it at {self.address}")
         if check.flag("browser", browser):
             with suppress(webbrowser.Error):
                 webbrowser.open(self.address)
@@ -168,11 +148,11 @@ class ViewServer:
         finally:
             self._http.close()
 
-    def viewer(self, about: About, length: float | None = None) -> "_Viewer":
+    def viewer(self, about: About, length: float | None = None) -> Viewer:
         """Return a viewer for `Network.show_to`; its runs last ``length`` simulated seconds, where that is known."""
-        return _Viewer(self, about, length)
+        return partial(self._add, about, length)
 
-    def add(self, about: About, length: float | None, run: Run, scene: Scene) -> RunView:
+    def _add(self, about: About, length: float | None, run: Run, scene: Scene) -> RunView:
         """Return the view of a run that begins."""
         # All runs before it together keep no more frames than one.
         room = self._most
@@ -186,7 +166,7 @@ class ViewServer:
         """Serve until pages have all of every run, or until none has asked for long."""
         self._asked = time.monotonic()
         if not self._is_fetched():
-            self._tell("the page is served until it has all of it; Ctrl-C ends that")
+            self._report("the page is served until it has all of it; Ctrl-C ends that")
         while not self._is_fetched() and time.monotonic() - self._asked < _PATIENCE:
             time.sleep(0.05)
         # An open page asks once more, and learns that there is nothing more to ask.
@@ -225,23 +205,6 @@ def _numbers(text: str) -> list[int] | None:
     parts = text.split(".")
     fits = len(parts) == 5 and all(each.isascii() and each.isdigit() and len(each) < 16 for each in parts)
     return [int(each) for each in parts] if fits else None
-
-
-class _Viewer:
-    """Gives each run that begins a view of its own (`netsim.engine.observers.Viewer`)."""
-
-    def __init__(self, server: ViewServer, about: About, length: float | None) -> None:
-        self._server, self._about, self._length = server, about, length
-        self._view: RunView
-
-    def begin(self, run: Run, scene: Scene) -> None:
-        self._view = self._server.add(self._about, self._length, run, scene)
-
-    def look(self, scene: Scene) -> None:
-        self._view.look(scene)
-
-    def end(self, scene: Scene, error: NetsimError | None) -> None:
-        self._view.end(scene, error)
 
 
 class _HTTPServer(ThreadingHTTPServer):

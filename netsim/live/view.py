@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim._former import former_names
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.scene import Scene
 from netsim.accounting.trace import STREAMS
@@ -21,7 +22,9 @@ from netsim.replay.render import MOST_ROWS, About, curves_of, describe, few_chan
 from netsim.run import Run
 from netsim.watch import Watch
 
-__all__ = ["Changes", "PendingFrames", "Rows", "RunView"]
+__all__ = ["PendingFrames", "RunView", "ShownChanges", "ShownRows"]
+
+__getattr__ = former_names(__name__)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,7 +32,7 @@ Records = Mapping[str, NDArray[np.void]]
 
 
 class RunView:
-    """A run that is shown (`netsim.engine.observers.Viewer`): the run's thread writes it, the server's threads read it.
+    """A run that is shown (`netsim.engine.observers.Shown`): the run's thread writes it, the server's threads read it.
 
     It keeps the newest ``most`` frames. ``pace`` and ``length`` are simulated seconds: what its page shows in a second,
     and how long the run will last; None where that is not known.
@@ -43,7 +46,7 @@ class RunView:
         self._run, self._scene = run, scene
         self._state_names = [] if run.watch is None else run.watch.columns
         self._pending = PendingFrames(run.ledger, forget=not run.ledger.keeps_trace)
-        self._rows, self._changes = Rows(), Changes(len(run.agents), len(self._state_names))
+        self._rows, self._changes = ShownRows(), ShownChanges(len(run.agents), len(self._state_names))
         self._lock = threading.Lock()
         self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
                                           "rounds": 0, "notes": []}  # fmt: skip
@@ -250,7 +253,7 @@ class PendingFrames:
 # --- rows and states --------------------------------------------------------------------------------------------------
 
 
-class Rows:
+class ShownRows:
     """The rows of a run that its page shows: all of few; of many one in every ``stride``, a power of two."""
 
     def __init__(self) -> None:
@@ -290,7 +293,7 @@ class Rows:
         return [f"Curves show one row of {self.stride:,}."] if self.stride > 1 else []
 
 
-class Changes:
+class ShownChanges:
     """The changes of agents' states that a page shows: all of few; of many fewer and fewer, the older they are.
 
     ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out.

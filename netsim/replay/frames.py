@@ -105,29 +105,11 @@ def frames_of(log: Log, most: int = MOST) -> Frames:
 class Reader:
     """Reads the frames of a trace, all at once or in parts, any number of times.
 
-    Where frames are left out, whole messages are, with all their frames. Messages of which some frame did not arrive
-    stay, if they leave some room; of the others a fixed hash of their numbers chooses as many as fit.
+    Beyond ``most`` frames whole messages are left out, with all their frames. Messages of which some frame did not
+    arrive stay, if they leave some room; of the others a fixed hash of their numbers chooses as many as fit.
 
-    Parameters
-    ----------
-    log : Log
-        A trace of this version of netsim.
-    most : int, optional
-        Frames that are read at most; default: all.
-
-    Attributes
-    ----------
-    scene : Scene
-        Where and when the run took place.
-    causes, counts, omitted
-        As `Frames` has them.
-    shown : int
-        The number of frames that are read.
-
-    Raises
-    ------
-    BadInput
-        If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
+    It has the ``scene``, ``causes``, ``counts`` and ``omitted`` of `Frames`, and the number ``shown`` of frames that
+    are read; it raises what `frames_of` raises.
     """
 
     def __init__(self, log: Log, most: int | None = None) -> None:

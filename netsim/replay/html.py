@@ -13,8 +13,6 @@ from netsim.errors import BadInput
 from netsim.replay.packing import pack
 from netsim.util import check
 
-__all__ = ["COLUMNS", "as_json", "html"]
-
 COLUMNS: dict[str, type] = {
     "start": np.float64,
     "depart": np.float64,

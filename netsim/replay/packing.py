@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pack"]
-
 _TYPES = {"f8": np.float64, "i8": np.int64, "i4": np.int32, "i2": np.int16, "u1": np.uint8}
 
 # The bytes in a row of a long column by which the best difference is chosen.
@@ -22,20 +20,10 @@ _TRIED = 1 << 17
 
 
 def pack(columns: Mapping[str, NDArray[Any]], quickly: bool = False) -> dict[str, Any]:
-    """Return columns packed as JSON can hold them, without loss.
+    """Return one-dimensional columns packed as JSON can hold them; ``quickly``: larger, in a fraction of the time.
 
-    Parameters
-    ----------
-    columns : mapping of arrays
-        One-dimensional, of type float64, int64, int32, int16 or uint8.
-    quickly : bool
-        Pack larger, in a fraction of the time: for a page on the same machine.
-
-    Returns
-    -------
-    dict
-        ``columns``: each one's ``name``, ``type``, ``length`` and ``less``, which was subtracted: nothing (""), the row
-        before ("previous"), or an earlier column by its name. ``data``: all bytes, in base64.
+    ``columns`` has each one's ``name``, ``type``, ``length`` and ``less``, which was subtracted: nothing (""), the row
+    before ("previous"), or an earlier column by its name. ``data`` has all bytes, in base64.
     """
     listed, planes = [], []
     seen: dict[str, NDArray[Any]] = {}

@@ -24,20 +24,6 @@ from netsim.util.files import write_pieces
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_CHANGES",
-    "MOST_ROWS",
-    "About",
-    "curves_of",
-    "describe",
-    "parts",
-    "remarks",
-    "render",
-    "states_of",
-    "texts",
-    "write",
-]
-
 MOST_ROWS = 2000
 """Rows of the curves that a page holds at most."""
 
@@ -81,20 +67,9 @@ def parts(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
 ) -> tuple[dict[str, Any], Columns]:
-    """Return the arguments of `netsim.replay.html.html` for a trace.
+    """Return the arguments of `netsim.replay.html.html` for a trace; it shows ``most`` frames at most.
 
-    Parameters
-    ----------
-    log : Log
-        The trace.
-    about : About, optional
-        Its command, versions and notes stand on the page.
-    title : str
-        In place of that of ``about``.
-    most : int
-        Frames that are shown at most.
-    rounds, states : DataFrame, optional
-        As `Run.rounds` and `Run.states` have them.
+    ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`.
     """
     found = frames_of(log, most)
     about = about or About()

@@ -51,15 +51,7 @@ class Registry:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a scenario.
-
-    Attributes
-    ----------
-    kind : type
-        int, float, str or bool.
-    optional : bool
-        Whether it may be None.
-    """
+    """One parameter of a scenario, of kind int, float, str or bool; an ``optional`` one may be None."""
 
     name: str
     kind: type
@@ -143,7 +135,7 @@ def _registries() -> tuple[Registry, ...]:
 
 
 def listed() -> dict[str, Entry]:
-    """Return the studies of all installed packages by name; of two with one name netsim's own, or the first package's.
+    """Return the studies of all installed packages by name; of equal names netsim's own counts, or the first package's.
 
     An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Registry`.
     """
@@ -165,12 +157,8 @@ def grouped() -> dict[str, dict[str, Entry]]:
 def find_study(name: str) -> Scenario:
     """Return a scenario by its name, or by the path of a Python file that defines one.
 
-    In a file it is the one function whose first parameter is called ``study``.
-
-    Raises
-    ------
-    BadInput
-        If there is none of that name, or the file cannot be used.
+    In a file it is the one function whose first parameter is called ``study``. Raises BadInput if there is none of that
+    name, or the file cannot be used.
     """
     if not name.endswith(".py"):
         studies = listed()

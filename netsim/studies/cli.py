@@ -5,50 +5,123 @@ import itertools
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from netsim._former import must_be_current
+from netsim._former import SETTINGS, must_be_current
+from netsim.distributed.transport import TRANSPORTS, transport_of
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.cli_scenarios import FORMATS, group_of, options_of
-from netsim.studies.deploy.cli import deploy_them, gather_it, node_it
-from netsim.studies.execute import INTERRUPTED, Asked, Watched, execute, status_of_interrupt
-from netsim.studies.folder import Unsaved, load, told_partial
+from netsim.studies.execute import INTERRUPTED, execute, status_of_interrupt, viewed
+from netsim.studies.folder import Unsaved, load, partial_text
 from netsim.studies.formats import Formats
 from netsim.studies.origin import about
 from netsim.studies.terminal import Reporter, forget, text
 from netsim.util import check
 
-_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--out", {"type": str, "help": "The run folder, new or empty. Default: the next free runs/NAME-n."}),
-    ("--trace", {"is_flag": True, "help": "Keep the event log, too (trace-ALGORITHM.npz)."}),
-    *((flag, {"type": str, "default": usual, "show_default": True, "help": words}) for flag, usual, words in FORMATS),
-    ("--watch", {"is_flag": True, "help": "Show the run in the browser while it goes on; nothing in it changes."}),
-    ("--pace", {"type": float, "help": "With --watch: simulated seconds that are shown in a second."}),
-    ("--no-browser", {"is_flag": True, "help": "With --watch: only print the address."}),
+# Name, type, default and help of the flags of everything that writes a run folder; of `netsim run`; of `netsim deploy`.
+_Flags = tuple[tuple[str, type, Any, str], ...]
+_OUT: _Flags = (("--out", str, None, "The run folder, new or empty. Default: the next free runs/NAME-n."),)
+_FORMATS: _Flags = (
+    ("--figures", str, "png", "Formats of the figures: png, svg, pdf, or several with commas between."),
+    ("--tables", str, "csv", "Format of the tables: csv, or parquet (smaller; takes pip install '.[arrow]')."),
+)
+_TRACE: _Flags = (("--trace", bool, False, "Keep the event log, too (trace-ALGORITHM.npz)."),)
+_WATCHING: _Flags = (
+    ("--watch", bool, False, "Show the run in the browser while it goes on; nothing in it changes."),
+    ("--pace", float, None, "With --watch: simulated seconds that are shown in a second."),
+    ("--no-browser", bool, False, "With --watch: only print the address."),
+)
+_PROCESSES: _Flags = (
+    ("--processes", int, None, "Number of processes on this machine."),
+    ("--nodes", str, None, "Instead: a TOML file with a table [hosts.NAME] of each process's address, and agents."),
+    ("--transport", str, "udp", f"{', or '.join(TRANSPORTS)}."),
+    ("--broker", str, None, "Of MQTT. Default: 127.0.0.1:1883."),
+    ("--round-time", float, 0.1, "Real seconds that a round takes."),
+    ("--patience", float, 60.0, "Real seconds to wait for other processes."),
+    ("--silence", float, 5.0, "Real seconds after which a silent process is dead."),
 )
 
 
-def _command(scenario: Scenario) -> click.Command:
-    options = [*options_of(scenario), *(click.Option([name], **more) for name, more in _OPTIONS)]
+def _made(*flags: _Flags) -> list[click.Parameter]:
+    """Return the options of some flags."""
+    return [
+        click.Option([name], type=kind, is_flag=kind is bool, default=usual, show_default=bool(usual), help=words)
+        for name, kind, usual, words in itertools.chain(*flags)
+    ]
 
-    def call(out: str | None, trace: bool, figures: str, tables: str, **parameters: Any) -> None:
-        watch, pace, silent = (parameters.pop(name) for name in ("watch", "pace", "no_browser"))
-        watched = Watched.asked(watch, pace, not silent)
-        execute(scenario, Asked(out, trace, Formats.chosen(figures, tables), watched), parameters)
 
+def _options(scenario: Scenario) -> list[click.Parameter]:
+    """Return the options that stand for a scenario's parameters."""
+    options: list[click.Parameter] = []
+    for parameter in scenario.parameters:
+        flag = "--" + parameter.name.replace("_", "-")
+        switch = parameter.kind is bool
+        options.append(
+            click.Option(
+                [f"{flag}/--no-{flag[2:]}" if switch else flag, parameter.name],
+                type=parameter.kind,
+                default=parameter.default,
+                show_default=parameter.default is not None,
+                help=parameter.description,
+            )
+        )
+    for name in SETTINGS.keys() - {parameter.name for parameter in scenario.parameters}:
+        former = f"--{name}/--no-{name}"
+        options.append(click.Option([former], default=None, hidden=True, expose_value=False, callback=_refuse_former))
+    return options
+
+
+def _refuse_former(context: click.Context, option: click.Parameter, value: bool | None) -> None:
+    """Refuse a flag that earlier versions had."""
+    if value is not None:
+        must_be_current(str(option.name), value)
+
+
+class _Scenarios(click.Group):
+    """A command for each scenario, which ``make`` makes of it."""
+
+    def __init__(self, make: Callable[[Scenario], click.Command], **more: Any) -> None:
+        super().__init__(**more)
+        self._make = make
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(catalogue.listed())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        return self._make(catalogue.find_study(cmd_name))
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+def _run_command(scenario: Scenario) -> click.Command:
+    def call(
+        out: str | None,
+        trace: bool,
+        figures: str,
+        tables: str,
+        watch: bool,
+        pace: float | None,
+        no_browser: bool,
+        **parameters: Any,
+    ) -> None:
+        formats, reporter = Formats.chosen(figures, tables), Reporter()
+        with viewed(watch, pace, not no_browser, reporter) as session:
+            execute(scenario, parameters, out=out, trace=trace, formats=formats, reporter=reporter, session=session)
+
+    options = _options(scenario) + _made(_OUT, _TRACE, _FORMATS, _WATCHING)
     # Click would cut the short help at the first full stop, even that of an initial.
     title = scenario.function.__doc__ and scenario.title
-    return _Run(scenario, callback=call, params=options, help=title, short_help=title)
+    return _RunCommand(scenario, callback=call, params=options, help=title, short_help=title)
 
 
-class _Run(click.Command):
+class _RunCommand(click.Command):
     """A scenario's command; where a flag lists several values, its error gives the sweep that runs them."""
 
     def __init__(self, scenario: Scenario, **more: Any) -> None:
@@ -115,7 +188,7 @@ def list_them() -> None:
             click.echo(f"  {name:{width}}  {entry.title}")
 
 
-@app.group("run", cls=group_of(_command), subcommand_metavar="NAME|PATH.py [--parameter value]...")
+@app.group("run", cls=_Scenarios, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
     """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help."""
 
@@ -191,7 +264,7 @@ def show(folder: str) -> None:
     settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
     reporter = Reporter()
     if summary["partial"]:
-        reporter.line(told_partial(found))
+        reporter.line(partial_text(found))
     given = {key: value for key, value in settings["parameters"].items() if value is not None}
     flags = " ".join(catalogue.flag(key, value) for key, value in given.items())
     reporter.line(f"netsim run {shlex.quote(settings['scenario'])} {flags}".rstrip())
@@ -238,7 +311,7 @@ def _show_sweep(folder: Path) -> None:
 @click.argument("folder")
 @click.pass_context
 def verify_it(ctx: click.Context, folder: str) -> None:
-    """Repeat a run folder, or each point of a sweep, and say whether the same comes out.
+    """Repeat a run folder, or each point of a sweep, and show whether the results are the same.
 
     Exit status: 0 if all is identical, or equal to 1e-9; 1 if something differs; 2 for what cannot be repeated.
     """
@@ -305,11 +378,6 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
         reporter.line(f"of the last algorithm; --algorithm shows another: {', '.join(others)}")
 
 
-app.add_command(deploy_them)
-app.add_command(node_it)
-app.add_command(gather_it)
-
-
 @app.command("compare")
 @click.argument("folders", nargs=-1, required=True)
 @click.option("--metric", "metrics", multiple=True, help="A column of rounds.csv; may be given several times.")
@@ -334,6 +402,97 @@ def compare_them(
     if out is not None:
         warned = compare.draw(found, metrics[0] if metrics else str(found.columns[-1]), out, against, statistic)
         reporter.line(f"{out}: {warned}" if warned else out)
+
+
+# --- deploy -----------------------------------------------------------------------------------------------------------
+
+
+def _deploy_command(scenario: Scenario) -> click.Command:
+    taken = {name.removeprefix("--").replace("-", "_") for name, *_ in _PROCESSES}
+    for parameter in scenario.parameters:
+        if parameter.name in taken:
+            raise BadInput(
+                f"scenario = {scenario.name!r}: must give its parameter {parameter.name!r} another name here"
+            )
+
+    def call(
+        processes: int | None,
+        nodes: str | None,
+        transport: str,
+        broker: str | None,
+        out: str | None,
+        trace: bool,
+        figures: str,
+        tables: str,
+        **given: Any,
+    ) -> None:
+        from netsim.studies.deploy.deploy import deploy
+        from netsim.studies.deploy.plan import Connection, Plan, hosts_in, local_hosts
+
+        times = {name: given.pop(name) for name in ("round_time", "patience", "silence")}
+        if (processes is None) == (nodes is None):
+            raise BadInput("processes: must be given, or --nodes FILE instead")
+        hosts, brokers = ((), {}) if nodes is None else hosts_in(nodes)
+        if broker is not None:
+            if not transport_of(transport).needs_broker:
+                with_broker = " or ".join(name for name in TRANSPORTS if transport_of(name).needs_broker)
+                raise BadInput(f"broker = {broker!r}: must go with --transport {with_broker}")
+            brokers = {"broker": broker}
+        settings = Connection(transport, **times, **brokers)
+        if processes is not None:
+            hosts = local_hosts(processes, transport)
+        plan = Plan.of(scenario, given, settings=settings, hosts=hosts, trace=trace)
+        whole = deploy(plan, out, Formats.chosen(figures, tables), Reporter())
+        click.get_current_context().exit(0 if whole else 1)
+
+    title = scenario.function.__doc__ and scenario.title
+    options = _options(scenario) + _made(_PROCESSES, _OUT, _TRACE, _FORMATS)
+    return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
+
+
+@app.group(
+    "deploy",
+    cls=_Scenarios,
+    make=_deploy_command,
+    subcommand_metavar="NAME|PATH.py [--parameter value]... --processes N",
+)
+def deploy_them() -> None:
+    """Run a scenario in several processes over real sockets, and compare its results with the simulation's."""
+
+
+@app.command("node")
+@click.argument("folder")
+@click.option("--host", type=str, required=True, help="The name of this process in the deployment.")
+@click.option("--tell", is_flag=True, hidden=True)
+@click.option("--parent", type=int, hidden=True)
+def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
+    """Run one process of a deployment: FOLDER is what `netsim deploy` wrote."""
+    from netsim.studies.deploy.deploy import participate
+    from netsim.studies.deploy.processes import die_with
+
+    if parent is not None:
+        die_with(parent)
+
+    def report(run: int, row: int) -> None:
+        if tell:
+            print(run, row, flush=True)
+        elif row == 1:
+            print(f"run {run + 1}: begun", file=sys.stderr, flush=True)
+
+    participate(Path(folder), host, report)
+
+
+@app.command("gather", params=_made(_OUT, _FORMATS))
+@click.argument("folder")
+def gather_it(folder: str, out: str | None, figures: str, tables: str) -> None:
+    """Make a run folder of what the processes of a deployment wrote, and compare it with the simulation."""
+    from netsim.studies.deploy.deploy import gather_folder
+
+    whole = gather_folder(Path(folder), out, Formats.chosen(figures, tables), Reporter())
+    click.get_current_context().exit(0 if whole else 1)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def titled(found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool) -
     if together is None or each:
         return "Last values", found
     if len(metrics) == 1:
-        interval = results.told_interval(together["seeds"], of=of)
+        interval = results.interval_text(together["seeds"], of=of)
         return f"Last values of {metrics[0]} over the seeds; low to high: {interval}", together
     return f"Last values, {of} over the seeds", together
 

@@ -5,9 +5,8 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -19,21 +18,9 @@ from netsim.studies.folder import Unsaved
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation, reserve, reserve_next
 from netsim.studies.terminal import Reporter
-from netsim.util import check
 
 if TYPE_CHECKING:
     from netsim.live.server import ViewServer
-
-__all__ = [
-    "INTERRUPTED",
-    "Asked",
-    "Watched",
-    "execute",
-    "reserved",
-    "status_of_interrupt",
-    "tell_saved",
-    "terminable",
-]
 
 INTERRUPTED = "interrupted; no run folder was written"
 """The message of a run that was interrupted before its first result."""
@@ -42,60 +29,44 @@ INTERRUPTED = "interrupted; no run folder was written"
 _terminated = False
 
 
-@dataclass(frozen=True)
-class Watched:
-    """How a run is shown while it goes on."""
+def viewed(
+    watch: bool, pace: float | None, browser: bool, reporter: Reporter
+) -> AbstractContextManager["ViewServer | None"]:
+    """Return what shows a run while it goes on, if ``watch`` asks for it; it opens a browser only at a terminal.
 
-    pace: float | None
-    browser: bool
-
-    @classmethod
-    def asked(cls, watch: bool, pace: float | None, browser: bool) -> "Watched | None":
-        """Return how the flags ask to show a run; raises BadInput for one that goes with --watch only."""
-        if watch:
-            return cls(None if pace is None else check.finite("pace", pace, above=0), browser)
-        if pace is not None:
-            raise BadInput(f"pace = {pace:g}: must go with --watch")
-        if not browser:
-            raise BadInput("no-browser: must go with --watch")
-        return None
-
-    def session(self, reporter: Reporter) -> "ViewServer":
-        """Return the server of its pages; it opens a browser only for a user at a terminal."""
+    Raises BadInput for a flag that goes with --watch only.
+    """
+    if watch:
         from netsim.live.server import ViewServer
 
         terminal = sys.stdout is not None and sys.stdout.isatty()
-        return ViewServer(pace=self.pace, tell=reporter.line, browser=self.browser and terminal)
+        return ViewServer(pace=pace, report=reporter.line, browser=browser and terminal)
+    if pace is not None:
+        raise BadInput(f"pace = {pace:g}: must go with --watch")
+    if not browser:
+        raise BadInput("no-browser: must go with --watch")
+    return nullcontext()
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The arguments of every run besides its parameters."""
-
-    out: str | None
-    trace: bool
-    formats: Formats
-    watched: Watched | None = None
-
-
-def execute(scenario: Scenario, asked: Asked, parameters: dict[str, Any]) -> None:
-    """Run a scenario, save its folder and print where that is; show it while it runs, if asked."""
-    reporter = Reporter()
-    with nullcontext() if asked.watched is None else asked.watched.session(reporter) as session:
-        _execute(scenario, asked, parameters, reporter, session)
-
-
-def _execute(
-    scenario: Scenario, asked: Asked, parameters: dict[str, Any], reporter: Reporter, session: "ViewServer | None"
+def execute(
+    scenario: Scenario,
+    parameters: Mapping[str, Any],
+    *,
+    out: str | None,
+    trace: bool,
+    formats: Formats,
+    reporter: Reporter,
+    session: "ViewServer | None",
 ) -> None:
+    """Run a scenario, save its folder and print where that is."""
     place: Reservation | None = None
-    heeded = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
     try:
         # A folder that cannot be written should be known before the work, not after it.
-        with reserved(scenario, asked.out) as place, ExitStack() as until_saved:
-            study = scenario.prepare(trace=asked.trace, reporter=reporter, **parameters)
+        with reserved(scenario, out) as place, ExitStack() as until_saved:
+            study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
-            study.formats, study.session = asked.formats, session
+            study.formats, study.session = formats, session
             # Before a run there is nothing to save, and SIGTERM unhandled also ends code that Python cannot interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
             _play(scenario, study, place)
@@ -108,8 +79,8 @@ def _execute(
         if place is None or not place.published or study.partial:
             raise
     with suppress(ValueError):
-        signal.signal(signal.SIGINT, heeded)
-    tell_saved(place, reporter)
+        signal.signal(signal.SIGINT, before)
+    show_saved(place, reporter)
 
 
 def reserved(scenario: Scenario, out: str | None) -> Reservation:
@@ -117,7 +88,7 @@ def reserved(scenario: Scenario, out: str | None) -> Reservation:
     return reserve_next(Path(scenario.name).stem) if out is None else reserve(out)
 
 
-def tell_saved(place: Reservation, reporter: Reporter) -> None:
+def show_saved(place: Reservation, reporter: Reporter) -> None:
     """Print where a run folder is, and its files."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")
@@ -157,11 +128,11 @@ def terminable() -> Iterator[None]:
         # Only the main thread gets signals.
         yield
         return
-    heeded = signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, heeded)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

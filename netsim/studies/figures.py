@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim._former import former_names
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+__getattr__ = former_names(__name__)
 
 LABELS = {
     "round": "round",
@@ -77,7 +81,7 @@ def curves(
     for panel, x in zip(panels, against, strict=True):
         drawn = "steps-post" if x.jumps or y.jumps else "default"
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
-            style = told_apart(number, count) | {"drawstyle": drawn}
+            style = line_style(number, count) | {"drawstyle": drawn}
             panel.plot(rows[x.column], rows[y.column], label=str(name), **style)
         for number, (label, level) in enumerate((levels or {}).items()):
             panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
@@ -117,7 +121,7 @@ def legend_below(figure: "Figure") -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=next(fitting, 1), frameon=False)
 
 
-def told_apart(number: int, of: int) -> dict[str, Any]:
+def line_style(number: int, of: int) -> dict[str, Any]:
     """Return the style of curve ``number`` (from 0) ``of`` several, whose marks stand where no other curve's do."""
     style: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[number % 4], "linewidth": 1.6}
     if of > 1:
@@ -130,7 +134,7 @@ def told_apart(number: int, of: int) -> dict[str, Any]:
 def unmark_unseen(figure: "Figure") -> None:
     """Remove the marks of curves without a point that can be drawn, where matplotlib cannot place any.
 
-    Call it once the axes have their scales, of a figure whose curves are in the style of `told_apart`.
+    Call it once the axes have their scales, of a figure whose curves are in the style of `line_style`.
     """
     for panel in figure.axes:
         for line in panel.lines:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import numpy as np
 
+from netsim._former import former_names
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies.formats import find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from netsim.studies.study import Study
+
+__getattr__ = former_names(__name__)
 
 FILES = ("settings.json", "rounds.csv", "ledger.csv", "summary.json")
 """The files of every run folder; tables may be Parquet instead."""
@@ -47,13 +50,13 @@ def save(study: "Study", place: Reservation) -> Path:
     except OSError as error:
         # A full disk must be given its space back first: the temporary directory may be on it.
         place.close()
-        raise rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
+        raise _rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
     if failed:
         raise Unsaved(f"{_and(failed)}; the rest is in {place.shown}")
     return place.folder
 
 
-def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
+def _rescued(study: "Study", why: str) -> Unsaved:
     """Write a run folder into the temporary directory; return the error that gives the reason and the place."""
     folder: Path | None = None
     try:
@@ -65,8 +68,8 @@ def rescued(study: "Study", why: str, what: str = "the results") -> Unsaved:
         if folder is not None:
             with suppress(OSError):
                 folder.rmdir()
-        return Unsaved(f"{why}; nor could it in {_temporary()} ({_reason(error)}): {what} are lost")
-    return Unsaved(f"{why}; {what} are in {folder}{'; ' if failed else ''}{_and(failed)}")
+        return Unsaved(f"{why}; nor could it in {_temporary()} ({_reason(error)}): the results are lost")
+    return Unsaved(f"{why}; the results are in {folder}{'; ' if failed else ''}{_and(failed)}")
 
 
 def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, str]:
@@ -206,7 +209,7 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
     if (path / "sweep.json").is_file():
         raise BadInput(
             f"run folder = {str(folder)!r}: must be what `netsim run` wrote; it is a sweep, whose run folders are in "
-            f"{str(path / 'points')!r} (`netsim show` tells of all)"
+            f"{str(path / 'points')!r} (`netsim show` shows all)"
         )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
@@ -218,11 +221,11 @@ def load(folder: str | Path, *, partial: bool = False) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
     if not partial and found["summary"]["partial"]:
-        raise BadInput(f"run folder = {str(folder)!r}: must be whole; {told_partial(found)}")
+        raise BadInput(f"run folder = {str(folder)!r}: must be whole; {partial_text(found)}")
     return found
 
 
-def told_partial(found: dict[str, Any]) -> str:
+def partial_text(found: dict[str, Any]) -> str:
     """Return one line on how far a partial folder, as `load` returns it, came, and why not further."""
     marked, rounds = found["summary"]["partial"], found["rounds"]
     rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []
@@ -253,13 +256,17 @@ def _read_summary(path: Path) -> dict[str, Any]:
     if missing:
         raise BadInput("there is no such folder" if not path.is_dir() else f"it has no {missing[0]}")
     summary = _read_json(path / "summary.json")
-    _must_have(summary, "summary.json", algorithms=dict, centralised=dict, trace_hash=str, notes=list, bytes=dict)
-    _all(summary["algorithms"], "summary.json", "algorithms", dict)
-    _all(dict(enumerate(summary["notes"])), "summary.json", "notes", str)
-    _all(summary["bytes"], "summary.json", "bytes", int)
     summary.setdefault("failed", {})
-    _must_have(summary, "summary.json", failed=dict)
-    _all(summary["failed"], "summary.json", "failed", str)
+    _must_have(
+        summary,
+        "summary.json",
+        algorithms=dict[str, dict],  # type: ignore[type-arg]
+        centralised=dict,
+        trace_hash=str,
+        notes=list[str],
+        bytes=dict[str, int],
+        failed=dict[str, str],
+    )
     for each in files:
         if each.name not in summary["bytes"]:
             raise BadInput(f"summary.json must have the size of {each.name}")
@@ -305,18 +312,18 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _must_have(content: dict[str, Any], file: str, **kinds: type) -> None:
+def _must_have(content: dict[str, Any], file: str, **kinds: Any) -> None:
+    """Raise BadInput unless a file's content has these keys, of these types (``dict[str, int]``: with such values)."""
     for key, kind in kinds.items():
         if key not in content:
             raise BadInput(f"{file} must have {key!r}")
-        if not isinstance(content[key], kind):
-            raise BadInput(f"{file}: {key!r} must be {kind.__name__}, not {type(content[key]).__name__}")
-
-
-def _all(values: Mapping[Any, Any], file: str, key: str, kind: Any) -> None:
-    for name, value in values.items():
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise BadInput(f"{file}: {key}[{name!r}] must not be {type(value).__name__}")
+        outer, value = get_origin(kind) or kind, content[key]
+        if not isinstance(value, outer):
+            raise BadInput(f"{file}: {key!r} must be {outer.__name__}, not {type(value).__name__}")
+        if within := get_args(kind):
+            for name, each in value.items() if outer is dict else enumerate(value):
+                if not isinstance(each, within[-1]) or isinstance(each, bool):
+                    raise BadInput(f"{file}: {key}[{name!r}] must not be {type(each).__name__}")
 
 
 def read_part(folder: Path, name: str) -> "pd.DataFrame | None":

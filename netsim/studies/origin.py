@@ -15,16 +15,6 @@ from netsim import core
 from netsim._version import __version__
 from netsim.util import datafiles
 
-__all__ = [
-    "about",
-    "changed_files",
-    "changed_source",
-    "environment",
-    "is_recorded",
-    "source_of",
-    "versions",
-]
-
 _PACKAGES = ("numpy", "scipy", "networkx", "msgpack", "pandas", "scikit-learn")
 _SUFFIXES = (".py", ".csv")  # the code, and the settings that papers published
 _CORE = ".pyx"  # by itself, as it is in a clone only

@@ -12,9 +12,8 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
@@ -34,37 +33,24 @@ _held: set[Path] = set()
 class Reservation:
     """The place of one run folder, held until `close`; a context manager. Made by `reserve` and `reserve_next`.
 
-    Attributes
-    ----------
-    folder : Path
-        The run folder to be, links followed.
-    shown : str
-        The same as the user wrote it.
-    parts : Path
-        Where its files are written before `publish`.
-    published : bool
-        Whether the run folder is there.
+    The run folder will be ``folder``, links followed, which the user wrote as ``shown``; its files are written into
+    ``parts`` until it is ``published``.
     """
 
-    def __init__(self, folder: Path, shown: str, room: Path, stem: str, lock: BaseFileLock, made: list[Path]) -> None:
+    def __init__(self, folder: Path, shown: str, parts: Path) -> None:
         self.folder = folder
         self.shown = shown
-        self.parts = room / (stem + PARTS)
-        self._room = room
-        self._stem = stem
-        self._lock: BaseFileLock | None = lock
-        self._made = made
+        self.parts = parts
         self.published = False
+        # What is to be undone at the end.
+        self.undone = ExitStack()
 
     def publish(self) -> None:
         """Make the parts the run folder: a new one by one rename, an old one file by file, summary.json last.
 
-        Raises
-        ------
-        OSError
-            If that cannot be done; the folder is then as it was.
+        Raises OSError if that cannot be done; the folder is then as it was.
         """
-        if self._stem:
+        if self.parts.parent != self.folder:
             os.rename(self.parts, self.folder)
         else:
             names = sorted(os.listdir(self.parts), key=lambda name: (name == "summary.json", name))
@@ -78,30 +64,19 @@ class Reservation:
 
     def close(self) -> None:
         """Give the place back; what was not published is removed."""
-        if self._lock is None:
-            return
-        if not self.published:
-            _clear(self._room, self._stem)
-        _give_back(self._room / (self._stem + LOCK), self._lock)
-        self._lock = None
-        _unmake(self._made)
+        self.undone.close()
 
     def __enter__(self) -> "Reservation":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def reserve(folder: str | Path) -> Reservation:
-    """Reservation a folder that is new or empty; a symbolic link to one is followed.
+    """Reserve a folder that is new or empty, or a symbolic link to one.
 
-    Raises
-    ------
-    BadInput
-        If it is neither, or cannot be written, or another run has reserved it.
+    Raises BadInput if it is neither, or cannot be written, or another run has reserved it.
     """
     found = _reserve(folder, _PATIENCE_S)
     if isinstance(found, Reservation):
@@ -113,16 +88,10 @@ def reserve(folder: str | Path) -> Reservation:
 
 
 def reserve_next(name: str) -> Reservation:
-    """Reservation the first ``runs/NAME-n`` that is free; of several processes each gets its own.
-
-    Raises
-    ------
-    BadInput
-        If it cannot be written.
-    """
+    """Reserve the first ``runs/NAME-n`` that is free; raises BadInput if it cannot be written."""
     for number in itertools.count(1):
         folder = Path("runs") / f"{name}-{number}"
-        with _refusals(folder):
+        with refusals(folder):
             taken = os.path.lexists(folder)
         found = None if taken else _reserve(folder, 0.0, new=True)
         if isinstance(found, Reservation):
@@ -132,14 +101,11 @@ def reserve_next(name: str) -> Reservation:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder that stays; False if another process has locked it. The lock ends with this process at the latest.
+    """Lock a folder that stays, for as long as this process lives; yield False if another process has locked it.
 
-    Raises
-    ------
-    BadInput
-        If it cannot be written.
+    Raises BadInput if it cannot be written.
     """
-    with _refusals(folder):
+    with refusals(folder):
         lock = _take(folder / LOCK, _PATIENCE_S)
     try:
         yield lock is not None
@@ -150,7 +116,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 def _reserve(folder: str | Path, patience: float, new: bool = False) -> Reservation | Path | None:
     """Return a reservation, the lock that another run holds, or None if a folder that must be ``new`` is there."""
-    with _refusals(folder):
+    with refusals(folder):
         for attempt in itertools.count(1):
             try:
                 return _try_to_reserve(folder, patience, new)
@@ -174,33 +140,26 @@ def _try_to_reserve(folder: str | Path, patience: float, new: bool) -> Reservati
     if there and (not target.is_dir() or (_contents(target) and not (target / LOCK).exists())):
         raise _not_free(folder)
     room, stem = (target, "") if there else (target.parent, f".{target.name}")
-    made: list[Path] = []
-    try:
+    path, place = room / (stem + LOCK), Reservation(target, str(folder), room / (stem + PARTS))
+    with ExitStack() as undone:
         if not there:
-            _make(room, made)
-        lock = _take(room / (stem + LOCK), patience)
+            _make(room, undone)
+        lock = _take(path, patience)
         if lock is None:
-            _unmake(made)
-            return room / (stem + LOCK)
-    except BaseException:
-        _unmake(made)
-        raise
-    place = Reservation(target, str(folder), room, stem, lock, made)
-    try:
+            return path
+        undone.callback(_give_back, path, lock)
+        undone.callback(lambda: None if place.published else _clear(room, stem))
         _clear(room, stem)
         _sweep(room)
         if os.path.lexists(target) != there or (there and _contents(target)):
-            if not new:
-                raise _not_free(folder)
-            place.close()
-            return None
+            if new:
+                return None
+            raise _not_free(folder)
         place.parts.mkdir()
         # An umask may have taken rights away that we need ourselves.
         (place.parts / "trial").touch()
         (place.parts / "trial").unlink()
-    except BaseException:
-        place.close()
-        raise
+        place.undone = undone.pop_all()
     return place
 
 
@@ -209,8 +168,8 @@ def _not_free(folder: str | Path) -> BadInput:
 
 
 @contextmanager
-def _refusals(folder: str | Path) -> Iterator[None]:
-    """Let what the operating system refuses end in one line."""
+def refusals(folder: str | Path) -> Iterator[None]:
+    """Raise BadInput, in one line, for what the operating system refuses."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -224,24 +183,22 @@ def _contents(folder: Path) -> set[str]:
     return set(os.listdir(folder)) - {LOCK, PARTS} - _OF_THE_SYSTEM
 
 
-def _make(folder: Path, made: list[Path]) -> None:
-    """Make a folder and those above it; those that were not there are appended to ``made``."""
+def _make(folder: Path, undone: ExitStack) -> None:
+    """Make a folder and those above it; those that were not there are removed at the end, if they hold nothing."""
     missing = [folder]
     while not missing[-1].exists():
         missing.append(missing[-1].parent)
     for each in reversed(missing[:-1]):
         with suppress(FileExistsError):
             each.mkdir()
-            made.append(each)
+            undone.callback(_remove_empty, each)
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def _unmake(made: list[Path]) -> None:
-    """Remove folders that were made and hold nothing."""
-    for folder in reversed(made):
-        with suppress(OSError):
-            folder.rmdir()
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
@@ -322,13 +279,12 @@ def _clear(room: Path, stem: str) -> None:
                 if not os.path.lexists(parts / name) and path.is_file() and path.stat().st_size == size:
                     path.unlink()
     shutil.rmtree(parts, ignore_errors=True)
-    with suppress(OSError):
-        # One that must not be read, but is empty.
-        parts.rmdir()
+    # One that must not be read, but is empty.
+    _remove_empty(parts)
 
 
 def _planned(parts: Path) -> dict[str, int]:
-    """Return the files and sizes of which a summary that is still among the parts tells."""
+    """Return the files and sizes that a summary among the parts names."""
     try:
         sizes = json.loads((parts / "summary.json").read_text(encoding="utf-8"))["bytes"]
         return {name: size for name, size in sizes.items() if os.path.basename(name) == name}

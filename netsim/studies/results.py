@@ -7,6 +7,7 @@ netsim.studies.results.bands(frame, x="loss", y="train_mse").savefig("loss.pdf")
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.studies import folder as folders
 from netsim.studies.figures import Axis, whole_rounds
@@ -33,13 +35,15 @@ __all__ = [
     "confidence",
     "heat_map",
     "interval",
+    "interval_text",
     "latex",
     "load",
     "markdown",
     "pareto",
     "statistic",
-    "told_interval",
 ]
+
+__getattr__ = former_names(__name__)
 
 STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statistics"}
 """The statistics of several seeds, and their intervals; the median does not follow a seed that diverged."""
@@ -257,7 +261,7 @@ def _fewest(of: str, share: float) -> int:
     return 2 if of == "mean" else math.ceil(1.0 - math.log2(1.0 - share) - check.ROUNDING)
 
 
-def told_interval(counts: Iterable[int], *, of: str = "mean", share: float = _SHARE) -> str:
+def interval_text(counts: Iterable[int], *, of: str = "mean", share: float = _SHARE) -> str:
     """Return in words which interval `confidence` gives for groups of values, and their sizes.
 
     Parameters
@@ -424,7 +428,7 @@ def bands(
     panel.set_xlabel(Axis(x).text)
     panel.set_ylabel(Axis(y).text)
     if (table["count"] > 1).any():
-        panel.set_title(f"{of}; band: {told_interval(table['count'], of=of)}", fontsize=9)
+        panel.set_title(f"{of}; band: {interval_text(table['count'], of=of)}", fontsize=9)
     if x == "round":
         whole_rounds(panel)
     panel.grid(alpha=0.3)
@@ -514,18 +518,9 @@ def latex(frame: "pd.DataFrame", digits: int = 4) -> str:
 
 
 def _in_latex(cell: str) -> str:
-    number, mark, exponent = cell.partition("e")
-    if mark and _is_number(cell):
-        return rf"${number} \cdot 10^{{{int(exponent)}}}$"
+    if found := re.fullmatch(r"([+-]?\d+(?:\.\d*)?)e([+-]?\d+)", cell):
+        return rf"${found[1]} \cdot 10^{{{int(found[2])}}}$"
     return cell.translate(_SPECIAL)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from netsim._former import former_names
+
 if TYPE_CHECKING:
     import pandas as pd
+
+__getattr__ = former_names(__name__)
 
 # A whole float from here on is most likely no count but a measure that diverged.
 _LARGE = 1e15
@@ -21,23 +25,24 @@ _SELDOM_S = 60.0
 
 
 class Reporter:
-    """Writes to standard output, and progress to standard error. ``quiet`` writes nothing.
+    """Writes ``texts`` to standard output, and progress, as ``bars``, to standard error. ``quiet`` writes nothing.
 
     An output that cannot be written (a closed pipe, a full disk) does not end the run: the rest is not shown.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, *, texts: bool = True, bars: bool = True) -> None:
         self.quiet = quiet
+        self._texts, self._bars = texts, bars
 
     def line(self, text: str = "") -> None:
         """Print one line."""
-        if not self.quiet:
+        if self._texts and not self.quiet:
             with self._output(sys.stdout):
                 print(text, flush=True)
 
     def table(self, title: str, frame: "pd.DataFrame") -> None:
         """Print a table under its title."""
-        if self.quiet or sys.stdout is None:
+        if self.quiet or not self._texts or sys.stdout is None:
             return
         columns = [str(name) for name in frame.columns]
         cells = [[text(value) for value in row] for row in frame.itertuples(index=False)]
@@ -54,7 +59,7 @@ class Reporter:
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
         """Yield a function to call with the number of ``total`` that are done; more than these are not shown."""
-        if self.quiet or sys.stderr is None:
+        if self.quiet or not self._bars or sys.stderr is None:
             yield lambda number: None
         elif not sys.stderr.isatty():
             step = max(total // 4, 1)
@@ -76,7 +81,7 @@ class Reporter:
 
         On a terminal one line is updated; elsewhere a line is printed for each quarter, and each minute.
         """
-        tally = Tally(total)
+        tally = Countdown(total)
         if self.quiet or sys.stderr is None:
             yield lambda done, failed: None
         elif not sys.stderr.isatty():
@@ -159,7 +164,7 @@ class Reporter:
             forget(stream)
 
 
-class Tally:
+class Countdown:
     """The line on ``total`` things that end one by one: the numbers done, failed and left, and the time to go."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -5,19 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim import export as formats
+from netsim._former import former_names
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.frames import MOST
 from netsim.replay.render import About, render
 from netsim.run import Progress
-from netsim.studies.folder import load, read_part, told_partial, trace_name
+from netsim.studies.folder import load, partial_text, read_part, trace_name
 from netsim.studies.study import title_of
 from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Found", "export", "find_trace", "replay", "traced"]
+__getattr__ = former_names(__name__)
 
 
 def replay(
@@ -28,28 +29,15 @@ def replay(
     most: int = MOST,
     progress: Progress | None = None,
 ) -> Path:
-    """Write one HTML file that shows a run, and return its path.
+    """Write one HTML file that shows a run and ``most`` of its frames, and return its path.
 
-    Parameters
-    ----------
-    place : str or Path
-        A run folder that was made with ``--trace``, or a trace file.
-    out : str or Path, optional
-        The file; default: ``replay.html`` in the run folder (``replay-ALGORITHM.html`` for an algorithm that was
-        named), or beside the trace file under its name.
-    algorithm : str, optional
-        Of a run folder with several: which; default: the last, which is the one that the study is about.
-    most : int
-        Frames that it shows at most.
-    progress : callable, optional
-        Called now and then with the number of records of the trace that have been read; each is read several times.
+    ``place`` is a run folder that was made with ``--trace``, or a trace file. Without ``out`` the page is
+    ``replay.html`` in the run folder (``replay-ALGORITHM.html`` for an algorithm that was named), or beside the trace
+    file under its name. Of several algorithms the last is shown, which is the one that the study is about.
+    ``progress`` is called with the number of records of the trace that have been read; each is read several times.
 
-    Raises
-    ------
-    BadInput
-        If it is neither, was made without a trace, is cut short or changed, or an argument cannot be used.
-    NetsimError
-        If the file cannot be written.
+    Raises BadInput if the place is neither, was made without a trace, is cut short or changed, or an argument cannot be
+    used; NetsimError if the file cannot be written.
     """
     check.integer("most", most, low=1)
     found = find_trace(place, algorithm, progress)
@@ -66,24 +54,10 @@ def export(
     most: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Write a run as a file for another program, and return its path.
+    """Write a run as "pcapng" (its frames, ``most`` of them), "graphml" or "json" (its topology), and return the path.
 
-    Parameters
-    ----------
-    place, algorithm, progress
-        As `replay` takes them.
-    format : str
-        "pcapng" (its frames), "graphml" or "json" (its topology).
-    out : str or Path, optional
-        The file; default: ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder
-        (``run-ALGORITHM.pcapng`` for an algorithm that was named), or beside the trace file under its name.
-    most : int, optional
-        Of pcapng: frames that it holds at most; default: all.
-
-    Raises
-    ------
-    BadInput, NetsimError
-        As `replay` does.
+    Without ``out`` it is ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder, or named as
+    `replay` names its page, whose other arguments and errors it has.
     """
     formats.check_format(format, most)
     found = find_trace(place, algorithm, progress)
@@ -98,7 +72,7 @@ def traced(folder: str | Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Found:
+class TracedRun:
     """A trace, its run folder or file, and what is known of its run; ``suffix`` ends the names of files made of it."""
 
     log: TraceFile
@@ -118,24 +92,24 @@ class Found:
         return Path(out)
 
 
-def find_trace(place: str | Path, algorithm: str | None, progress: Progress | None) -> Found:
+def find_trace(place: str | Path, algorithm: str | None, progress: Progress | None) -> TracedRun:
     """Find the trace of a run folder, or open a trace file."""
     path = Path(place)
     if path.is_dir():
         return _of_folder(path, algorithm, progress)
     if algorithm is not None:
         raise check.refuse("algorithm", algorithm, "left out for a trace file, which is of one run")
-    return Found(TraceFile(path, progress), About(path.name), path)
+    return TracedRun(TraceFile(path, progress), About(path.name), path)
 
 
-def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> Found:
+def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> TracedRun:
     found, names = load(folder, partial=True), traced(folder)
     if not names:
         raise BadInput(f"run folder = {str(folder)!r}: must hold a trace; run it again with --trace")
     name = names[-1] if algorithm is None else check.one_of("algorithm", algorithm, names)
     log = TraceFile(folder / trace_name(name), progress)
     settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
-    notes = [told_partial(found)] if summary["partial"] else []
+    notes = [partial_text(found)] if summary["partial"] else []
     if len(names) > 1:
         others = ", ".join(each for each in names if each != name)
         notes.append(f"This is the run of {name}; the folder also has traces of {others}.")
@@ -147,7 +121,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
     )
     suffix = "" if algorithm is None else f"-{trace_name(name)[6:-4]}"
     _check_ledger(folder, name, log)
-    return Found(log, about, folder, suffix, rounds[rounds["algorithm"] == name], _part(folder, "states", name))
+    return TracedRun(log, about, folder, suffix, rounds[rounds["algorithm"] == name], _part(folder, "states", name))
 
 
 def _part(folder: Path, table: str, algorithm: str) -> "pd.DataFrame | None":

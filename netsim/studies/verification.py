@@ -67,8 +67,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Difference:
-    """A difference of two values at one place, and its size; infinity where a size has no meaning."""
+    """A difference of two values at one place of a file, and its size; infinity where a size has no meaning."""
 
+    file: str
     place: str
     size: float
 
@@ -77,9 +78,12 @@ class _Difference:
         """Whether it is one of hashes."""
         return self.place.partition(":")[0].endswith(_HASHES)
 
-    @property
-    def counts(self) -> bool:
-        return self.size > TOLERANCE
+    def __str__(self) -> str:
+        return f"{self.file}, {self.place}"
+
+
+_Places = Iterator[tuple[str, float]]
+"""Differences within a file: their places and sizes."""
 
 
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
@@ -125,8 +129,7 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     study.formats, study.figures = Formats(tables=kind), {}
     with tempfile.TemporaryDirectory(prefix="netsim-verify-") as again:
         failed = write(study, Path(again))
-        differences = _compared(path, Path(again), sorted(names, key=_order), failed)
-        differences |= _of_traces(recorded, Path(again), failed)
+        differences = list(_compared(path, Path(again), sorted(names, key=_order), recorded, failed))
     return _verdict(path, differences, (*_elsewhere(settings), *_source(settings, scenario)))
 
 
@@ -185,43 +188,37 @@ def _value(parameter: Parameter, value: Any) -> Any:
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _compared(path: Path, again: Path, names: list[str], failed: Mapping[str, str]) -> dict[str, list[_Difference]]:
-    """Return the differences by file, in the order of their places."""
-    found: dict[str, list[_Difference]] = {}
-    for name in names:
+def _compared(
+    path: Path, again: Path, tables: list[str], traces: Mapping[str, Trace], failed: Mapping[str, str]
+) -> Iterator[_Difference]:
+    """Yield the differences of a folder from what its study writes now, in the order of their places."""
+    new = sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet"))
+
+    def of_file(name: str) -> _Places:
         if not (again / name).is_file():
-            found[name] = [_not_made(name, failed)]
+            yield f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf
+        elif name in traces:
+            yield from _of_trace(traces[name], Trace.load(again / name))
+        elif name == "summary.json":
+            yield from _of_values(
+                "", *(json.loads((each / name).read_text(encoding="utf-8")) for each in (path, again))
+            )
+        elif name not in tables:
+            yield "was not there", math.inf
         elif (path / name).read_bytes() != (again / name).read_bytes():
-            found[name] = list(_of_tables(_rows(path / name), _rows(again / name)))
-    for name in sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet")):
-        if name not in names:
-            found[name] = [_Difference("was not there", math.inf)]
-    summaries = [json.loads((each / "summary.json").read_text(encoding="utf-8")) for each in (path, again)]
-    found["summary.json"] = list(_of_values("", *summaries))
-    return {name: differences for name, differences in found.items() if differences}
+            yield from _of_tables(_rows(path / name), _rows(again / name))
+
+    for name in dict.fromkeys([*tables, *new, "summary.json", *traces]):
+        for place, size in of_file(name):
+            yield _Difference(name, place, size)
 
 
-def _of_traces(recorded: Mapping[str, Trace], again: Path, failed: Mapping[str, str]) -> dict[str, list[_Difference]]:
-    """Return the differences of recorded traces from those of the run that was repeated, by file."""
-    found = {}
-    for name, old in recorded.items():
-        if (again / name).is_file():
-            found[name] = list(_of_trace(old, Trace.load(again / name)))
-        else:
-            found[name] = [_not_made(name, failed)]
-    return {name: differences for name, differences in found.items() if differences}
-
-
-def _not_made(name: str, failed: Mapping[str, str]) -> _Difference:
-    return _Difference(f"is not made now{': ' + failed[name] if name in failed else ''}", math.inf)
-
-
-def _of_trace(old: Trace, new: Trace) -> Iterator[_Difference]:
+def _of_trace(old: Trace, new: Trace) -> _Places:
     yield from _of_values("trace_hash", old.hash, new.hash)
     yield from _of_values("agents", old.agents, new.agents)
     yield from _of_values("kinds", old.kinds, new.kinds)
     if any(not np.array_equal(a, b) for a, b in zip(old.links, new.links, strict=True)):
-        yield _Difference("its links are others", math.inf)
+        yield "its links are others", math.inf
     if old.scene is not None and new.scene is not None:
         yield from _of_values("scene", old.scene.as_dict(), new.scene.as_dict())
     # Traces of earlier versions have no scene, and fewer records.
@@ -248,10 +245,10 @@ def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
 
 def _of_records(
     stream: str, old: NDArray[np.void], new: NDArray[np.void], trace: Trace, sent: NDArray[np.void]
-) -> Iterator[_Difference]:
+) -> _Places:
     """Yield of each column the first difference that counts, or else the largest."""
     if len(old) != len(new):
-        yield _Difference(f"{stream}: {len(old):,} records recorded, {len(new):,} now", math.inf)
+        yield f"{stream}: {len(old):,} records recorded, {len(new):,} now", math.inf
         return
     for column in old.dtype.names or ():
         a, b = old[column], new[column]
@@ -266,7 +263,7 @@ def _of_records(
         place, size = int(places[first]), float(sizes[first])
         where = _message_of(old[place] if "key" in (old.dtype.names or ()) else sent[place], trace)
         text = f"{stream}, {where}, column {column}: {a[place]} recorded, {b[place]} now"
-        yield _Difference(text, size if math.isfinite(size) else math.inf)
+        yield text, size if math.isfinite(size) else math.inf
 
 
 def _message_of(record: np.void, trace: Trace) -> str:
@@ -289,10 +286,10 @@ def _rows(path: Path) -> list[list[Any]]:
         return list(csv.reader(file))
 
 
-def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> Iterator[_Difference]:
+def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> _Places:
     columns = old[0] if old else []
     if not new or columns != new[0]:
-        yield _Difference(f"columns: {_shown(columns)} recorded, {_shown(new[:1])} now", math.inf)
+        yield f"columns: {_shown(columns)} recorded, {_shown(new[:1])} now", math.inf
         return
     labels = [i for i, name in enumerate(columns) if name in ("algorithm", "round", "sender", "receiver", "kind")]
     for number, (before, now) in enumerate(zip(old[1:], new[1:], strict=False), start=1):
@@ -300,12 +297,12 @@ def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> Iterator[_Differen
             size = 0.0 if column in _MEASURED_TIME else _distance(before[i], now[i])
             if size:
                 row = ", ".join(f"{columns[each]} {before[each]}" for each in labels) or f"row {number}"
-                yield _Difference(f"{row}, column {column}: {_shown(before[i])} recorded, {_shown(now[i])} now", size)
+                yield f"{row}, column {column}: {_shown(before[i])} recorded, {_shown(now[i])} now", size
     if len(old) != len(new):
-        yield _Difference(f"{len(old) - 1} rows recorded, {len(new) - 1} now", math.inf)
+        yield f"{len(old) - 1} rows recorded, {len(new) - 1} now", math.inf
 
 
-def _of_values(place: str, old: Any, new: Any) -> Iterator[_Difference]:
+def _of_values(place: str, old: Any, new: Any) -> _Places:
     """Yield the differences of two summaries."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys([*old, *new]):
@@ -315,7 +312,7 @@ def _of_values(place: str, old: Any, new: Any) -> Iterator[_Difference]:
         for number, (before, now) in enumerate(zip(old, new, strict=True), start=1):
             yield from _of_values(f"{place} {number}", before, now)
     elif size := _distance(old, new):
-        yield _Difference(f"{place}: {_shown(old)} recorded, {_shown(new)} now", size)
+        yield f"{place}: {_shown(old)} recorded, {_shown(new)} now", size
 
 
 def _distance(old: Any, new: Any) -> float:
@@ -337,10 +334,8 @@ def _number(value: Any) -> int | float | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, str):
-        if re.fullmatch(r"-?\d+", value):
-            return int(value)
         try:
-            return float(value) if value else None
+            return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
         except ValueError:
             return None
     return value if isinstance(value, int | float) else None
@@ -351,26 +346,16 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _verdict(path: Path, differences: Mapping[str, list[_Difference]], elsewhere: tuple[str, ...]) -> Verdict:
+def _verdict(path: Path, differences: list[_Difference], elsewhere: tuple[str, ...]) -> Verdict:
     if not differences:
         return Verdict(path, "identical", elsewhere=elsewhere)
-    values = {
-        name: [each for each in found if not each.is_hash]
-        for name, found in differences.items()
-        if not all(each.is_hash for each in found)
-    }
     # Where no value differs, a hash does.
-    differences = values or differences
-    for name, found in differences.items():
-        first = next((each for each in found if each.counts), None)
-        if first is not None:
-            beyond = [other for other, several in differences.items() if any(each.counts for each in several)]
-            others = tuple(other for other in beyond if other != name)
-            return Verdict(path, "differs", f"{name}, {first.place}", others, elsewhere)
-    name, largest = max(
-        ((name, each) for name, found in differences.items() for each in found), key=lambda pair: pair[1].size
-    )
-    return Verdict(path, "equal to 1e-9", f"{name}, {largest.place}", elsewhere=elsewhere)
+    differences = [each for each in differences if not each.is_hash] or differences
+    if beyond := [each for each in differences if each.size > TOLERANCE]:
+        _, *others = dict.fromkeys(each.file for each in beyond)
+        return Verdict(path, "differs", str(beyond[0]), tuple(others), elsewhere)
+    largest = max(differences, key=lambda each: each.size)
+    return Verdict(path, "equal to 1e-9", str(largest), elsewhere=elsewhere)
 
 
 def _elsewhere(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
-from netsim.studies.figures import LABELS, told_apart, unmark_unseen, whole_rounds
+from netsim.studies.figures import LABELS, line_style, unmark_unseen, whole_rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
     panels = figure.subplots(len(etas), 3, squeeze=False)
     for row, eta in zip(panels, etas, strict=True):
         for number, method in enumerate(methods):
-            marks = {key: value for key, value in told_apart(number, len(methods)).items() if key.startswith("mark")}
+            marks = {key: value for key, value in line_style(number, len(methods)).items() if key.startswith("mark")}
             part = losses[(losses["eta"] == eta) & (losses["method"] == method.name)]
             for panel, x in zip(row[:2], ("round", "payload_bits"), strict=True):
                 _curve(panel, method, part, (x, "running_loss", "running_loss_band"), marks)

@@ -28,7 +28,7 @@ from netsim.scenarios.omkl.task import (
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
-from netsim.studies.results import confidence, told_interval
+from netsim.studies.results import confidence, interval_text
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -179,13 +179,13 @@ def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFra
     )
     differences = _differences(tried, final)
     if len(differences):
-        title = f"Loss of a method less that of another, in pairs; ±: {told_interval([count])}"
+        title = f"Loss of a method less that of another, in pairs; ±: {interval_text([count])}"
         study.table("differences", title, differences)
         for text in _statements(tried, ends, differences, agents, sigma):
             study.note(text)
     title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
     if count > 1:
-        title += f"\nbands: {told_interval([count])}"
+        title += f"\nbands: {interval_text([count])}"
     study.figure(
         "losses",
         draw_losses(losses, _above(tried, runs), tried, title),

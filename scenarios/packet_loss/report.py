@@ -10,7 +10,7 @@ from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, Measured
 from netsim.studies import Study
-from netsim.studies.results import interval, told_interval
+from netsim.studies.results import interval, interval_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     study.tables["runs"] = runs
     study.tables["means"] = means
     for remedy in dict.fromkeys(means["remedy"]):
-        kind = told_interval(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
+        kind = interval_text(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
         title = f"{REMEDIES[remedy].title}: training MSE above loss-free (%) by frames lost, mean [{kind}]"
         study.table(f"above_loss_free_{remedy.replace('-', '_')}", title, by_share(means, remedy))
     share = nearest(means, _PRICED)
@@ -57,7 +57,7 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     )
     for line in (*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed)):
         study.note(line)
-    reach = f"{about.title}\nbands and bars: {told_interval(pick(means, ABOVE_OPTIMUM)['count'])}"
+    reach = f"{about.title}\nbands and bars: {interval_text(pick(means, ABOVE_OPTIMUM)['count'])}"
     study.figure(
         "error",
         figures.draw_errors(means, reach),
@@ -251,7 +251,7 @@ def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
     first = (off if sure.empty else sure).iloc[0]
     share = float(first["loss"])
     size = f"{_short(first['mean'])} % above loss-free"
-    reach = f"[{_short(first['low'])}, {_short(first['high'])}: {told_interval([first['count']])}]"
+    reach = f"[{_short(first['low'])}, {_short(first['high'])}: {interval_text([first['count']])}]"
     rest = ", which leaves it in doubt at any loss: more --repeats tell"
     if not sure.empty:
         rest = _symptoms(means, chosen, share)

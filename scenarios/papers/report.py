@@ -21,7 +21,7 @@ from netsim.scenarios.papers.claim import (
     why,
 )
 from netsim.scenarios.papers.work import Runs
-from netsim.studies.results import told_interval
+from netsim.studies.results import interval_text
 
 _TITLE = "# What the papers report, and what netsim gets"
 
@@ -224,7 +224,7 @@ def _short(number: float, digits: int = 3) -> str:
 
 def _interval_of(statements: Sequence[Judged]) -> str:
     """Return which interval of a statement's mean is shown, and of how many seeds."""
-    return told_interval(len(one.values) for each in statements for one in each.found)
+    return interval_text(len(one.values) for each in statements for one in each.found)
 
 
 def _interval(one: Found) -> str:

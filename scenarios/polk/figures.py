@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
-from netsim.studies.figures import told_apart
+from netsim.studies.figures import line_style
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str,
     for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
         groups = rounds.groupby("algorithm", sort=False)
         for number, (name, rows) in enumerate(groups):
-            shown, style = rows.dropna(subset=[column]), told_apart(number, len(groups)) | {"linewidth": 1.3}
+            shown, style = rows.dropna(subset=[column]), line_style(number, len(groups)) | {"linewidth": 1.3}
             panel.plot(shown["samples"], shown[column], color=f"C{number}", label=_called(str(name)), **style)
             if column == "accuracy" and name in levels:
                 what, level = levels[str(name)]

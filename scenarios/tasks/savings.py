@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.studies.figures import LABELS, Axis, legend_below, told_apart, unmark_unseen
+from netsim.studies.figures import LABELS, Axis, legend_below, line_style, unmark_unseen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ def draw_savings(
     for panel, (cost, text) in zip(panels, titles.items(), strict=True):
         table = tables[cost]
         for number, name in enumerate(shown):
-            style = told_apart(number, len(shown))
+            style = line_style(number, len(shown))
             panel.plot(table[column], table[name].where(table[name] > -100), label=saves[name][1], **style)
         panel.axhline(0.0, color="0.4", linewidth=1, label=against)
         panel.set_xscale("log")

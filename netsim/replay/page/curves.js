@@ -47,7 +47,7 @@ class Curves {
     return this.names.length ? [Math.max(error, 0)] : [];
   }
 
-  // At most four at once: so many colours and dashes there are.
+  // At most four at once: there are no more colours and dashes.
   toggle(i) {
     if (this.shown.includes(i)) this.shown = this.shown.filter((each) => each !== i);
     else this.shown = [...this.shown, i].slice(-4);

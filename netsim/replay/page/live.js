@@ -17,7 +17,7 @@ class Live {
     Object.assign(this, { page, number, known: 0, running: true, since: "0.0.0.0.0", oldest: 0, flight: period || 1, runs: [], over: false, failures: 0 });
     this.length = length || 0;
     this.pace = pace || (length ? 0 : 2 * period);
-    // What has ended, in the order in which that was told.
+    // What has ended, in the order in which the server sent it.
     this.ended = Object.fromEntries(EVENT_COLUMNS.map((name) => [name, new Float64Array(0)]));
   }
 
@@ -25,7 +25,7 @@ class Live {
     const { page } = this;
     page.part("live").hidden = false;
     page.part("runs").addEventListener("change", () => this.go(Number(page.part("runs").value)));
-    this.tell();
+    this.showState();
     page.player.play();
     this.ask();
   }
@@ -42,13 +42,13 @@ class Live {
     } catch (error) {
       this.failures++;
     }
-    this.tell();
+    this.showState();
     // Once all is over and here there is nothing more to ask.
     if (this.over && !this.running) return;
     if (this.failures <= (this.running ? PATIENCE : 3)) setTimeout(() => this.ask(), Math.max(PAUSE, 4 * spent));
     else if (this.running) {
       Object.assign(this, { running: false, why: "the run's program has gone" });
-      this.tell();
+      this.showState();
     }
   }
 
@@ -96,7 +96,7 @@ class Live {
     return kept;
   }
 
-  tell() {
+  showState() {
     const { page } = this, state = this.running ? "running" : "ended";
     const place = page.part("live"), parts = [state];
     place.dataset.state = state;

@@ -73,10 +73,10 @@ class Look {
     this.read();
   }
 
-  // The colours of the theme that is on: the user's system's, unless the page was told.
+  // The colours of the theme that is on: the page's own, or else the user's system's.
   read() {
-    const told = this.root.dataset.theme;
-    this.dark = told ? told === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    const { theme } = this.root.dataset;
+    this.dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     const style = getComputedStyle(this.root);
     for (const name of ["paper", "panel", "ink", "soft", "line", "frame", "accent"]) {
       this[name] = style.getPropertyValue(`--${name}`).trim();
@@ -141,7 +141,7 @@ function ticks(from, to, count) {
   return list;
 }
 
-// Elements with text in them: names come from whoever wrote the run, and are never read as HTML.
+// Elements with text in them: names come from the run's author, and are never read as HTML.
 function element(tag, text = "", attributes = {}) {
   const made = document.createElement(tag);
   made.textContent = text;

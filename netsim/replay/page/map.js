@@ -138,7 +138,7 @@ class MapView {
     });
   }
 
-  // What came to a bad end a moment ago, fading.
+  // Frames that did not arrive, for a moment, fading.
   drawMarks(context, t) {
     const { events, look, player } = this.page, { order, ends, cause } = events;
     const hold = player.speed * 0.9, first = countUpTo(ends, t - hold), last = countUpTo(ends, t);

@@ -17,9 +17,9 @@ class Page {
     this.inspector = new Inspector(this, part("inspector"));
     this.counts = new Counts(this, part("count-panel"));
     this.statePanel = new StatePanel(this, part("states"));
-    tell(this);
+    describe(this);
     this.listen();
-    this.told();
+    this.showControls();
   }
 
   // How long it all lasts: the time strip's length.
@@ -52,8 +52,8 @@ class Page {
     this.views.sequence.fit();
     this.curves.read();
     this.counts.read();
-    tell(this);
-    this.told();
+    describe(this);
+    this.showControls();
     this.strip.resize();
     this.curves.build();
     this.draw();
@@ -67,7 +67,7 @@ class Page {
     this.counts.draw(time);
     this.statePanel.draw(time);
     this.drawClock(time);
-    // Tables take longer than pictures, and nobody reads them sixty times a second.
+    // Tables take longer than pictures, and cannot be read sixty times a second.
     const now = performance.now();
     if (playing && now - (this.inspected || 0) < 150) return;
     this.inspected = now;
@@ -77,7 +77,7 @@ class Page {
   drawClock(time) {
     const digits = Math.max(5, Math.ceil(Math.log10(this.span / this.player.speed)) + 4);
     const parts = [`${short(time, digits)} s`], round = this.round(time);
-    // How many rounds there will be, only the run's end tells.
+    // The number of rounds is known at the run's end only.
     if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
     const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
     if (this.view !== "map") parts.push(`${underway} frames in view`);
@@ -90,8 +90,8 @@ class Page {
     this.part("thinned").textContent = thinned.length ? `Thinned: ${thinned.join(", ")}.` : "";
   }
 
-  // What the buttons say.
-  told() {
+  // The buttons' texts.
+  showControls() {
     const { player, root } = this;
     this.part("play").textContent = player.playing ? "❚❚ Pause" : "▶ Play";
     this.part("speed").textContent = `${short(player.speed, 3)} s per s`;
@@ -111,7 +111,7 @@ class Page {
 
   show(view) {
     this.view = view;
-    this.told();
+    this.showControls();
     this.resize();
   }
 
@@ -222,7 +222,7 @@ function stateOf(page) {
   };
 }
 
-// Milliseconds that drawing takes at so many times, evenly over the run.
+// Milliseconds that drawing takes at a number of times, evenly over the run.
 function measure(page, frames) {
   const times = [];
   for (let i = 0; i < frames; i++) {

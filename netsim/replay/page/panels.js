@@ -184,7 +184,8 @@ class Counts {
   }
 }
 
-function tell(page) {
+// The title, command, notes and versions.
+function describe(page) {
   const { root, meta } = page, part = (name) => root.querySelector(`[data-part=${name}]`);
   part("title").textContent = meta.title;
   part("command").textContent = meta.command;

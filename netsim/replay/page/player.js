@@ -5,7 +5,7 @@ class Player {
     this.page = page;
     this.time = 0;
     this.playing = false;
-    // The whole run in half a minute, but at most five rounds in a second, or nobody could follow a frame; in a round
+    // The whole run in half a minute, but at most five rounds in a second, or a frame could not be followed; in a round
     // number of simulated seconds a second.
     const { rounds, round_period: period } = page.meta, speed = Math.min(page.span / 30, 5 * (rounds > 0 && period) || Infinity);
     this.speed = (page.live && page.live.pace) || Number(speed.toPrecision(1)) || speed;
@@ -21,13 +21,13 @@ class Player {
     if (this.time >= this.page.span && !(this.page.live && this.page.live.running)) this.time = 0;
     this.playing = true;
     this.last = performance.now();
-    this.page.told();
+    this.page.showControls();
     requestAnimationFrame((now) => this.frame(now));
   }
 
   pause() {
     this.playing = false;
-    this.page.told();
+    this.page.showControls();
     this.page.draw();
   }
 
@@ -55,7 +55,7 @@ class Player {
 
   faster(factor) {
     this.speed = Math.min(Math.max(this.speed * factor, this.page.span * 1e-9), this.page.span * 10);
-    this.page.told();
+    this.page.showControls();
     this.page.draw();
   }
 

@@ -1,150 +1,53 @@
-"""A study in several processes: a dry run, the processes' parts, and these collected and held against the dry run."""
+"""A study in several processes: simulated, played in parts, the parts merged and compared with the simulation."""
 
 import asyncio
+import copy
 import dataclasses
+import itertools
+import os
 import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from netsim.distributed.merge import MergedRun, merge_run
 from netsim.distributed.node import Missed
 from netsim.distributed.transport import Transport
-from netsim.engine.build import Settings as RunSettings
+from netsim.engine.build import Settings
 from netsim.engine.launch import BACKEND, Backend
 from netsim.errors import BadInput, NetsimError
 from netsim.network import Network
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.studies import Study, catalogue
-from netsim.studies.catalogue import Scenario
 from netsim.studies.deploy import sameness
-from netsim.studies.deploy.plan import PARTS, Host, Plan, Settings
-from netsim.studies.deploy.processes import Processes, apart
-from netsim.studies.execute import reserved, tell_saved, terminable
+from netsim.studies.deploy.plan import PARTS, Plan
+from netsim.studies.deploy.processes import Ended, Processes, is_fork
+from netsim.studies.execute import reserved, show_saved, terminable
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation
 from netsim.studies.terminal import Reporter
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["deploy", "gather_folder", "participate", "plan_of"]
-
 Agents = Mapping[Any, Any]
 
 
-# --- what runs the networks of a study --------------------------------------------------------------------------------
-
-
-@contextmanager
-def _on(backend: Backend | None) -> Iterator[None]:
-    """Have a backend run networks meanwhile; None: the simulation."""
-    token = BACKEND.set(backend)
-    try:
-        yield
-    finally:
-        BACKEND.reset(token)
-
-
-def _run(network: Network, settings: RunSettings, result: Run, transport: Transport | None = None) -> Run:
-    """Run a network without a backend."""
-    with _on(None):
-        return network.play(settings, result, transport)
-
-
-class DryRun:
-    """Simulates the runs of a study, which are then known; raises BadInput for one that cannot be deployed."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self.runs: list[Run] = []
-
-    def __call__(self, network: Network, settings: RunSettings, result: Run) -> Run:
-        """Simulate a run."""
-        if isinstance(network.medium, Radio):
-            raise BadInput(
-                f"scenario = {self._plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
-                "what agents share on the air is in one process"
-            )
-        self._plan.places(network.graph)
-        self.runs.append(_run(network, settings, result))
-        return self.runs[-1]
-
-
-class _Ended(Exception):  # noqa: N818  it is no error
-    """A process has played all runs of the study: the rest of it is for the collector."""
-
-
-class Participant:
-    """Plays a process's part of each run, and then simulates the run: by its results the study goes on."""
-
-    def __init__(self, plan: Plan, host: Host, folder: Path, report: Callable[[int, int], None]) -> None:
-        self._plan, self._host, self._folder, self._report = plan, host, folder, report
-        self._count = 0
-
-    def __call__(self, network: Network, settings: RunSettings, result: Run) -> Run:
-        """Play a part of a run; raises _Ended after the last."""
-        number, self._count = self._count, self._count + 1
-
-        settings = dataclasses.replace(settings, trace=False)
-
-        def play(agents: Agents) -> None:
-            mine = network.result_of(agents, result.probes, lambda row: self._report(number, row))
-            transport = self._plan.transport(self._host, network.graph, network.round_period, self._folder)
-            transport.first_run = number
-            with suppress(Missed):  # it began again, and the others are further
-                _run(network, settings, mine, transport)
-
-        # The agents here are those that are simulated below.
-        apart(play, result.agents)
-        if self._count == self._plan.runs:
-            raise _Ended
-        return _run(network, settings, result)
-
-
-class Collector:
-    """Puts the runs that processes have played together."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.found: list[MergedRun] = []
-
-    def __call__(self, network: Network, settings: RunSettings, result: Run) -> Run:
-        """Put the next run together."""
-        self.found.append(merge_run(settings, result, self._folder, len(self.found)))
-        return self.found[-1].run
-
-
-# --- what the commands do ---------------------------------------------------------------------------------------------
-
-
-class _OnlyProgress(Reporter):
-    """Shows progress only."""
-
-    def line(self, text: str = "") -> None:
-        """Print nothing."""
-
-    def table(self, title: str, frame: "pd.DataFrame") -> None:
-        """Print nothing."""
-
-
 def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) -> bool:
-    """Run a study in several processes on this machine, or write what each host is to run.
+    """Run a study in several processes on this machine, or write the folder that each host runs.
 
-    Returns whether all processes came to their end.
+    Return whether all processes ended well.
     """
     scenario = catalogue.find_study(plan.scenario)
     with terminable(), reserved(scenario, out) as place:
         if plan.is_here:
-            # What cannot be reached should be known before the work.
+            # Fail early if a host cannot be reached.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(plan.try_out())
-        simulated = _dry_run(plan, reporter)
+        simulated = _simulated(plan, reporter)
         plan = dataclasses.replace(plan, runs=len(simulated))
         if not plan.is_here:
             _write_folder(plan, place, reporter)
@@ -160,54 +63,88 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
 
 
 def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Reporter) -> bool:
-    """Make a run folder of what the processes of a deployment wrote; return whether all came to their end."""
+    """Make a run folder of what the processes of a deployment wrote; return whether all ended well."""
     plan = Plan.read(folder)
     scenario, _ = plan.find()
     with terminable(), reserved(scenario, out) as place:
-        simulated = _dry_run(plan, reporter)
-        study, whole = _collected(plan, folder, simulated, reporter)
+        study, whole = _collected(plan, folder, _simulated(plan, reporter), reporter)
         _save(study, place, formats, reporter)
     return whole
 
 
-def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> None:
-    """Run what one process has to, to the end of the last run."""
+def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> NoReturn:
+    """Play a process's part of each run, report the numbers of the run and of its rows, and end the process."""
     plan = Plan.read(folder)
     host = plan.host(name)
-    scenario, parameters = plan.find()
-    # Sent to a process alone, as a scheduler does: its part is then whole, and says why it ended.
+    # A scheduler sends it to a process alone: ended as by Ctrl-C, its part is whole, and records why it ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = itertools.count()
+
+    def play(network: Network, settings: Settings, result: Run) -> Run:
+        number, settings = next(numbers), dataclasses.replace(settings, trace=False)
+
+        def play_part(agents: Agents) -> None:
+            transport = plan.transport(host, network.graph, network.round_period, folder / PARTS)
+            transport.first_run = number
+            with suppress(Missed):  # it began again, and the others are further
+                mine = network.result_of(agents, result.probes, lambda row: report(number, row))
+                _run(network, settings, mine, transport)
+
+        is_last = number + 1 == plan.runs
+        # The study goes on with the results of a simulation, which needs the agents as they are now.
+        if not is_last and not hasattr(os, "fork"):
+            play_part(copy.deepcopy(result.agents))
+        elif is_last or is_fork():
+            play_part(result.agents)
+            raise Ended(0)
+        return _run(network, settings, result)
+
     # With a trace, agents' states are kept, too.
-    study = scenario.prepare(trace=plan.trace, **parameters)
-    with _on(Participant(plan, host, folder / PARTS, report)):
-        try:
-            scenario.play(study)
-        except _Ended:
-            return
+    _play(plan, play, trace=plan.trace)
     raise NetsimError(f"scenario = {plan.scenario!r}: must make {plan.runs} runs, as planned; it made fewer")
 
 
-def _dry_run(plan: Plan, reporter: Reporter) -> list[Run]:
-    """Simulate the study: that finds out what cannot be done, how many runs there are, and what is to come out."""
+def _play(plan: Plan, backend: Backend, **more: Any) -> Study:
+    """Play a study whose networks a backend runs; raise NetsimError, in one line, if it ends early."""
     scenario, parameters = plan.find()
-    dry_run = DryRun(plan)
-    study = scenario.prepare(reporter=reporter if reporter.quiet else _OnlyProgress(), **parameters)
-    with _on(dry_run):
-        _play(scenario, study)
-    if not dry_run.runs:
-        raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
-    return dry_run.runs
-
-
-def _play(scenario: Scenario, study: Study) -> None:
-    """Play a study; raises NetsimError in one line where it does not come to its end."""
+    study = scenario.prepare(**more, **parameters)
+    context = copy_context()
+    context.run(BACKEND.set, backend)
     try:
-        scenario.play(study)
+        context.run(scenario.play, study)
     except BaseException as error:
-        # Whatever ends it, as a sys.exit.
-        if catalogue.interrupted(error):
+        # A sys.exit, too, ends it early.
+        if isinstance(error, Ended) or catalogue.interrupted(error):
             raise
         raise NetsimError(catalogue.why(scenario, error)) from error
+    return study
+
+
+def _run(network: Network, settings: Settings, result: Run, transport: Transport | None = None) -> Run:
+    """Run a network without a backend."""
+    context = copy_context()
+    context.run(BACKEND.set, None)
+    return context.run(network.play, settings, result, transport)
+
+
+def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
+    """Simulate the study: this shows whether it can be deployed, how many runs it has, and what results to expect."""
+    runs: list[Run] = []
+
+    def simulate(network: Network, settings: Settings, result: Run) -> Run:
+        if isinstance(network.medium, Radio):
+            raise BadInput(
+                f"scenario = {plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
+                "what agents share on the air is in one process"
+            )
+        plan.places(network.graph)
+        runs.append(_run(network, settings, result))
+        return runs[-1]
+
+    _play(plan, simulate, reporter=Reporter(reporter.quiet, texts=False))
+    if not runs:
+        raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
+    return runs
 
 
 def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> None:
@@ -223,18 +160,18 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
 
 
 def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
-    """Return the study with what the processes did in place of simulations, and whether all came to their end.
+    """Return the study of what the processes did, with notes on how it differs, and whether all ended well."""
+    found: list[MergedRun] = []
 
-    The study notes how the two differ.
-    """
-    scenario, parameters = plan.find()
-    collector = Collector(folder / PARTS)
-    study = scenario.prepare(trace=plan.trace, reporter=_WithoutProgress(reporter), **parameters)
+    def merge(network: Network, settings: Settings, result: Run) -> Run:
+        found.append(merge_run(settings, result, folder / PARTS, len(found)))
+        return found[-1].run
+
     try:
-        with _on(collector):
-            _play(scenario, study)
+        # Merging is quick, and needs no progress.
+        study = _play(plan, merge, trace=plan.trace, reporter=Reporter(reporter.quiet, bars=False))
     except NetsimError as error:
-        for before, made in zip(simulated, collector.found, strict=False):
+        for before, made in zip(simulated, found, strict=False):
             if before.rows and not made.run.rows and not made.killed and not made.failed:
                 seconds = plan.settings.round_time
                 raise NetsimError(
@@ -243,52 +180,31 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
         raise
     named = {id(run): name for name, run in study.runs.items()}
     # A study may run networks besides those that it names.
-    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(collector.found, start=1)]
+    names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(found, start=1)]
     study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
     study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}
-    study.table("processes", "Processes", sameness.processes(names, collector.found))
-    for note in sameness.notes(names, simulated, collector.found):
+    study.table("processes", "Processes", sameness.processes(names, found))
+    for note in sameness.notes(names, simulated, found):
         study.note(note)
-    return study, not any(made.killed or made.failed for made in collector.found)
-
-
-class _WithoutProgress(Reporter):
-    """Shows what a study reports, but no progress: putting runs together is quick."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter.quiet)
-
-    @contextmanager
-    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-        """Show nothing."""
-        yield lambda number: None
+    return study, not any(made.killed or made.failed for made in found)
 
 
 def _save(study: Study, place: Reservation, formats: Formats, reporter: Reporter) -> None:
     study.formats = formats
     study.save(place)
-    tell_saved(place, reporter)
+    show_saved(place, reporter)
 
 
 def _write_folder(plan: Plan, place: Reservation, reporter: Reporter) -> None:
-    """Write the deployment's folder, and say what is to be done with it."""
+    """Write the deployment's folder, and print the commands of each host."""
     plan.write(place.parts)
     place.publish()
     shown = shlex.quote(place.shown)
     reporter.line(f"{place.shown}: deployment.json, key")
-    reporter.line("Copy the folder to each host, over a way that nobody reads: its key opens the network. Then start")
+    reporter.line("Copy the folder to each host so that no one else can read it: its key opens the network. Then start")
     for host in plan.hosts:
         reporter.line(f"  on {host.name} ({host.address}): netsim node {shown} --host {host.name}")
     reporter.line(
         f"within {plan.settings.patience:g} s of each other. When they have ended, copy what each has written"
     )
     reporter.line(f"into its {place.shown}/{PARTS} to the same place here, and: netsim gather {shown}")
-
-
-def plan_of(
-    scenario: Scenario, parameters: Mapping[str, Any], settings: Settings, hosts: tuple[Host, ...], trace: bool
-) -> Plan:
-    """Return the plan of a study with these parameters."""
-    # From any folder it is the same file.
-    name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
-    return Plan(name, dict(parameters), settings, hosts, trace=trace, sha256=scenario.sha256)

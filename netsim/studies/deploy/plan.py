@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from netsim._former import former_names
 from netsim._version import __version__
 from netsim.distributed.transport import TRANSPORTS, Transport, transport_of
 from netsim.errors import BadInput, one_line
@@ -22,7 +23,7 @@ from netsim.studies.verification import parameters_of
 from netsim.util import check
 from netsim.util.files import write_pieces
 
-__all__ = ["Host", "Plan", "Settings", "hosts_in", "local_hosts"]
+__getattr__ = former_names(__name__)
 
 PLAN, KEY, PARTS = "deployment.json", "key", "parts"
 """What a deployment's folder holds: the plan, the key, what processes write."""
@@ -43,13 +44,13 @@ class Host:
     agents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        # It names files.
+        # Files are named after it.
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", self.name):
             raise check.refuse("hosts", self.name, "names of at most 64 letters, digits, '_', '.' and '-'")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Connection:
     """How processes reach each other: a name of `TRANSPORTS`, a broker's "host:port", and real seconds."""
 
     carrier: str = "udp"
@@ -70,12 +71,19 @@ class Plan:
 
     scenario: str
     parameters: Mapping[str, Any]
-    settings: Settings
+    settings: Connection
     hosts: tuple[Host, ...]
     runs: int = 0
     trace: bool = False
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     sha256: str = ""
+
+    @classmethod
+    def of(cls, scenario: Scenario, parameters: Mapping[str, Any], **more: Any) -> "Plan":
+        """Return the plan of a study with these parameters."""
+        # The absolute path is the same file from any folder.
+        name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
+        return cls(name, dict(parameters), sha256=scenario.sha256, **more)
 
     @property
     def is_here(self) -> bool:
@@ -84,7 +92,7 @@ class Plan:
         return transport_of(settings.carrier).is_local([host.address for host in self.hosts], settings.broker)
 
     def find(self) -> tuple[Scenario, dict[str, Any]]:
-        """Return the study and its parameters; raises BadInput if it is another than was planned."""
+        """Return the study and its parameters; raises BadInput if it is not the study that was planned."""
         scenario = catalogue.find_study(self.scenario)
         if scenario.sha256 != self.sha256:
             raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
@@ -120,12 +128,12 @@ class Plan:
     def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
-        # Deployments that share a broker do not hear each other.
+        # Each deployment on a broker has topics of its own.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
         return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 
     async def try_out(self) -> None:
-        """See whether all processes could be reached from here; raises NetsimError if one could not."""
+        """Try each process's transport from here; raises NetsimError if one cannot be reached."""
         addresses = [host.address for host in self.hosts]
         for host in self.hosts:
             transport = self._carrier(host, {address: () for address in addresses if address != host.address})
@@ -162,7 +170,7 @@ class Plan:
             plan = cls(
                 content["scenario"],
                 content["parameters"],
-                Settings(**content["settings"]),
+                Connection(**content["settings"]),
                 tuple(_host(each) for each in content["hosts"]),
                 content["runs"],
                 content["trace"],
@@ -191,7 +199,7 @@ def _host(content: Mapping[str, Any]) -> Host:
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
-    """Return agents in ``count`` parts, one after the other, as even as can be."""
+    """Return agents in ``count`` parts, one after the other, as even as possible."""
     bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
     return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
 
@@ -206,7 +214,7 @@ def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
-    """Return the processes, and the broker, that a TOML file names; raises BadInput for one that is anything else."""
+    """Return the processes, and the broker, that a TOML file names; raises BadInput if it is no such file."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

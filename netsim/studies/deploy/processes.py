@@ -1,8 +1,6 @@
 """The processes of a deployment on this machine: started, watched, and ended with the one that started them."""
 
-import copy
 import ctypes
-import multiprocessing
 import os
 import shutil
 import signal
@@ -10,17 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from netsim.errors import NetsimError, one_line
+from netsim.errors import NetsimError
 from netsim.studies.deploy.plan import Host, Plan
+from netsim.studies.sweeps.workers import end_with
 
-__all__ = ["Processes", "apart", "die_with"]
-
-# Real seconds: between two looks, and from a request to end to the kill.
+# Real seconds: between two polls, and from SIGTERM to SIGKILL.
 _PAUSE, _GRACE = 0.1, 5.0
 # Bytes below which a disk is full.
 _ROOM = 1 << 14
@@ -30,7 +26,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 class Processes:
     """The processes of a deployment, each `netsim node` on this machine; a context manager that ends them.
 
-    It reports the number of a run, from 0, and of each row that the first process comes to.
+    It reports the number of a run, from 0, and of each row that the first process has written.
     """
 
     def __init__(self, plan: Plan, folder: Path, report: Callable[[int, int], None]) -> None:
@@ -77,7 +73,7 @@ class Processes:
                 for process in self._running.values():
                     process.kill()
             time.sleep(_PAUSE)
-        # Below zero: by a signal.
+        # A status below zero: ended by a signal.
         if 0 not in statuses.values():
             raise NetsimError(
                 f"process {next(iter(statuses))}: was killed, as all others were; there is nothing to gather"
@@ -110,61 +106,40 @@ class Processes:
 
     def _last_line(self, name: str) -> str:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
-        said = [line for line in lines if line.strip()]
-        if said:
-            return said[-1].removeprefix("netsim: ")
-        # Its last words would have been written there.
+        if written := [line for line in lines if line.strip()]:
+            return written[-1].removeprefix("netsim: ")
+        # Its last line would have been written there.
         full = shutil.disk_usage(self._folder).free < _ROOM
         return "ended without a word" + (f"; no space is left in {str(self._folder)!r} (TMPDIR)" if full else "")
 
 
-def apart(work: Callable[[Mapping[Any, Any]], None], agents: Mapping[Any, Any]) -> None:
-    """Do some work with agents in a fork of this process, where they stay as they are; raises NetsimError if it does.
+class Ended(SystemExit):
+    """This process has no more to do: it has played its part, or a fork of it has failed, and printed why."""
 
-    Where processes cannot be forked, the work gets a copy of the agents.
-    """
-    if "fork" not in multiprocessing.get_all_start_methods():
-        work(copy.deepcopy(dict(agents)))
-        return
-    fork = multiprocessing.get_context("fork")
-    hearing, telling = fork.Pipe(duplex=False)
-    child = fork.Process(target=_do, args=(work, agents, telling, os.getpid()))
-    child.start()
-    telling.close()
-    why = ""
+
+def is_fork() -> bool:
+    """Fork this process; return True in the fork, and in this process, once the fork has ended well, False."""
+    parent, fork = os.getpid(), os.fork()
+    if not fork:
+        die_with(parent)
+        return True
     try:
-        with hearing, suppress(EOFError):
-            why = hearing.recv()
-        child.join()
+        _, status = os.waitpid(fork, 0)
     except BaseException:
-        child.terminate()
-        child.join()
+        os.kill(fork, signal.SIGTERM)
+        os.waitpid(fork, 0)
         raise
-    if why or child.exitcode:
-        raise NetsimError(why or f"a run's own process ended with status {child.exitcode}")
-
-
-def _do(work: Callable[[Mapping[Any, Any]], None], agents: Mapping[Any, Any], telling: Any, parent: int) -> None:
-    """Work, and send the process that forked this one why it failed, if it did."""
-    die_with(parent)
-    try:
-        work(agents)
-    except BaseException as error:
-        telling.send(
-            one_line(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
-        )
-        sys.exit(1)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        raise NetsimError(f"a run's own process ended with status {code}")
+    if code:
+        raise Ended(code)
+    return False
 
 
 def die_with(parent: int) -> None:
-    """Let this process end as soon as the one that began it has, though that is killed."""
+    """Let this process end as soon as the one that began it has, on Linux also while it is stopped."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PAUSE)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with(parent)

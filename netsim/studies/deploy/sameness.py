@@ -1,4 +1,4 @@
-"""Whether a deployment left what the simulation leaves, and where it begins not to."""
+"""Whether a deployment has the results of the simulation, and where they begin to differ."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,6 @@ from netsim.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["losses", "notes", "processes", "same", "where"]
 
 _ENDS = ("late", "missing")
 
@@ -27,7 +25,7 @@ def where(simulated: Run, deployed: Run) -> str:
     columns = [name for name in old.columns if name in new.columns]
     count = min(len(old), len(new))
     was, now = old[columns][:count], new[columns][:count]
-    # A NaN is as another one.
+    # NaN equals NaN here.
     differs = (was.to_numpy(dtype=object) != now.to_numpy(dtype=object)) & ~(was.isna() & now.isna()).to_numpy()
     rows, places = np.nonzero(differs)
     if len(rows):
@@ -44,7 +42,7 @@ def losses(run: Run) -> dict[str, int]:
 
 
 def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[MergedRun]) -> list[str]:
-    """Return what is to be said of a deployment's runs: they are as simulated, or what differs, and what is known."""
+    """Return notes on a deployment's runs: that they are as simulated, or where they differ, and the known causes."""
     lines = []
     for name, expected, made in zip(names, simulated, found, strict=True):
         if same(expected, made.run):
@@ -83,7 +81,7 @@ def _runs(count: int) -> str:
 
 
 def processes(names: Sequence[str], found: Sequence[MergedRun]) -> "pd.DataFrame":
-    """Return a row for each run and part: what its process said at its end; the columns are in docs/sockets.md."""
+    """Return a row for each run and part, of what its process wrote at its end; the columns are in docs/sockets.md."""
     import pandas as pd
 
     return pd.DataFrame([_row(name, part) for name, made in zip(names, found, strict=True) for part in made.parts])

@@ -13,7 +13,7 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies.origin import about, source_of
 from netsim.studies.sweeps.grid import Point
-from netsim.studies.sweeps.point import KILLED, Limits, Work, keep_failure
+from netsim.studies.sweeps.point import KILLED, Limits, SweepRun, keep_failure
 from netsim.studies.sweeps.workers import Ended, run_named, run_parallel
 from netsim.util import check
 
@@ -83,7 +83,7 @@ def _must_have_workers(client: "Client", address: str) -> None:
 # --- what workers need ------------------------------------------------------------------------------------------------
 
 
-def must_be_able(client: "Client", work: Work) -> None:
+def must_be_able(client: "Client", work: SweepRun) -> None:
     """Raise BadInput, naming a worker and what it lacks, unless all workers have what points need.
 
     They need the sweep's folder, the same netsim and numpy, and the study's file and the folder of data, if any.
@@ -104,12 +104,12 @@ def must_be_able(client: "Client", work: Work) -> None:
                 raise BadInput(f"{what}: worker {worker} must have {wanted[what]}, as here; it has {there}")
 
 
-def examine(work: Work) -> dict[str, str]:
+def examine(work: SweepRun) -> dict[str, str]:
     """Return what a worker has, by the names that messages use."""
     return _equipment(work) | {f"out = {str(work.folder)!r}": _folder(work)}
 
 
-def _equipment(work: Work) -> dict[str, str]:
+def _equipment(work: SweepRun) -> dict[str, str]:
     import numpy as np
 
     data = os.environ.get("NETSIM_DATA")
@@ -131,7 +131,7 @@ def _study(file: str) -> str:
         return "none"
 
 
-def _folder(work: Work) -> str:
+def _folder(work: SweepRun) -> str:
     """Return whether a worker can write into the sweep's folder, and whether it is the same one."""
     try:
         if (work.running / "token").read_text() != work.running.name:
@@ -149,7 +149,7 @@ def _folder(work: Work) -> str:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def run_there(work: Work, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
+def run_there(work: SweepRun, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
     """Run points on a cluster's workers, and yield how each ended, as they end.
 
     Dask itself repeats the points of a killed worker, and gives up on a point after some deaths; it is then begun once
@@ -181,7 +181,7 @@ def _until_gone(ended: Iterator[Ended]) -> Iterator[Ended]:
         raise NetsimError("dask: its scheduler has gone; what is done is whole, and the same command goes on") from None
 
 
-def run_undivided(work: Work, point: Point) -> Ended:
+def run_undivided(work: SweepRun, point: Point) -> Ended:
     """Run a point whole on its worker: Dask's backend would send nested work to the cluster."""
     from joblib import parallel_config
 
@@ -194,7 +194,7 @@ def _backend(client: "Client") -> Any:
     from distributed.scheduler import KilledWorker
     from joblib._dask import DaskDistributedBackend
 
-    class Backend(DaskDistributedBackend):  # type: ignore[misc]
+    class DaskBackend(DaskDistributedBackend):  # type: ignore[misc]
         def effective_n_jobs(self, n_jobs: int) -> int:
             # With one worker joblib would run the points in this process.
             return max(2, int(super().effective_n_jobs(n_jobs)))
@@ -211,4 +211,4 @@ def _backend(client: "Client") -> Any:
             future.add_done_callback(ended)
             return future
 
-    return Backend(client=client)
+    return DaskBackend(client=client)

@@ -42,6 +42,11 @@ class Grid:
         """The parameters with several values."""
         return [name for name, values in self.values.items() if len(values) > 1]
 
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """The parameters with one value, and that."""
+        return {name: values[0] for name, values in self.values.items() if len(values) == 1}
+
     def points(self) -> list[Point]:
         """Return all combinations."""
         found = []
@@ -92,7 +97,7 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
 
 
 def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
-    """Return a parameter's values, if they are no more than points may be; a range is not written out for that."""
+    """Return a parameter's values, if they are no more than a sweep may have points, without writing out a range."""
     # len() of a longer range overflows.
     if isinstance(values, range) and values[MOST_POINTS:]:
         raise check.refuse(name, given or values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
@@ -144,7 +149,7 @@ def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
 
 
 def _checked(parameter: Parameter, value: Any) -> Any:
-    """Return a value as the parameter's type has it."""
+    """Return a value in the parameter's type; raises BadInput if it has none."""
     if value is None and parameter.optional:
         return None
     if parameter.kind is float:

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from netsim.errors import NetsimError, one_line
+from netsim._former import former_names
+from netsim.errors import NetsimError, chain, one_line
 from netsim.studies import catalogue
 from netsim.studies.folder import Unsaved, is_whole, write
 from netsim.studies.formats import Formats
@@ -22,13 +23,15 @@ from netsim.studies.sweeps.grid import Point
 from netsim.util import check
 from netsim.util.files import write_whole
 
+__getattr__ = former_names(__name__)
+
 KILLED = "its process was killed each time, by the system for its memory perhaps"
 _TRIES = 2  # of a point whose process is killed each time
 _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class _TooLong(KeyboardInterrupt):
-    """A point takes longer than it may: raised in it as Ctrl-C is, at which a run ends in order."""
+    """A point went beyond its time: raised in it as Ctrl-C is, at which a run ends in order."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Work:
+class SweepRun:
     """What all points of a sweep have in common."""
 
     scenario: str
@@ -73,7 +76,7 @@ class Work:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def run_point(work: Work, point: Point) -> str | None:
+def run_point(work: SweepRun, point: Point) -> str | None:
     """Run a study with some settings into ``points/<name>``; return why it failed, or None.
 
     A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those that
@@ -112,7 +115,7 @@ def unwritten(folder: Path, error: OSError) -> Unsaved:
     )
 
 
-def _begin(work: Work, name: str) -> Path | None:
+def _begin(work: SweepRun, name: str) -> Path | None:
     """Return a new folder to write into; None if the point was begun `_TRIES` times and never ended."""
     for number in range(_TRIES):
         with suppress(FileExistsError):
@@ -121,7 +124,7 @@ def _begin(work: Work, name: str) -> Path | None:
     return None
 
 
-def _run(work: Work, point: Point, place: Path, origin: dict[str, Any]) -> None:
+def _run(work: SweepRun, point: Point, place: Path, origin: dict[str, Any]) -> None:
     """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
     found = dataclasses.replace(catalogue.find_study(work.file), name=work.scenario)
     study = found.prepare(**point.settings)
@@ -165,20 +168,17 @@ def _renamed(place: Path, folder: Path) -> bool:
 
 def _reason(error: BaseException, limits: Limits) -> str:
     """Return one line on why a point failed: the limit that it went beyond, wherever that was noticed, or the error."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in chain(error):
         if isinstance(cause, _TooLong):
             return f"took longer than {limits.seconds:g} s"
         if isinstance(cause, MemoryError):
-            return (
-                f"took more memory than {limits.megabytes} MB" if limits.megabytes else "took more memory than there is"
-            )
-        cause = cause.__cause__ or cause.__context__
+            most = f"{limits.megabytes} MB" if limits.megabytes else "there is"
+            return f"took more memory than {most}"
     text = str(error) if isinstance(error, NetsimError) else f"{type(error).__name__}: {one_line(error)}"
     return " ".join(text.split())
 
 
-def keep_failure(work: Work, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
+def keep_failure(work: SweepRun, name: str, why: str, origin: Mapping[str, Any] | None = None) -> str:
     """Keep why a point failed, and its origin, and return why."""
     folder = work.folder
     made_of = {"files_sha256": {}, **work.made_of, **(origin or {})}
@@ -199,13 +199,13 @@ def _seconds(most: float | None) -> Iterator[None]:
         return
     if not hasattr(signal, "SIGALRM"):
         raise check.refuse("timeout", most, "left out on this system, which has no such alarm")
-    heeded = signal.signal(signal.SIGALRM, _stop)
+    before = signal.signal(signal.SIGALRM, _stop)
     signal.setitimer(signal.ITIMER_REAL, most)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, heeded)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from netsim.studies import catalogue
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
 from netsim.studies.origin import changed_files, changed_source, is_recorded, versions
-from netsim.studies.reserve import LOCK, locked
+from netsim.studies.reserve import LOCK, locked, refusals
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
-from netsim.studies.sweeps.point import Limits, Work, unwritten
+from netsim.studies.sweeps.point import Limits, SweepRun, unwritten
 from netsim.studies.sweeps.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -124,24 +124,24 @@ def sweep(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
     )
-    # To draw a point's figures takes longer than many a point, and nobody looks at those of a thousand.
+    # To draw a point's figures may take longer than the point, and a thousand points have too many to look at.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     study = catalogue.find_study(scenario)
     chosen, made_of = grid(study, parameters), study.made_of()
     show = reporter or Reporter(quiet=True)
 
-    def heed(folder: Path) -> None:
+    def examine(folder: Path) -> None:
         if retry:
             shutil.rmtree(folder / "failed", ignore_errors=True)
         _must_be_of(made_of, folder, chosen, redo)
 
     with (
         nullcontext() if dask is None else connected(dask, limits) as client,
-        _opened(Path(out), chosen, heed) as running,
+        _opened(Path(out), chosen, examine) as running,
     ):
         folder = running.parent
         file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
-        work = Work(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
+        work = SweepRun(scenario, file, folder.absolute(), running.absolute(), limits, formats, made_of)
         if client is not None:
             must_be_able(client, work)
         _run_missing(
@@ -160,10 +160,10 @@ def sweep(
     return found
 
 
-def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
+def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
     """Run the points that are not done and have not failed."""
     points = chosen.points()
-    failures = _failures(work.folder)
+    failures = _kept_failures(work.folder)
     missing = [
         each for each in points if each.name not in failures and not is_whole(work.folder / "points" / each.name)
     ]
@@ -176,11 +176,6 @@ def _run_missing(work: Work, chosen: Grid, show: Reporter, run: Callable[[list[P
             if why is not None:
                 show.line(f"{name} failed: {why}")
             tally(done, failed)
-
-
-def _failures(folder: Path) -> dict[str, str]:
-    """Return why points failed, by name."""
-    return {name: str(kept["error"]) for name, kept in _kept_failures(folder).items()}
 
 
 def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -218,13 +213,18 @@ def _settings_of(place: Path) -> Mapping[str, Any]:
 
 def read_sweep(folder: Path) -> Sweep:
     """Return a finished or unfinished sweep by its folder; raises BadInput as `read_points` does."""
+    chosen, failures = _read_grid(folder), _kept_failures(folder)
+    names = {point.name for point in chosen.points()}
+    return Sweep(folder, chosen, {name: str(kept["error"]) for name, kept in failures.items() if name in names})
+
+
+def _read_grid(folder: Path) -> Grid:
+    """Return the grid of a sweep's folder; raises BadInput as `read_points` does."""
     try:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-        chosen = Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
-        names = {point.name for point in chosen.points()}
+        return Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"folder = {str(folder)!r}: must be a sweep's; its sweep.json is missing or damaged") from None
-    return Sweep(folder, chosen, {name: why for name, why in _failures(folder).items() if name in names})
 
 
 def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
@@ -309,17 +309,17 @@ def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterator[Path]:
+def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iterator[Path]:
     """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
 
-    Before anything is written, ``heed`` may refuse what a sweep's folder holds. Raises BadInput if the folder holds
+    Before anything is written, ``examine`` may refuse what a sweep's folder holds. Raises BadInput if the folder holds
     something else, cannot be written, or belongs to another process.
     """
     about = folder / "sweep.json"
     begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
     if folder.exists() and not about.is_file() and begun:
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or a sweep's")
-    with _refusals(folder):
+    with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as mine:
         if not mine:
@@ -336,12 +336,12 @@ def _opened(folder: Path, chosen: Grid, heed: Callable[[Path], None]) -> Iterato
             left.unlink(missing_ok=True)
         for left in folder.glob(f"{_RUNNING}*"):
             shutil.rmtree(left, ignore_errors=True)
-        settings = json.loads(json.dumps({"scenario": chosen.scenario, "values": chosen.values}))
         if about.is_file():
-            _must_be_same(folder, about, settings, chosen)
-            heed(folder)
-        with _refusals(folder):
+            _must_be_same(folder, chosen)
+            examine(folder)
+        with refusals(folder):
             with write_whole(about) as file:
+                settings = {"scenario": chosen.scenario, "values": chosen.values}
                 file.write(json.dumps(settings, indent=2).encode())
             (folder / "points").mkdir(exist_ok=True)
             running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
@@ -356,25 +356,15 @@ def _is_begun(name: str) -> bool:
     return name == LOCK or name.startswith(".sweep.json.")
 
 
-@contextmanager
-def _refusals(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BadInput(f"out = {str(folder)!r}: must be a folder that can be written ({error.strerror})") from None
-
-
-def _must_be_same(folder: Path, about: Path, mine: dict[str, Any], chosen: Grid) -> None:
+def _must_be_same(folder: Path, chosen: Grid) -> None:
     """Raise BadInput unless a folder's sweep is this one, with more or fewer values of what is swept."""
     try:
-        there = json.loads(about.read_text(encoding="utf-8"))
-        fixed = {name: values for name, values in there["values"].items() if len(values) == 1}
-        swept = [name for name, values in there["values"].items() if len(values) > 1]
-    except (ValueError, KeyError, TypeError, AttributeError):
+        there = _read_grid(folder)
+    except BadInput:
         raise BadInput(f"out = {str(folder)!r}: must be a new folder; its sweep.json is damaged") from None
     held = f"out = {str(folder)!r}: must be a new folder; it holds a sweep"
-    if there["scenario"] != chosen.scenario or swept != chosen.swept:
-        raise BadInput(f"{held} of {there['scenario']} over {', '.join(swept) or 'nothing'}")
-    if fixed != {name: values for name, values in mine["values"].items() if len(values) == 1}:
-        given = ", ".join(f"{name} = {values[0]}" for name, values in fixed.items())
+    if there.scenario != chosen.scenario or there.swept != chosen.swept:
+        raise BadInput(f"{held} of {there.scenario} over {', '.join(there.swept) or 'nothing'}")
+    if there.fixed != chosen.fixed:
+        given = ", ".join(f"{name} = {value}" for name, value in there.fixed.items())
         raise BadInput(f"{held} with {given or 'nothing else given'}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from netsim.studies.sweeps.grid import Point
-from netsim.studies.sweeps.point import KILLED, Work, keep_failure, run_point
+from netsim.studies.sweeps.point import KILLED, SweepRun, keep_failure, run_point
 
 Ended = tuple[str, str | None]
 """The name of a point that ended, and why it failed, or None."""
@@ -19,7 +19,7 @@ _LOOKS_S = 0.5  # between two checks of a worker that its parent is there
 _TRIES = 3  # of starting a point alone: at the last a worker finds the traces of the others, and reports them
 
 
-def run_here(work: Work, points: Iterable[Point], jobs: int) -> Iterator[Ended]:
+def run_here(work: SweepRun, points: Iterable[Point], jobs: int) -> Iterator[Ended]:
     """Run points on ``jobs`` processes, and yield how each ended, as they end.
 
     A worker that is killed, by the system for its memory, say, takes those beside it with it: the points that ran then
@@ -65,20 +65,20 @@ def _backend() -> Any:
     """Return joblib's backend of processes, whose workers end with this process."""
     from joblib._parallel_backends import LokyBackend
 
-    class Backend(LokyBackend):  # type: ignore[misc]
+    class ProcessBackend(LokyBackend):  # type: ignore[misc]
         def configure(self, *words: Any, **more: Any) -> int:
             return int(super().configure(*words, initializer=end_with, initargs=(os.getpid(),), **more))
 
-    return Backend()
+    return ProcessBackend()
 
 
-def run_named(work: Work, point: Point) -> Ended:
+def run_named(work: SweepRun, point: Point) -> Ended:
     """Run a point, and return how it ended."""
     return point.name, run_point(work, point)
 
 
 def run_parallel(
-    work: Work, points: Iterable[Point], jobs: int, run: Callable[[Work, Point], Ended] = run_named
+    work: SweepRun, points: Iterable[Point], jobs: int, run: Callable[[SweepRun, Point], Ended] = run_named
 ) -> Iterator[Ended]:
     """Run points by joblib, with the backend that is chosen."""
     from joblib import Parallel, delayed
@@ -89,7 +89,7 @@ def run_parallel(
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
 
 
-def _run_alone(work: Work, point: Point) -> str | None:
+def _run_alone(work: SweepRun, point: Point) -> str | None:
     for _ in range(_TRIES):
         try:
             # With one job joblib would run it in this process.

@@ -15,7 +15,7 @@ import netsim
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
 from netsim.core.records import CAUSES
 from netsim.studies import Study
-from netsim.studies.folder import load, told_partial
+from netsim.studies.folder import load, partial_text
 from netsim.studies.terminal import Reporter
 from tests.command import python
 from tests.fuzzers.networks import check_sampled
@@ -72,7 +72,7 @@ def test_what_is_said_of_a_sampled_run_tells_samples(capsys: pytest.CaptureFixtu
     assert "one: sample 3 of 4" in capsys.readouterr().err
     study.cut_short(caught.value, "why")
     study.save(tmp_path / "out")
-    assert told_partial(load(tmp_path / "out", partial=True)) == "it is partial, one after sample 3: why"
+    assert partial_text(load(tmp_path / "out", partial=True)) == "it is partial, one after sample 3: why"
 
 
 def heard(agents: Mapping[Any, Any]) -> float:

@@ -299,7 +299,7 @@ def test_times_of_decades_and_gaps_of_nanoseconds(tmp_path: Path) -> None:
 
 def test_more_agents_than_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = play(Talker([(0.0, 1)]), Listener(), trace=True)
-    monkeypatch.setattr("netsim.export.packets.MOST_AGENTS", 1)
+    monkeypatch.setattr("netsim.export.pcapng.MOST_AGENTS", 1)
     with pytest.raises(BadInput, match=r"^agents = 2: must be at most 1 for pcapng, one address each$"):
         run.export(tmp_path / "many.pcapng")
 
@@ -309,7 +309,7 @@ def test_more_kinds_than_ports_share_the_last(monkeypatch: pytest.MonkeyPatch, t
         for kind in ("a", "b", "c", "d"):
             await me.send(1, kind, 0)
 
-    monkeypatch.setattr("netsim.export.packets.FIRST_PORT", 65_534)
+    monkeypatch.setattr("netsim.export.pcapng.FIRST_PORT", 65_534)
     capture = pcapng.read(play(Actor(talk), Listener(), trace=True).export(tmp_path / "kinds.pcapng"))
     assert [packet.ip["ports"][1] for packet in capture.packets] == [65_534, 65_535, 65_535, 65_535]
     assert "Kinds of message number 2 and later share port 65535." in capture.comments

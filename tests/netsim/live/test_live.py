@@ -18,7 +18,7 @@ from netsim import Agent, AgentError, BadInput, Link, Network, Run, latency, top
 from netsim.engine import observers
 from netsim.live import live_view, server
 from netsim.live import view as views
-from netsim.live.view import Changes, PendingFrames
+from netsim.live.view import PendingFrames, ShownChanges
 from netsim.replay import render
 from netsim.replay.frames import frames_of
 from netsim.replay.html import COLUMNS
@@ -236,7 +236,7 @@ def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, mo
     found = Network(topology.path(3), round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
     run = found.run({node: Rounder(300) for node in range(3)})
-    shown = Changes(3, 1)
+    shown = ShownChanges(3, 1)
     times, agents = run.states["time_s"].to_numpy(), run.states["agent"].to_numpy().astype(np.int32)
 
     class Watched:

@@ -20,7 +20,7 @@ import pytest
 
 from netsim import NetsimError
 from netsim.distributed.journal import ROW, entries
-from netsim.studies.deploy.plan import Host, Plan, Settings, hosts_in, local_hosts
+from netsim.studies.deploy.plan import Connection, Host, Plan, hosts_in, local_hosts
 from netsim.studies.folder import load
 from tests.parts import addresses, mosquitto, program, relaxed
 
@@ -116,7 +116,7 @@ def planned(folder: Path, study: Path, rounds: int, round_time: float = 0.3) -> 
     scenario = find_study(str(study))
     hosts = tuple(Host(f"p{i}", place) for i, place in enumerate(addresses(3)))
     parameters = {"rounds": rounds, "loss": 0.0, "twice": False, "seed": 0}
-    settings = Settings(round_time=round_time, silence=2.0, patience=30.0)
+    settings = Connection(round_time=round_time, silence=2.0, patience=30.0)
     plan = Plan(str(study), parameters, settings, hosts, runs=1, sha256=scenario.sha256)
     folder.mkdir()
     plan.write(folder)
@@ -314,7 +314,7 @@ def test_bad_files_of_hosts_are_named(tmp_path: Path, text: str, says: str) -> N
 
 
 def test_agents_are_dealt_evenly() -> None:
-    plan = Plan("coke", {}, Settings(), local_hosts(3, "udp"))
+    plan = Plan("coke", {}, Connection(), local_hosts(3, "udp"))
     assert [len(names) for names in plan.places(range(10)).values()] == [3, 4, 3]
     assert list(itertools.chain(*plan.places(range(10)).values())) == list(range(10))
 

@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-from netsim.studies.figures import Axis, curves, told_apart
+from netsim.studies.figures import Axis, curves, line_style
 
 
 @pytest.mark.parametrize(("first", "last"), [(20, 300), (5, 1000), (100, 1500), (12, 80), (20, 30), (7, 7)])
@@ -71,9 +71,9 @@ def test_the_whole_legend_is_in_the_figure(label: str, panels: int) -> None:
 
 
 def test_curves_that_lie_upon_one_another_have_marks_of_their_own() -> None:
-    styles = [told_apart(number, 3) for number in range(3)]
+    styles = [line_style(number, 3) for number in range(3)]
     assert len({style["marker"] for style in styles}) == len({style["markevery"] for style in styles}) == 3
-    assert "marker" not in told_apart(0, 1)
+    assert "marker" not in line_style(0, 1)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_too_few_values_have_no_interval(of: str, most: int) -> None:
     ],
 )
 def test_which_interval_it_is_and_of_how_many_is_told(counts: list[int], of: str, told: str) -> None:
-    assert results.told_interval(counts, of=of) == told
+    assert results.interval_text(counts, of=of) == told
 
 
 def test_groups_and_what_is_empty() -> None:

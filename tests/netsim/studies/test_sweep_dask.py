@@ -20,7 +20,7 @@ from netsim import NetsimError
 from netsim.studies.formats import Formats
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.grid import Point
-from netsim.studies.sweeps.point import Limits, Work
+from netsim.studies.sweeps.point import Limits, SweepRun
 from tests.command import ROOT, call
 from tests.netsim.studies.test_sweep import STUDY, files
 
@@ -263,7 +263,7 @@ def test_a_folder_that_is_not_shared_is_told(study: str, tmp_path: Path) -> None
     """What a worker says that has no such folder, or one of its own under that name."""
     from netsim.studies.sweeps.cluster import examine
 
-    work = Work(study, study, tmp_path, tmp_path / "running-x", Limits(), Formats())
+    work = SweepRun(study, study, tmp_path, tmp_path / "running-x", Limits(), Formats())
     key = f"out = {str(tmp_path)!r}"
     assert examine(work)[key] == "none of that name, or another one"
     work.running.mkdir()
@@ -355,5 +355,5 @@ def test_without_dask_it_says_what_to_install(study: str, tmp_path: Path, monkey
 def test_what_is_sent_is_small() -> None:
     import pickle
 
-    work = Work("coke", "coke", Path("out"), Path("out/running-x"), Limits(), Formats())
+    work = SweepRun("coke", "coke", Path("out"), Path("out/running-x"), Limits(), Formats())
     assert len(pickle.dumps((work, Point("seed=1", {"seed": 1})))) < 1000

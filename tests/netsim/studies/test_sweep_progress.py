@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from netsim.studies.terminal import Reporter, Tally
+from netsim.studies.terminal import Countdown, Reporter
 from tests.command import MAIN, call
 from tests.netsim.studies.test_sweep import STUDY
 
@@ -31,7 +31,7 @@ class Clock:
 
 def test_the_line_tells_what_is_done_has_failed_and_is_left() -> None:
     clock = Clock()
-    tally = Tally(1010, clock)
+    tally = Countdown(1010, clock)
     assert tally.line(0, 0) == "0 done, 0 failed, 1,010 left"
     clock.now += 20.0
     assert tally.line(9, 1) == "9 done, 1 failed, 1,000 left, 33:20 to go"
@@ -42,7 +42,7 @@ def test_the_line_tells_what_is_done_has_failed_and_is_left() -> None:
 
 def test_what_was_done_before_does_not_count_as_fast() -> None:
     clock = Clock()
-    tally = Tally(1000, clock)
+    tally = Countdown(1000, clock)
     tally.line(900, 0)
     clock.now += 60.0
     assert tally.line(901, 0) == "901 done, 0 failed, 99 left, 1:39:00 to go"
@@ -50,7 +50,7 @@ def test_what_was_done_before_does_not_count_as_fast() -> None:
 
 def test_plain_lines_come_by_quarters_and_minutes() -> None:
     clock = Clock()
-    tally = Tally(100, clock)
+    tally = Countdown(100, clock)
     due = []
     for ended in range(101):
         if tally.is_due(ended):
@@ -59,7 +59,7 @@ def test_plain_lines_come_by_quarters_and_minutes() -> None:
     assert due[-1] == 100
     assert {25, 50, 75} <= set(due)
     assert 100 * 7 / 60 - 3 <= len(due) <= 100 * 7 / 60 + 5
-    quick = Tally(100, Clock())
+    quick = Countdown(100, Clock())
     assert [ended for ended in range(101) if quick.is_due(ended)] == [25, 50, 75, 100]
 
 

@@ -1,14 +1,19 @@
-"""A run's frames as packets for Wireshark: UDP over IPv4 between made-up addresses, each with its fate as a comment."""
+"""A run's frames as packets for Wireshark: UDP over IPv4 between made-up addresses, each with its fate as a comment.
 
-from collections.abc import Iterator, Sequence
+The file's format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format": blocks, which begin and
+end with their length. A library that writes it would take more lines to call than these.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim._version import __version__
 from netsim.errors import BadInput
-from netsim.export import blocks
 from netsim.radio.medium import ACK
 from netsim.replay.frames import Columns, Log, Reader
 from netsim.replay.render import About
@@ -89,20 +94,20 @@ def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most
 def _pieces(log: Log, reader: Reader, about: About) -> Iterator[bytes]:
     kinds = [_printable(kind) for kind in log.kinds]
     ports = np.minimum(FIRST_PORT + np.arange(len(kinds)), _LAST_PORT)
-    yield blocks.section(f"netsim {__version__}", _comments(log, reader, about, kinds, ports.tolist()))
-    yield blocks.interface("netsim", f"medium: {reader.scene.medium}; a packet for each frame on each link")
+    yield _section(f"netsim {__version__}", _comments(log, reader, about, kinds, ports.tolist()))
+    yield _interface("netsim", f"medium: {reader.scene.medium}; a packet for each frame on each link")
     addresses = range(_NETWORK + 1, _NETWORK + 1 + len(log.agents))
-    yield from blocks.host_names(addresses, [_printable(name).strip() for name in log.agents])
+    yield from _host_names(addresses, [_printable(name).strip() for name in log.agents])
     for part in reader.parts():
         for first in range(0, len(part["depart"]), _AT_ONCE):
             some = {name: column[first : first + _AT_ONCE] for name, column in part.items()}
             times, carried = _nanoseconds(some["depart"]), -(-some["bits"] // 8)
             lengths = np.minimum(_HEADERS + carried, _MOST_LENGTH)
-            yield blocks.packets(times, lengths, _heads(some, carried, ports), _fates(some, reader.causes, kinds))
+            yield _packets(times, lengths, _heads(some, carried, ports), _fates(some, reader.causes, kinds))
 
 
 def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
-    if not np.all((seconds >= 0) & (seconds < blocks.MOST_NANOSECONDS / 1e9)):
+    if not np.all((seconds >= 0) & (seconds < _MOST_NANOSECONDS / 1e9)):
         last = seconds.max()
         raise BadInput(f"trace: must have times from 0 to 2^64 ns (584 years) for pcapng; it has {last} s")
     return np.rint(seconds * 1e9).astype(np.uint64)
@@ -166,3 +171,95 @@ def _printable(value: object, most: int = _MOST_NAME) -> str:
     text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
     data = text.encode()
     return text if len(data) <= most else data[:most].decode(errors="ignore") + "…"
+
+
+# --- the blocks of a file ---------------------------------------------------------------------------------------------
+
+_SECTION, _INTERFACE, _NAMES, _PACKET = 0x0A0D0D0A, 1, 4, 6
+_BYTE_ORDER = 0x1A2B3C4D
+_RAW_IP = 101
+_COMMENT, _APPLICATION, _NAME, _DESCRIPTION, _RESOLUTION = 1, 4, 2, 3, 9
+_MOST_NAMES = 4096
+# Of an option: its length has 16 bits.
+_MOST_TEXT = 65_000
+
+# The latest time that a packet can have.
+_MOST_NANOSECONDS = 2**64 - 1
+
+# A packet block of 28 captured bytes as far as its comment.
+_PACKET_BLOCK = np.dtype(
+    [
+        ("block", "<u4"),
+        ("length", "<u4"),
+        ("interface", "<u4"),
+        ("time_high", "<u4"),
+        ("time_low", "<u4"),
+        ("captured", "<u4"),
+        ("original", "<u4"),
+        ("bytes", "V28"),
+        ("option", "<u2"),
+        ("comment", "<u2"),
+    ]
+)
+
+# Zeros up to a multiple of four bytes, and the end of a block's options.
+_ENDS = tuple(bytes(-length % 4) + bytes(4) for length in range(4))
+
+
+def _section(application: str, comments: Sequence[str]) -> bytes:
+    """Return the block that begins a file: what wrote it, and comments."""
+    options = b"".join(_option(_COMMENT, text) for text in comments) + _option(_APPLICATION, application)
+    return _block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + options + bytes(4))
+
+
+def _interface(name: str, description: str) -> bytes:
+    """Return the block of the only interface: raw IP, times in nanoseconds, `_PACKET_BLOCK` bytes of each packet."""
+    options = _option(_NAME, name) + _option(_DESCRIPTION, description) + _option(_RESOLUTION, b"\x09")
+    return _block(_INTERFACE, struct.pack("<HHI", _RAW_IP, 0, _PACKET_BLOCK["bytes"].itemsize) + options + bytes(4))
+
+
+def _host_names(addresses: Sequence[int], names: Sequence[str]) -> Iterator[bytes]:
+    """Yield blocks that name IPv4 addresses; an empty name is none."""
+    pairs = [pair for pair in zip(addresses, names, strict=True) if pair[1]]
+    for first in range(0, len(pairs), _MOST_NAMES):
+        some = pairs[first : first + _MOST_NAMES]
+        records = b"".join(_record(1, struct.pack(">I", address) + name.encode() + b"\0") for address, name in some)
+        yield _block(_NAMES, records + bytes(4))
+
+
+def _packets(
+    nanoseconds: NDArray[np.uint64], lengths: NDArray[np.int64], heads: NDArray[np.void], comments: Iterable[bytes]
+) -> bytes:
+    """Return a block for each packet: its time, its length (at most 2³² − 1 bytes), the 28 bytes captured, a comment.
+
+    A comment is UTF-8 of at most 65,000 bytes.
+    """
+    texts = list(comments)
+    fixed = np.empty(len(texts), _PACKET_BLOCK)
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    # The comment, zeros up to four bytes, the end of the options, and the length once more.
+    whole = _PACKET_BLOCK.itemsize + sizes + -sizes % 4 + 8
+    values: tuple[Any, ...] = (_PACKET, whole, 0, nanoseconds >> np.uint64(32), nanoseconds & np.uint64(2**32 - 1))
+    values = (*values, heads.itemsize, lengths, heads, _COMMENT, sizes)
+    for name, value in zip(_PACKET_BLOCK.names or (), values, strict=True):
+        fixed[name] = value
+    begin, end, step = fixed.tobytes(), whole.astype("<u4").tobytes(), _PACKET_BLOCK.itemsize
+    parts: list[bytes] = []
+    for index, text in enumerate(texts):
+        parts += (begin[index * step : (index + 1) * step], text, _ENDS[len(text) % 4], end[4 * index : 4 * index + 4])
+    return b"".join(parts)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = len(body) + 12
+    return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
+
+
+def _record(code: int, value: bytes) -> bytes:
+    return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def _option(code: int, value: str | bytes) -> bytes:
+    if isinstance(value, str):
+        value = value.encode()[:_MOST_TEXT].decode(errors="ignore").encode()
+    return _record(code, value)
