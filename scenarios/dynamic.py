@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from netsim import BadInput
 from netsim.agents import PowerLaw, RandomFourier
@@ -33,7 +34,6 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
@@ -238,7 +238,7 @@ def _report(learning: OnlineStudy, data: str, main: Sequence[str], by_bits: Sequ
         study.figure(name, figure, _CAPTIONS[name])
 
 
-def _figures(rounds: "pd.DataFrame", data: str, main: Sequence[str], by_bits: Sequence[str]) -> "dict[str, Figure]":
+def _figures(rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]) -> "dict[str, Figure]":
     """Return the figures by name: recent errors, how far they are from the plain method's, regret and tracking."""
     found = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim import Link, Network
 from netsim.agents import COKE, DKLA, Always, Duals, EdgeDuals, Geometric
@@ -25,7 +26,6 @@ from netsim.studies.figures import Axis, curves
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -184,10 +184,8 @@ def intel_lab(
 
 
 def _report(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], of: str, seed: int
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], of: str, seed: int
 ) -> None:
-    import pandas as pd
-
     title = f"{of}, seed {seed}"
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
     study.table("comparison", f"What each makes of the links ({title})", comparison(study, used))
@@ -221,7 +219,7 @@ def _report(
     )
 
 
-def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
+def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return what the map shows: the first method without a remedy, and with the remedy that spends least."""
     method = next(iter(used)).split()[0]
     lossy = [name for name in used if name.split()[0] == method and not name.endswith(" ideal")]
@@ -229,10 +227,8 @@ def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
     return {name: used[name] for name in dict.fromkeys((lossy[0], least))}
 
 
-def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
+def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a row per run: its error, also relative to ideal links, the share heard, bits, and joules per mote."""
-    import pandas as pd
-
     last = study.rounds.groupby("algorithm", sort=False).last().to_dict("index")
     first = next(iter(last))
     rows = []
@@ -256,7 +252,7 @@ def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFram
 
 
 def _notes(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], seed: int
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], seed: int
 ) -> Iterator[str]:
     graph = measured.graph
     yield (
@@ -282,7 +278,7 @@ def _notes(
             yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."
 
 
-def floor_plan(measured: Measured, used: Mapping[str, "pd.DataFrame"]) -> "Figure":
+def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure":
     """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize

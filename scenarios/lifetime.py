@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import Network, Run
 from netsim.agents import CodedSums
@@ -22,7 +23,6 @@ from netsim.studies import Study
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _TRIAL = 30  # rounds
@@ -169,8 +169,6 @@ def deaths(run: Run, period: float) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str, float], rounds: int) -> None:
-    import pandas as pd
-
     ends = {name: deaths(run, batteries.period) for name, run in study.runs.items()}
     rows = [_row(name, run, ends[name], turns[name], batteries.period) for name, run in study.runs.items()]
     table = pd.DataFrame(rows)
@@ -218,7 +216,7 @@ def _row(name: str, run: Run, ends: Any, awake: float, period: float) -> dict[st
     return row
 
 
-def _notes(table: "pd.DataFrame", rounds: int) -> Iterator[str]:
+def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
     """Yield what the energy goes into, and which batteries outlast the rounds."""
     for radio, part in table.groupby("radio", sort=False):
         spent = part[[f"{state}_mj" for state in STATES]]

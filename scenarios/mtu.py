@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import Network, Run
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
@@ -21,7 +22,6 @@ from netsim.studies import Study
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -146,8 +146,6 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int)
 
 
 def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, air: Air) -> None:
-    import pandas as pd
-
     table = pd.DataFrame([_row(study, algorithm, each, task.size, air) for each in bits])
     best = study.centralised["train_mse"]
     study.table("by_bits", "Messages, frames, energy of frames by bits an element", table)
@@ -201,7 +199,7 @@ def _millijoules(run: Run) -> float:
     return float(1e3 * joules / len(run.rounds))
 
 
-def boundaries(table: "pd.DataFrame", size: int) -> list[float]:
+def boundaries(table: pd.DataFrame, size: int) -> list[float]:
     """Return the bits an element at which a message of ``size`` elements fills 1, 2, … frames, up to the last one."""
     most = presets.ieee802154().link.mtu
     assert most is not None
@@ -209,7 +207,7 @@ def boundaries(table: "pd.DataFrame", size: int) -> list[float]:
     return [8 * (k * most - beside) / size for k in range(1, math.ceil(table["frames"].max()))]
 
 
-def _draw(table: "pd.DataFrame", size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
+def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
     """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
     from matplotlib.figure import Figure
 

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from netsim.scenarios.convergecast.field import Layout
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -15,7 +15,7 @@ _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
 
 
-def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
+def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
     """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
     from matplotlib.figure import Figure
 
@@ -52,7 +52,7 @@ def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
     return figure
 
 
-def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
+def draw_tree(motes: pd.DataFrame, layout: Layout, title: str) -> "Figure":
     """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale."""
     from matplotlib.figure import Figure
 

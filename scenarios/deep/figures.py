@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _STYLES = {
@@ -22,7 +22,7 @@ _MANY = 12
 """From this many classes on numbers are small, and zeros left out."""
 
 
-def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str, title: str) -> "Figure":
+def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> "Figure":
     """Draw the metric against trainable parameters of one output: ours filled, the published hollow."""
     from matplotlib.figure import Figure
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
@@ -26,7 +27,6 @@ from netsim.studies.figures import Axis, curves
 from netsim.util import check, draws
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _TRAIN_SHARE = 0.75
@@ -308,10 +308,8 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
     )
 
 
-def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
+def _ends(study: Study, cases: Sequence[Case]) -> pd.DataFrame:
     """Return the last row of each run, and the centralised models."""
-    import pandas as pd
-
     found = []
     for case in cases:
         last = study.runs[case.name].rounds.iloc[-1]
@@ -323,10 +321,8 @@ def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
     return pd.DataFrame(found)
 
 
-def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "tuple[pd.DataFrame, list[str]]":
+def _savings(rounds: pd.DataFrame, cases: Sequence[Case]) -> tuple[pd.DataFrame, list[str]]:
     """Return, map by map and level by level, the transmissions that each method needed, and notes on the savings."""
-    import pandas as pd
-
     tables, notes = [], []
     columns = {links: f"COKE saves %{links.end}" for links in dict.fromkeys(case.links for case in cases)}
     pairs = {column: (f"DKLA{links.end}", f"COKE{links.end}") for links, column in columns.items()}
@@ -384,7 +380,7 @@ def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
             )
 
 
-def _smoothed(part: "pd.DataFrame", cases: Sequence[Case], column: str) -> "pd.DataFrame":
+def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.DataFrame:
     """Return the rows with a measure of online methods as a mean over the last rounds, and that in their names.
 
     One sample moves an online model to and fro; on axes of batch methods that is a scribble.
@@ -399,7 +395,7 @@ def _smoothed(part: "pd.DataFrame", cases: Sequence[Case], column: str) -> "pd.D
     return part
 
 
-def _curves(rounds: "pd.DataFrame", cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
+def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
     """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' levels."""
     part = rounds[rounds["algorithm"].isin([case.name for case in cases])]
     part = _smoothed(part[np.isfinite(part[column])], cases, column)

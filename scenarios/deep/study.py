@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim import Network
@@ -22,9 +23,6 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
 from netsim.studies import Study
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _WIDTHS = {
     "tomshardware": "100,200",
@@ -215,8 +213,6 @@ def _report(
     rows: int,
 ) -> None:
     """Leave the study's table, notes and figures; without names of classes it is a regression."""
-    import pandas as pd
-
     metric = "test_accuracy" if classes else "test_mse"
     theirs = published("dkl")
     theirs = theirs[theirs["dataset"] == _PUBLISHED_AS.get(data, data)]
@@ -246,14 +242,12 @@ def _report(
 
 
 def _comparison(
-    learned: Sequence[Learned], others: Sequence[Baseline], theirs: "pd.DataFrame", metric: str
-) -> "pd.DataFrame":
+    learned: Sequence[Learned], others: Sequence[Baseline], theirs: pd.DataFrame, metric: str
+) -> pd.DataFrame:
     """Return a row for each method and structure, with the published value of the metric beside ours.
 
     The dissertation counts the parameters of a model with one output, ``per_output``.
     """
-    import pandas as pd
-
     rows: list[dict[str, Any]] = []
     for shape in dict.fromkeys(each.shape for each in learned):
         draws = [each for each in learned if each.shape == shape]
@@ -298,9 +292,7 @@ def _draws(learned: Sequence[Learned], shape: Shape, metric: str) -> NDArray[np.
     return np.array([each.measures[metric] for each in learned if each.shape == shape])
 
 
-def _differences(
-    data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: "pd.DataFrame"
-) -> Iterator[str]:
+def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: pd.DataFrame) -> Iterator[str]:
     """Yield why the published values may not be comparable, and what accuracy costs nothing."""
     if classes:
         shares = np.bincount(part.test_target.astype(np.int64), minlength=len(classes)) / len(part.test_target)

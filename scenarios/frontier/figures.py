@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
@@ -12,7 +13,6 @@ from netsim.scenarios.tasks.savings import MEASURES
 from netsim.studies.figures import LABELS
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -27,7 +27,7 @@ _ROWS = 24
 _LEAST = 0.01  # %
 
 
-def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure":
+def draw_frontier(table: pd.DataFrame, variance: float, title: str) -> "Figure":
     """Draw final errors by payload and wire bits with the named front; below, those near the reference."""
     from matplotlib.figure import Figure
 
@@ -50,7 +50,7 @@ def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure
     return figure
 
 
-def _styles(table: "pd.DataFrame") -> dict[str, tuple[str, str]]:
+def _styles(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """Return marker and colour of each method of the table."""
     own = [name for name in table["method"].unique() if name not in _STYLES]
     return _STYLES | dict(zip(own, itertools.cycle(_OWN), strict=False))
@@ -58,7 +58,7 @@ def _styles(table: "pd.DataFrame") -> dict[str, tuple[str, str]]:
 
 def _scatter(
     panel: "Axes",
-    table: "pd.DataFrame",
+    table: pd.DataFrame,
     bits: str,
     error: str,
     level: float,
@@ -148,7 +148,7 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
         )
 
 
-def draw_there(table: "pd.DataFrame") -> "Figure":
+def draw_there(table: pd.DataFrame) -> "Figure":
     """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
 
     Of the combinations that were never there, the nearest are drawn.

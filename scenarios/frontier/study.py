@@ -4,9 +4,10 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from netsim import BadInput, Run
@@ -29,9 +30,6 @@ from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names
 from netsim.studies import Study
 from netsim.studies.results import pareto
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +176,8 @@ def _end(study: Study) -> float:
     return float(study.runs[REFERENCE].rounds["train_mse"].iloc[-1])
 
 
-def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
+def _table(study: Study, wanted: Sequence[Method]) -> pd.DataFrame:
     """Return a row for each combination, without numbers if it diverged."""
-    import pandas as pd
-
     best = _end(study)
     shown = ["train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]
     rows = []
@@ -204,7 +200,7 @@ def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
     return table
 
 
-def cheapest(table: "pd.DataFrame", bits: str) -> str | None:
+def cheapest(table: pd.DataFrame, bits: str) -> str | None:
     """Return the row with the fewest bits within 1 % of the reference, then with the least error; None if none is."""
     within = table[table["above_%"] <= 100 * WITHIN].dropna(subset=[bits])
     return None if within.empty else str(within.sort_values([bits, "train_mse"], kind="stable").index[0])
@@ -252,9 +248,7 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
         )
 
 
-def _cheapest_by_method(table: "pd.DataFrame") -> "pd.DataFrame":
-    import pandas as pd
-
+def _cheapest_by_method(table: pd.DataFrame) -> pd.DataFrame:
     names = [cheapest(part, "payload_bits") for _, part in table.groupby("method", sort=False)]
     found = table.loc[[name for name in names if name is not None]]
     base = table.iloc[0]
@@ -281,7 +275,7 @@ def _unfinished(reference: Run, best: float) -> str:
     )
 
 
-def _winners(table: "pd.DataFrame", unfinished: bool) -> Iterator[str]:
+def _winners(table: pd.DataFrame, unfinished: bool) -> Iterator[str]:
     """Yield notes on the cheapest combinations."""
     base, called = table.iloc[0], "Cheapest so far" if unfinished else "Winner"
     for bits, what in (("payload_bits", "in all"), ("payload_bits_there", "until there for good")):

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
 from netsim.studies.figures import LABELS, told_apart, unmark_unseen, whole_rounds
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -16,7 +17,7 @@ _FIRST_ROUND = 10
 """Before, a mean over the rounds so far is mostly noise."""
 
 
-def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence[OnGraph], title: str) -> "Figure":
+def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnGraph], title: str) -> "Figure":
     """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
 
     ``losses`` has by eta, method and round: running_loss and its running_loss_band, payload_bits. ``above`` has by the
@@ -56,7 +57,7 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
 
 
 def _curve(
-    panel: "Axes", method: OnGraph, part: "pd.DataFrame", columns: tuple[str, str, str], marks: Mapping[str, Any]
+    panel: "Axes", method: OnGraph, part: pd.DataFrame, columns: tuple[str, str, str], marks: Mapping[str, Any]
 ) -> None:
     """Draw one method's curve and band: the columns of x, y and the band, and marks that tell coincident ones apart."""
     if part.empty:

@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -26,7 +27,7 @@ MEASURES = {
 """What `draw_agreement` shows, by column."""
 
 
-def draw_errors(means: "pd.DataFrame", title: str, burst: float = 1.0) -> "Figure":
+def draw_errors(means: pd.DataFrame, title: str, burst: float = 1.0) -> "Figure":
     """Draw the error above the optimum against the loss: a panel for each remedy, a line and band for each family.
 
     With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
@@ -85,9 +86,7 @@ def _finished(figure: "Figure", handles: list[Any], title: str) -> "Figure":
     return figure
 
 
-def _line(
-    panel: "Axes", rows: "pd.DataFrame", place: dict[float, int], style: Any, limits: tuple[float, float]
-) -> None:
+def _line(panel: "Axes", rows: pd.DataFrame, place: dict[float, int], style: Any, limits: tuple[float, float]) -> None:
     """Draw a line with its band; values beyond the limits are drawn on them."""
     x = [place[each] for each in rows["loss"]]
     mean, low, high = ([_within(value, *limits) for value in rows[name]] for name in ("mean", "low", "high"))
@@ -112,7 +111,7 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high) if value == value else value
 
 
-def _limits(rows: "pd.DataFrame") -> tuple[float, float]:
+def _limits(rows: pd.DataFrame) -> tuple[float, float]:
     """Return from where to where errors are drawn."""
     positive = rows["mean"][rows["mean"] > 0.0]
     if positive.empty:
@@ -121,7 +120,7 @@ def _limits(rows: "pd.DataFrame") -> tuple[float, float]:
     return low, max(min(float(rows["high"].max()), _HIGHEST), 2.0 * low)
 
 
-def _places(rows: "pd.DataFrame") -> dict[float, int]:
+def _places(rows: pd.DataFrame) -> dict[float, int]:
     """Return the place of each share of lost frames, side by side because no axis shows 0, 0.1 % and 50 %."""
     return {share: number for number, share in enumerate(sorted(set(rows["loss"])))}
 
@@ -134,7 +133,7 @@ def _share_axis(panel: "Axes", place: dict[float, int]) -> None:
     panel.grid(axis="y", alpha=0.3)
 
 
-def draw_agreement(means: "pd.DataFrame", title: str) -> "Figure":
+def draw_agreement(means: pd.DataFrame, title: str) -> "Figure":
     """Draw consensus error, the sum of the duals and the spread of the copies: what each shows of a loss, by family."""
     from matplotlib.figure import Figure
 
@@ -162,7 +161,7 @@ def draw_agreement(means: "pd.DataFrame", title: str) -> "Figure":
     return _finished(figure, handles, f"{subject}\n{title}")
 
 
-def _remedies(panel: "Axes", part: "pd.DataFrame", remedies: Sequence[str], place: dict[float, int]) -> None:
+def _remedies(panel: "Axes", part: pd.DataFrame, remedies: Sequence[str], place: dict[float, int]) -> None:
     """Draw a line for each remedy; values that are zero up to rounding are drawn at 1e-16."""
     for number, remedy in enumerate(remedies):
         one = part[part["remedy"] == remedy].sort_values("loss")
@@ -183,7 +182,7 @@ def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") 
     ]
 
 
-def draw_price(means: "pd.DataFrame", title: str) -> "Figure":
+def draw_price(means: pd.DataFrame, title: str) -> "Figure":
     """Draw the error above the optimum against the bits on the wire, for some losses: a mark for each remedy."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
@@ -11,7 +12,6 @@ from netsim.studies.figures import told_apart
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -23,7 +23,7 @@ _PANELS = (
 )
 
 
-def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
+def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
     """Draw objective, disagreement, model order and accuracy against samples, a curve for each run.
 
     ``levels`` has, by run, what the best possible accuracy is called, and how large it is.

@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim import AgentError
 from netsim.scenarios.data.choice import Columns
@@ -15,7 +16,6 @@ from netsim.studies import Study
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _SIZE = 64  # bits of a number of raw data
@@ -89,9 +89,7 @@ def privacy(
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _table(study: Study, task: Task) -> "pd.DataFrame":
-    import pandas as pd
-
+def _table(study: Study, task: Task) -> pd.DataFrame:
     rows = []
     for name, run in study.runs.items():
         entry = task.entry_by_name[name]
@@ -112,7 +110,7 @@ def _table(study: Study, task: Task) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def _draw(table: "pd.DataFrame", best: float, title: str) -> "Figure":
+def _draw(table: pd.DataFrame, best: float, title: str) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 0.33 * len(table) + 1.9), layout="constrained")

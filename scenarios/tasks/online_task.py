@@ -6,10 +6,11 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import BadInput, Network
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
@@ -26,9 +27,6 @@ from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Pre
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Source = Callable[[], Sequence[Samples]]
 """Returns every agent's samples at their start, always the same."""
@@ -423,8 +421,6 @@ class OnlineStudy:
 
     def tuned(self, methods: Sequence[Method]) -> list[Method]:
         """Return the methods, with the steps of the least trial error if the setting asks for tuning."""
-        import pandas as pd
-
         if not self.setting.tune:
             return list(methods)
         rows, best = [], []
@@ -479,7 +475,7 @@ class OnlineStudy:
             if saturated := run.rounds["saturated"].iloc[-1]:
                 yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
-    def ends(self, reference: str) -> "pd.DataFrame":
+    def ends(self, reference: str) -> pd.DataFrame:
         """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
         last = self.study.rounds.groupby("algorithm", sort=False).last().reset_index()
         table = last[["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]].copy()
@@ -510,7 +506,7 @@ class _Stopwatch:
 # --- errors of the rounds ---------------------------------------------------------------------------------------------
 
 
-def recent_error(rounds: "pd.DataFrame") -> float:
+def recent_error(rounds: pd.DataFrame) -> float:
     """Return a method's mean squared error over the last quarter of its rounds, from its running MSE."""
     count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
     before = int(len(count) * 3 / 4)
@@ -520,7 +516,7 @@ def recent_error(rounds: "pd.DataFrame") -> float:
     return float((end * running[-1] - start * running[before - 1]) / (end - start))
 
 
-def recent_errors(rounds: "pd.DataFrame", window: int) -> "pd.DataFrame":
+def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:
     """Return the rounds with ``recent_mse``, each method's mean squared error over the last ``window`` rounds.
 
     A mean over all rounds so far hides a truth that moves, because it keeps the errors of the beginning.
@@ -532,14 +528,14 @@ def recent_errors(rounds: "pd.DataFrame", window: int) -> "pd.DataFrame":
     return rounds.assign(recent_mse=(total - before) / (rounds["round"] - start))
 
 
-def apart(rounds: "pd.DataFrame", column: str, reference: str) -> "pd.DataFrame":
+def apart(rounds: pd.DataFrame, column: str, reference: str) -> pd.DataFrame:
     """Return the other methods' rounds with ``apart``: by how many percent a column exceeds the reference's."""
     base = rounds[rounds["algorithm"] == reference].set_index("round")[column]
     others = rounds[rounds["algorithm"] != reference]
     return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
 
 
-def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":
+def converged(rounds: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
     last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
     good = last.index[last < 100 * last.min()]

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim.scenarios.ulb_library.readings import Field, Readings
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
 _LINES = ("-", "--", "-.", ":")
 
 
-def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
+def errors(rounds: pd.DataFrame, best: float) -> "Figure":
     """Draw the running errors at a mote's own place and at the others', and the hindsight model's error (°C)."""
     from matplotlib.figure import Figure
 
