@@ -13,7 +13,7 @@ import pandas as pd
 import netsim
 from netsim import Link, Network, Radio, topology
 from netsim.studies import Study
-from netsim.studies.figures import legend_below
+from netsim.studies.figures import drawing, legend_below
 from netsim.testing import sized
 from netsim.util import check
 
@@ -134,10 +134,7 @@ def _spoke(agent: netsim.Agent) -> bool:
 
 def _draw(points: pd.DataFrame, title: str) -> "Figure":
     """Draw throughput against offered load: measured points, and the closed forms."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(6.5, 4.4)
     fine = np.linspace(0.0, max(float(points["offered"].max()), 1.0), 200)
     for number, name in enumerate(points["access"].unique()):
         part, colour = points[points["access"] == name], f"C{number}"

@@ -22,7 +22,7 @@ from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import Axis, curves, drawing
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -282,7 +282,6 @@ def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure"
     """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize
-    from matplotlib.figure import Figure
 
     graph = measured.graph
     places = np.array([graph.nodes[node]["pos"] for node in graph])
@@ -292,8 +291,7 @@ def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure"
         [1.0 - (measured.links[a, b].loss_model.mean + measured.links[b, a].loss_model.mean) / 2 for a, b in ends]
     )
     segments = [places[[rows[a], rows[b]]] for a, b in ends]
-    figure = Figure(figsize=(7.5 * len(used), 5.8), layout="constrained")
-    panels = figure.subplots(1, len(used), squeeze=False)[0]
+    figure, panels = drawing(7.5 * len(used), 5.8, len(used))
     joules = np.concatenate([table["used_j"] for table in used.values()])
     # One scale for all panels, logarithmic because a remedy may spend a tenth.
     scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())

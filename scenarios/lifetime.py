@@ -20,6 +20,7 @@ from netsim.scenarios.tasks.method import Method, check_joined
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
+from netsim.studies.figures import drawing, legend_below
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -233,13 +234,11 @@ def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
 
 def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
     """Draw how many batteries are not empty, by rounds, from the `deaths` of each run "algorithm, radio"."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]
     methods = list(dict.fromkeys(name.rpartition(", ")[0] for name in ends))
-    figure = Figure(figsize=(max(6.5, 5.4 * len(shown)), 4.3), layout="constrained")
-    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    figure, panels = drawing(max(6.5, 5.4 * len(shown)), 4.3, len(shown), sharey=True)
     finite = [each[np.isfinite(each)] for each in ends.values()]
     first = min((each[0] for each in finite if len(each)), default=rounds)
     for panel, radio in zip(panels, shown, strict=True):
@@ -263,7 +262,6 @@ def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("batteries that are not empty\n(curves a little apart, to be told from each other)")
     panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
+    legend_below(figure, 5)
     figure.suptitle(title)
     return figure

@@ -19,6 +19,7 @@ from netsim.scenarios.tasks.diagnosis import may_diverge, missed, on_radio
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
 from netsim.studies import Study
+from netsim.studies.figures import drawing
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -209,10 +210,7 @@ def boundaries(table: pd.DataFrame, size: int) -> list[float]:
 
 def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
     """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 4.4), layout="constrained")
-    panels = figure.subplots(1, 3)
+    figure, panels = drawing(13, 4.4, 3)
     ends = boundaries(table, size)
     steps = np.repeat(ends, 2)
     shares = 100 * (1 - loss) ** np.repeat(np.arange(1, len(ends) + 2), 2)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
 from netsim.scenarios.tasks.savings import MEASURES
-from netsim.studies.figures import LABELS
+from netsim.studies.figures import LABELS, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,15 +153,13 @@ def draw_there(table: pd.DataFrame) -> "Figure":
 
     Of the combinations that were never there, the nearest are drawn.
     """
-    from matplotlib.figure import Figure
 
     arrived = table["payload_bits_there"] > 0
     nearest = table[~arrived & (table["payload_bits"] > 0)].nsmallest(max(_ROWS - int(arrived.sum()), 0), "above_%")
     first = table[arrived].sort_values("payload_bits_there")
     names = [*first.index, *nearest.index]
     styles = _styles(table)
-    figure = Figure(figsize=(9.5, 2.0 + 0.24 * len(names)), layout="constrained")
-    panel, ends = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    figure, (panel, ends) = drawing(9.5, 2.0 + 0.24 * len(names), 2, sharey=True, width_ratios=(3, 2))
     for place, (_, row) in enumerate(table.loc[names].iterrows()):
         marker, colour = styles[row["method"]]
         spent, total = row["payload_bits_there"], row["payload_bits"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
-from netsim.studies.figures import LABELS, told_apart, unmark_unseen, whole_rounds
+from netsim.studies.figures import LABELS, drawing, legend_below, told_apart, unmark_unseen, whole_rounds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,13 +23,10 @@ def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnG
     ``losses`` has by eta, method and round: running_loss and its running_loss_band, payload_bits. ``above`` has by the
     same: ``above``, how much more than the ``reference`` is lost, and its ``band``; or it is empty.
     """
-    from matplotlib.figure import Figure
-
     etas = losses["eta"].unique()
     start = min(_FIRST_ROUND, int(losses["round"].max()))
     losses = losses[losses["round"] >= start]
-    figure = Figure(figsize=(13, 1.6 + 3.5 * len(etas)), layout="constrained")
-    panels = figure.subplots(len(etas), 3, squeeze=False)
+    figure, panels = drawing(13, 1.6 + 3.5 * len(etas), 3, len(etas))
     for row, eta in zip(panels, etas, strict=True):
         for number, method in enumerate(methods):
             marks = {key: value for key, value in told_apart(number, len(methods)).items() if key.startswith("mark")}
@@ -50,8 +47,7 @@ def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnG
             row[2].axhline(0.0, color="0.4", linewidth=0.8, zorder=0)
             row[2].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
     unmark_unseen(figure)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    legend_below(figure, 4)
     figure.suptitle(f"{title}, from round {start} on")
     return figure
 

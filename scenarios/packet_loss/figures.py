@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES
+from netsim.studies.figures import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,15 +33,14 @@ def draw_errors(means: pd.DataFrame, title: str, burst: float = 1.0) -> "Figure"
 
     With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
     """
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     rows = means[means["measure"] == "above_optimum_%"]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
     columns = min(len(remedies), 4)
     lines = math.ceil(len(remedies) / columns)
-    figure = Figure(figsize=(max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3), layout="constrained")
-    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    figure, panels = drawing(max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3, columns, lines, sharex=True, sharey=True)
+    panels = panels.ravel()
     place = _places(rows)
     low, high = _limits(rows)
     for panel, remedy in zip(panels, remedies, strict=False):
@@ -135,14 +135,12 @@ def _share_axis(panel: "Axes", place: dict[float, int]) -> None:
 
 def draw_agreement(means: pd.DataFrame, title: str) -> "Figure":
     """Draw consensus error, the sum of the duals and the spread of the copies: what each shows of a loss, by family."""
-    from matplotlib.figure import Figure
-
     rows = means[(means["burst"] == 1.0) & means["measure"].isin(MEASURES)]
     families = list(dict.fromkeys(rows["family"]))
     remedies = list(dict.fromkeys(means["remedy"]))
     shown = [name for name in MEASURES if (rows["measure"] == name).any()]
-    figure = Figure(figsize=(max(7.0, 2.9 * len(families) + 0.8), 2.3 * len(shown) + 1.5), layout="constrained")
-    panels = figure.subplots(len(shown), len(families), sharex=True, sharey="row", squeeze=False)
+    width, height = max(7.0, 2.9 * len(families) + 0.8), 2.3 * len(shown) + 1.5
+    figure, panels = drawing(width, height, len(families), len(shown), sharex=True, sharey="row")
     place = _places(means)
     for line, measure in zip(panels, shown, strict=True):
         for panel, family in zip(line, families, strict=True):
@@ -184,14 +182,12 @@ def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") 
 
 def draw_price(means: pd.DataFrame, title: str) -> "Figure":
     """Draw the error above the optimum against the bits on the wire, for some losses: a mark for each remedy."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
     shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
-    figure = Figure(figsize=(max(7.0, 3.6 * len(shares) + 0.6), 5.2), layout="constrained")
-    panels = figure.subplots(1, len(shares), sharex=True, sharey=True, squeeze=False)[0]
+    figure, panels = drawing(max(7.0, 3.6 * len(shares) + 0.6), 5.2, len(shares), sharex=True, sharey=True)
     low, high = _limits(rows[rows["measure"] == "above_optimum_%"])
     for panel, share in zip(panels, shares, strict=True):
         there = rows[rows["loss"] == share]

@@ -13,6 +13,7 @@ from netsim.scenarios.privacy.task import FIELD, Size, Task
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.studies.figures import drawing
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -111,10 +112,7 @@ def _table(study: Study, task: Task) -> pd.DataFrame:
 
 
 def _draw(table: pd.DataFrame, best: float, title: str) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 0.33 * len(table) + 1.9), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    figure, (left, right) = drawing(9.5, 0.33 * len(table) + 1.9, 2, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(table))
     # Points, not bars: a bar on a log axis has no zero to stand on, and its length hides factors of ten.
     for column, label, mark, colour in (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from netsim.studies.figures import LABELS, Axis, legend_below, told_apart, unmark_unseen
+from netsim.studies.figures import LABELS, Axis, drawing, legend_below, told_apart, unmark_unseen
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,8 +100,6 @@ def draw_savings(
     One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
     twice its cost at two levels.
     """
-    from matplotlib.figure import Figure
-
     names = [str(name) for name in rounds["algorithm"].unique()]
     if against not in names or len(names) < 2:
         return None
@@ -116,8 +114,7 @@ def draw_savings(
     titles = {cost: LABELS[cost] for cost in _COSTS}
     if np.allclose(sent, bits, rtol=0.0, atol=_SAME, equal_nan=True):
         titles = {_COSTS[0]: " and ".join(titles.values())}
-    figure = Figure(figsize=(6.5 if len(titles) == 1 else 9, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
+    figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), sharey=True)
     for panel, (cost, text) in zip(panels, titles.items(), strict=True):
         table = tables[cost]
         for number, name in enumerate(shown):
