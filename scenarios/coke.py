@@ -146,8 +146,7 @@ def coke(
     batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, conventions=conventions, channel=channel)
     methods = batch.methods(compared, own=batch.steps.coded())
     batch.draw()
-    for line in _conventions(data, batch.setting, batch.steps, batch.rows):
-        study.note(line)
+    study.note(*_conventions(data, batch.setting, batch.steps, batch.rows))
     batch.play(methods)
     _report(batch, methods)
 
@@ -192,8 +191,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
     savings = _savings(rounds, data, best)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training MSE", savings)
-    for line in (*_notes(rounds, savings), *batch.verdicts(methods)):
-        study.note(line)
+    study.note(*_notes(rounds, savings), *batch.verdicts(methods))
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     error = measure("train_mse", log=True)

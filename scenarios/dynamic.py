@@ -231,8 +231,7 @@ def _report(learning: OnlineStudy, data: str, main: Sequence[str], by_bits: Sequ
         if column in last:
             table[column] = last[column].to_numpy()
     study.table("ends", "At the end of the stream", table)
-    for line in learning.notes():
-        study.note(line)
+    study.note(*learning.notes())
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     for name, figure in _figures(rounds, data, main, by_bits).items():
         study.figure(name, figure, _CAPTIONS[name])

@@ -192,8 +192,7 @@ def _report(
     study.tables["energy"] = pd.concat(
         [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
     )
-    for line in _notes(study, measured, motes, used, seed):
-        study.note(line)
+    study.note(*_notes(study, measured, motes, used, seed))
     energy = pd.concat([by_round(run, used[name]) for name, run in study.runs.items()], ignore_index=True)
     shown = study.rounds.assign(energy_j=energy.to_numpy())
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]

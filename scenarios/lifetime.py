@@ -174,8 +174,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     rows = [_row(name, run, ends[name], turns[name], batteries.period) for name, run in study.runs.items()]
     table = pd.DataFrame(rows)
     study.table("lifetime", "Rounds until batteries are empty; mJ of an agent in a round, by state", table)
-    for line in (task.yardsticks(study.centralised["train_mse"]), *_notes(table, rounds)):
-        study.note(line)
+    study.note(task.yardsticks(study.centralised["train_mse"]), *_notes(table, rounds))
     for name, run in study.runs.items():
         if missed := _missed_alive(run, ends[name]):
             study.note(f"{name}: while all lived {missed}.")

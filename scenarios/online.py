@@ -105,8 +105,7 @@ def _report(learning: OnlineStudy, data: str, links: str) -> None:
             "counted, errors measured in each round; step_seconds: the processor's for their steps alone. They say how "
             "the methods compare, not the machines."
         )
-    for line in (*learning.notes(), *_unlearned(learning)):
-        study.note(line)
+    study.note(*learning.notes(), *_unlearned(learning))
     of = f"{data} data, {len(learning.main.network.graph)} agents{links}"
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20])

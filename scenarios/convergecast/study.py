@@ -159,8 +159,7 @@ def _report(study: Study, tables: list[pd.DataFrame], layout: Layout, field: Fie
             f"{row['algorithm']}: {row['readings'] - row['taken']:,} of {row['readings']:,} readings were never taken: "
             "their motes still waited for acknowledgements of what they had to pass on."
         )
-    for line in _energy_notes(motes, by_hops):
-        study.note(line)
+    study.note(*_energy_notes(motes, by_hops))
     title = f"{field.agents} motes, tree by {field.tree}"
     study.figure(
         "hops",

@@ -245,8 +245,7 @@ def deep_network(
     networks = {each: each.channel.network(graph, seed) for each in links}
     model = model.resolved(data, len(classes))
     parts = deal(table, size.agents, train_share=_TRAIN_SHARE, seed=seed)
-    for text in table.said:
-        study.note(text)
+    study.note(*table.said)
     study.record(samples, size, model, methods)
     loss, (inputs, target) = model.loss(len(classes)), training(parts)
     regularizer = model.regularizer / len(parts)
@@ -287,14 +286,12 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
     savings, saved = _savings(rounds, cases)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training loss, in multiples of the optimum's", savings)
-        for text in saved:
-            study.note(text)
+        study.note(*saved)
     errors = rounds.assign(test_error=1.0 - rounds["test_accuracy"])
     bits = cost_to_reach(errors, "test_error", _ERRORS, cost="wire_bits", saves={})
     if len(bits):
         study.table("bits_to_reach", "Bits on the wire to reach a share of test samples misclassified", bits)
-    for text in _notes(study, cases):
-        study.note(text)
+    study.note(*_notes(study, cases))
     for shape in shapes:
         own = [case for case in cases if case.shape == shape]
         figure = _curves(rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")

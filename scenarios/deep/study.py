@@ -130,8 +130,7 @@ def deep(
     learning = learning.resolved(data, len(classes))
     (part,) = deal(table, 1, train_share=_TRAIN_SHARE, seed=seed)
     loss, regularizer = learning.loss(len(classes)) if classes else None, learning.regularizer
-    for text in table.said:
-        study.note(text)
+    study.note(*table.said)
     study.record(samples, maps, learning)
     target = part.test_target
     study.constant = {"test_accuracy": largest_share(target)} if classes else {"test_mse": float(np.var(target))}
@@ -221,8 +220,7 @@ def _report(
     title = f"{data}: {counts}; ± is the standard deviation over draws of the random frequencies"
     study.table("comparison", title, table)
     remarks = [other.remark for other in others if other.remark]
-    for text in [*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *remarks]:
-        study.note(text)
+    study.note(*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *remarks)
     study.figure(
         "parameters",
         parameters_figure(table, theirs, metric, f"{data}: {rows:,} rows"),

@@ -219,8 +219,7 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
     best = study.centralised["train_mse"]
     if best <= task.variance:
         unfinished = _unfinished(study.runs[REFERENCE], best)
-        for line in (*filter(None, [unfinished]), *_winners(table, bool(unfinished))):
-            study.note(line)
+        study.note(*filter(None, [unfinished]), *_winners(table, bool(unfinished)))
     study.note(f"Centralised: training MSE {best:.4g}; the reference ended at {table['train_mse'].iloc[0]:.4g}.")
     frames = missed(study.runs[REFERENCE])
     if frames:

@@ -113,8 +113,7 @@ def omkl(
     length = length.resolved(table, model.agents)  # before graphs of that size are built
     for each in tried:
         channel.network(each.graph(model.agents), seed)
-    for text in table.said:
-        study.note(text)
+    study.note(*table.said)
     study.record(problem, length)
     study.constant = {"running_accuracy": largest_share(table.target)}
     cases = list(itertools.product(steps, tried))
@@ -176,8 +175,7 @@ def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFram
     if len(differences):
         title = f"Loss of a method less that of another, in pairs; ±: {told_interval([count])}"
         study.table("differences", title, differences)
-        for text in _statements(tried, ends, differences, agents, sigma):
-            study.note(text)
+        study.note(*_statements(tried, ends, differences, agents, sigma))
     title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
     if count > 1:
         title += f"\nbands: {told_interval([count])}"

@@ -54,8 +54,7 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     study.table(
         "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
     )
-    for line in (*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed)):
-        study.note(line)
+    study.note(*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed))
     reach = f"{about.title}\nbands and bars: {told_interval(pick(means, ABOVE_OPTIMUM)['count'])}"
     study.figure(
         "error",

@@ -84,8 +84,7 @@ def polk(
         target = signs(split.labels.astype(np.float64), len(split.classes))
         sigma = choose_sigma(study, given, problem, split.inputs, target, seed=seed)
         problem = dataclasses.replace(problem, sigma=sigma)
-    for text in source.said:
-        study.note(text)
+    study.note(*source.said)
     study.record(problem, rule)
     rows = []
     for number in range(trials.repeats):

@@ -53,8 +53,7 @@ def privacy(
     size.check()
     parts, lines = size.draw(data, columns, seed)
     size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seed))
-    for line in lines:
-        study.note(line)
+    study.note(*lines)
     study.record(size)
     task = Task(parts, size, rounds, channel, seed)
     for entry in task.entries():

@@ -97,8 +97,7 @@ def projections(
     drawn = plane.draw(ground, seed)
     networks = {order: channel.network(network_graph(drawn.ensemble, order), seed) for order in wanted}
     timing = Timing(drawn.ensemble, channel, turns)
-    for text in ground.said:
-        study.note(text)
+    study.note(*ground.said)
     study.record(plane, timing.turns)
     task = Task(drawn)
     for order, network in networks.items():

@@ -174,8 +174,7 @@ class _Library:
         study.centralised = {"error_c": best}
         study.table("ends", "Errors over the second half, °C, root mean square", self._ends())
         share = self._heard()
-        for line in self._notes(names, share, best):
-            study.note(line)
+        study.note(*self._notes(names, share, best))
         rows, first = study.rounds, min(30, self.rounds // 2)
         shown = rows[rows["round"] >= first]
         study.figure(
