@@ -141,7 +141,7 @@ def deep(
         phi = shape.build(part.train_inputs, times[shape.name], seed + draw)
         if loss is None:
             return RegressionTask(part, phi, regularizer=regularizer)
-        return ClassTask([part], phi, loss=loss, regularizer=regularizer)
+        return ClassTask([part], phi, loss=loss, regularizer=regularizer, graph=nx.empty_graph(1))
 
     learned = [_learn(study, shape, draw, task, seed) for shape in candidates for draw in range(repeats)]
     units = [_DNN_WIDTHS.get(data, candidates[0].widths[0])] * maps.layers

@@ -25,7 +25,7 @@ from netsim.scenarios.frontier.combinations import (
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed
-from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.method import Method, Task, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.results import pareto
@@ -105,19 +105,15 @@ class Grid:
         return found + [dataclasses.replace(each, labels={"method": each.name, **labels}) for each in own]
 
 
-class OnePass:
-    """A batch task's samples as streams: each is seen once, in its order."""
+def one_pass(task: BatchTask) -> Task:
+    """Return a batch task's samples as streams: each is seen once, in its order."""
 
-    def __init__(self, task: BatchTask) -> None:
-        self.task = task
-        self.nodes = task.nodes
-        self.weights = task.weights
-
-    def cost(self, node: int) -> OnlineCost:
-        """Return an agent's cost, at the start of its stream."""
-        problem = self.task.problems[node]
+    def cost(node: int) -> OnlineCost:
+        problem = task.problems[node]
         samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
-        return OnlineCost(samples, self.task.size, loss=Squared(), regularizer=problem.regularizer)
+        return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
+
+    return Task(cost, task.graph)
 
 
 def frontier(
@@ -149,7 +145,7 @@ def frontier(
     batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, channel=channel, least=2)
     wanted = grid.wanted(batch.steps)
     task = batch.draw()
-    stream = OnePass(task)
+    stream = one_pass(task)
     passed = min(rounds, *(len(problem.targets) for problem in task.problems))
     for each in wanted:
         online = each.labels["method"] in ONLINE

@@ -22,7 +22,7 @@ from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffl
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, chosen
+from netsim.scenarios.tasks.method import Method, Task, check_joined, chosen
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting, residuals
 from netsim.studies import Study
 from netsim.util import check
@@ -245,7 +245,7 @@ def _grid(method: Method) -> list[Method]:
 # --- the task ---------------------------------------------------------------------------------------------------------
 
 
-class OnlineTask:
+class OnlineTask(Task):
     """One reading of every agent's stream: their costs, and the measures of their models.
 
     Parameters
@@ -269,10 +269,11 @@ class OnlineTask:
     ----------
     graph, rounds, size
         As given.
-    nodes : range
-        The agents' names.
+    cost : callable
+        Takes an agent's name to its cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of
+        it.
     costs : list of OnlineCost
-        One per agent; they count the errors.
+        These costs, which count the errors.
     """
 
     def __init__(
@@ -287,24 +288,15 @@ class OnlineTask:
         tracking: Tracking | None = None,
     ) -> None:
         share = regularizer / len(graph)
-        self.graph, self.rounds, self.size = graph, rounds, size
+        self.rounds, self.size = rounds, size
         self.costs = [OnlineCost(each, size, loss=Squared(), regularizer=share) for each in samples]
-        self.nodes = range(len(self.costs))
-        self._weights = averaging_weights(graph)
+        super().__init__(self.costs.__getitem__, graph)
         self._static, self._dynamic = StaticRegret(size, share), DynamicRegret(size, share)
         self._ideal, self._tracking = ideal, tracking
         # The best model in hindsight costs a factorisation, so it is not computed in every round.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost = np.zeros(len(self.costs))
         self._targets = np.zeros(3)  # their number, their sum, and the sum of their squares
-
-    def cost(self, node: int) -> OnlineCost:
-        """Return an agent's cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of it."""
-        return self.costs[node]
-
-    def weights(self, node: int) -> Mapping[int, float]:
-        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
-        return self._weights[node]
 
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; without ``cost``, the one that was given."""
