@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 import netsim
 from netsim import Link, Network, Radio, topology
 from netsim.studies import Study
-from netsim.studies.figures import legend_below
+from netsim.studies.figures import drawing, legend_below
 from netsim.testing import sized
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 RATE, FRAME = 250e3, 100
@@ -88,8 +88,6 @@ def aloha(
     seed : int
         Seed of everything random.
     """
-    import pandas as pd
-
     agents, rooms = check.integer("agents", agents, low=1), check.integer("rooms", rooms, low=1)
     load, duration = check.finite("load", load, above=0), check.finite("duration", duration, above=0)
     graph, sensing = in_rooms(agents, rooms)
@@ -134,12 +132,9 @@ def _spoke(agent: netsim.Agent) -> bool:
     return isinstance(agent, Station) and agent.sent > 0
 
 
-def _draw(points: "pd.DataFrame", title: str) -> "Figure":
+def _draw(points: pd.DataFrame, title: str) -> "Figure":
     """Draw throughput against offered load: measured points, and the closed forms."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(6.5, 4.4)
     fine = np.linspace(0.0, max(float(points["offered"].max()), 1.0), 200)
     for number, name in enumerate(points["access"].unique()):
         part, colour = points[points["access"] == name], f"C{number}"

@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 
 from netsim.agents import CTA, Geometric
 from netsim.agents.maps.features import Form
@@ -27,9 +28,6 @@ from netsim.scenarios.tasks.settings import (
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 
@@ -148,8 +146,7 @@ def coke(
     batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, conventions=conventions, channel=channel)
     methods = batch.methods(compared, own=batch.steps.coded())
     batch.draw()
-    for line in _conventions(data, batch.setting, batch.steps, batch.rows):
-        study.note(line)
+    study.note(*_conventions(data, batch.setting, batch.steps, batch.rows))
     batch.play(methods)
     _report(batch, methods)
 
@@ -194,8 +191,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
     savings = _savings(rounds, data, best)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training MSE", savings)
-    for line in (*_notes(rounds, savings), *batch.verdicts(methods)):
-        study.note(line)
+    study.note(*_notes(rounds, savings), *batch.verdicts(methods))
     finite = rounds[np.isfinite(rounds["train_mse"]) & (rounds["train_mse"] < 100 * variance)]
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("wire_bits", log=True)]
     error = measure("train_mse", log=True)
@@ -216,7 +212,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
         )
 
 
-def _notes(rounds: "pd.DataFrame", savings: "pd.DataFrame") -> Iterator[str]:
+def _notes(rounds: pd.DataFrame, savings: pd.DataFrame) -> Iterator[str]:
     """Yield what COKE saved, and where the saving ends."""
     on_the_way = saved_on_the_way(rounds, "train_mse", "DKLA", "COKE", _LADDER)
     if any(share > 0 for share in on_the_way.values()):
@@ -231,16 +227,14 @@ def _notes(rounds: "pd.DataFrame", savings: "pd.DataFrame") -> Iterator[str]:
             yield "The saving shrinks as the level nears the optimum: the threshold is low there, and all broadcast."
 
 
-def _printed(table: str, data: str) -> "pd.DataFrame":
+def _printed(table: str, data: str) -> pd.DataFrame:
     """Return the rows of a printed table for a data set, or for the larger one that it is a part of."""
     theirs = published(table)
     return theirs[theirs["dataset"] == ("twitter_large" if data in _LARGER else data)]
 
 
-def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":
+def _by_round(rounds: pd.DataFrame, data: str) -> pd.DataFrame:
     """Return the rows of some rounds, the published numbers beside ours where there are any."""
-    import pandas as pd
-
     ours = rounds[rounds["round"].isin({*_SHOWN_ROUNDS, rounds["round"].max()})]
     ours = ours[["algorithm", "round", "train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]]
     theirs = _printed("coke_by_round", data).drop(columns="dataset")
@@ -250,7 +244,7 @@ def _by_round(rounds: "pd.DataFrame", data: str) -> "pd.DataFrame":
     return pd.merge(ours, named, on=["algorithm", "round"], how="left")
 
 
-def _savings(rounds: "pd.DataFrame", data: str, best: float) -> "pd.DataFrame":
+def _savings(rounds: pd.DataFrame, data: str, best: float) -> pd.DataFrame:
     """Return, level by level, the transmissions that each algorithm needed, and what COKE saved against DKLA."""
     theirs = _printed("coke_cost_to_reach", data)
     levels = {*theirs["train_mse"], *ladder(rounds, "train_mse", best)}

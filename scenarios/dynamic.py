@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from netsim import BadInput
 from netsim.agents import PowerLaw, RandomFourier
@@ -33,7 +34,6 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
@@ -231,14 +231,13 @@ def _report(learning: OnlineStudy, data: str, main: Sequence[str], by_bits: Sequ
         if column in last:
             table[column] = last[column].to_numpy()
     study.table("ends", "At the end of the stream", table)
-    for line in learning.notes():
-        study.note(line)
+    study.note(*learning.notes())
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     for name, figure in _figures(rounds, data, main, by_bits).items():
         study.figure(name, figure, _CAPTIONS[name])
 
 
-def _figures(rounds: "pd.DataFrame", data: str, main: Sequence[str], by_bits: Sequence[str]) -> "dict[str, Figure]":
+def _figures(rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]) -> "dict[str, Figure]":
     """Return the figures by name: recent errors, how far they are from the plain method's, regret and tracking."""
     found = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)

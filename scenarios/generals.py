@@ -11,7 +11,7 @@ import pandas as pd
 import netsim
 from netsim import Link, Network, topology
 from netsim.studies import Study
-from netsim.studies.figures import legend_below
+from netsim.studies.figures import drawing, legend_below
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -99,10 +99,7 @@ def generals(
 
 def _draw(table: pd.DataFrame, wars: int, title: str) -> "Figure":
     """Draw the shares of the wars by the number of messages, with two standard errors, beside the expected ones."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 4.4), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(6.5, 4.4)
     count = table["messages"]
     for colour, mark, outcome, said in (("C0", "o", "both", "both attack"), ("C3", "s", "alone", "one attacks alone")):
         share, expected = table[outcome], table[f"{outcome} expected"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim import Link, Network
 from netsim.agents import COKE, DKLA, Always, Duals, EdgeDuals, Geometric
@@ -21,11 +22,10 @@ from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
-from netsim.studies.figures import Axis, curves
+from netsim.studies.figures import Axis, curves, drawing
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -184,18 +184,15 @@ def intel_lab(
 
 
 def _report(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], of: str, seed: int
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], of: str, seed: int
 ) -> None:
-    import pandas as pd
-
     title = f"{of}, seed {seed}"
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
     study.table("comparison", f"What each makes of the links ({title})", comparison(study, used))
     study.tables["energy"] = pd.concat(
         [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
     )
-    for line in _notes(study, measured, motes, used, seed):
-        study.note(line)
+    study.note(*_notes(study, measured, motes, used, seed))
     energy = pd.concat([by_round(run, used[name]) for name, run in study.runs.items()], ignore_index=True)
     shown = study.rounds.assign(energy_j=energy.to_numpy())
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
@@ -221,7 +218,7 @@ def _report(
     )
 
 
-def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
+def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return what the map shows: the first method without a remedy, and with the remedy that spends least."""
     method = next(iter(used)).split()[0]
     lossy = [name for name in used if name.split()[0] == method and not name.endswith(" ideal")]
@@ -229,10 +226,8 @@ def _drawn(used: Mapping[str, "pd.DataFrame"]) -> dict[str, "pd.DataFrame"]:
     return {name: used[name] for name in dict.fromkeys((lossy[0], least))}
 
 
-def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
+def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a row per run: its error, also relative to ideal links, the share heard, bits, and joules per mote."""
-    import pandas as pd
-
     last = study.rounds.groupby("algorithm", sort=False).last().to_dict("index")
     first = next(iter(last))
     rows = []
@@ -256,7 +251,7 @@ def comparison(study: Study, used: Mapping[str, "pd.DataFrame"]) -> "pd.DataFram
 
 
 def _notes(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, "pd.DataFrame"], seed: int
+    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], seed: int
 ) -> Iterator[str]:
     graph = measured.graph
     yield (
@@ -282,11 +277,10 @@ def _notes(
             yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."
 
 
-def floor_plan(measured: Measured, used: Mapping[str, "pd.DataFrame"]) -> "Figure":
+def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> "Figure":
     """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize
-    from matplotlib.figure import Figure
 
     graph = measured.graph
     places = np.array([graph.nodes[node]["pos"] for node in graph])
@@ -296,8 +290,7 @@ def floor_plan(measured: Measured, used: Mapping[str, "pd.DataFrame"]) -> "Figur
         [1.0 - (measured.links[a, b].loss_model.mean + measured.links[b, a].loss_model.mean) / 2 for a, b in ends]
     )
     segments = [places[[rows[a], rows[b]]] for a, b in ends]
-    figure = Figure(figsize=(7.5 * len(used), 5.8), layout="constrained")
-    panels = figure.subplots(1, len(used), squeeze=False)[0]
+    figure, panels = drawing(7.5 * len(used), 5.8, len(used))
     joules = np.concatenate([table["used_j"] for table in used.values()])
     # One scale for all panels, logarithmic because a remedy may spend a tenth.
     scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())

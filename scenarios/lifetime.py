@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import Network, Run
 from netsim.agents import CodedSums
@@ -19,10 +20,10 @@ from netsim.scenarios.tasks.method import Method, check_joined
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
+from netsim.studies.figures import drawing, legend_below
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _TRIAL = 30  # rounds
@@ -169,14 +170,11 @@ def deaths(run: Run, period: float) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str, float], rounds: int) -> None:
-    import pandas as pd
-
     ends = {name: deaths(run, batteries.period) for name, run in study.runs.items()}
     rows = [_row(name, run, ends[name], turns[name], batteries.period) for name, run in study.runs.items()]
     table = pd.DataFrame(rows)
     study.table("lifetime", "Rounds until batteries are empty; mJ of an agent in a round, by state", table)
-    for line in (task.yardsticks(study.centralised["train_mse"]), *_notes(table, rounds)):
-        study.note(line)
+    study.note(task.yardsticks(study.centralised["train_mse"]), *_notes(table, rounds))
     for name, run in study.runs.items():
         if missed := _missed_alive(run, ends[name]):
             study.note(f"{name}: while all lived {missed}.")
@@ -218,7 +216,7 @@ def _row(name: str, run: Run, ends: Any, awake: float, period: float) -> dict[st
     return row
 
 
-def _notes(table: "pd.DataFrame", rounds: int) -> Iterator[str]:
+def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
     """Yield what the energy goes into, and which batteries outlast the rounds."""
     for radio, part in table.groupby("radio", sort=False):
         spent = part[[f"{state}_mj" for state in STATES]]
@@ -235,13 +233,11 @@ def _notes(table: "pd.DataFrame", rounds: int) -> Iterator[str]:
 
 def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
     """Draw how many batteries are not empty, by rounds, from the `deaths` of each run "algorithm, radio"."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]
     methods = list(dict.fromkeys(name.rpartition(", ")[0] for name in ends))
-    figure = Figure(figsize=(max(6.5, 5.4 * len(shown)), 4.3), layout="constrained")
-    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    figure, panels = drawing(max(6.5, 5.4 * len(shown)), 4.3, len(shown), sharey=True)
     finite = [each[np.isfinite(each)] for each in ends.values()]
     first = min((each[0] for each in finite if len(each)), default=rounds)
     for panel, radio in zip(panels, shown, strict=True):
@@ -265,7 +261,6 @@ def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> "Figure":
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("batteries that are not empty\n(curves a little apart, to be told from each other)")
     panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
+    legend_below(figure, 5)
     figure.suptitle(title)
     return figure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import Network, Run
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
@@ -18,10 +19,10 @@ from netsim.scenarios.tasks.diagnosis import may_diverge, missed, on_radio
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, names_in
 from netsim.studies import Study
+from netsim.studies.figures import drawing
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -146,8 +147,6 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seed: int)
 
 
 def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, air: Air) -> None:
-    import pandas as pd
-
     table = pd.DataFrame([_row(study, algorithm, each, task.size, air) for each in bits])
     best = study.centralised["train_mse"]
     study.table("by_bits", "Messages, frames, energy of frames by bits an element", table)
@@ -201,7 +200,7 @@ def _millijoules(run: Run) -> float:
     return float(1e3 * joules / len(run.rounds))
 
 
-def boundaries(table: "pd.DataFrame", size: int) -> list[float]:
+def boundaries(table: pd.DataFrame, size: int) -> list[float]:
     """Return the bits an element at which a message of ``size`` elements fills 1, 2, … frames, up to the last one."""
     most = presets.ieee802154().link.mtu
     assert most is not None
@@ -209,12 +208,9 @@ def boundaries(table: "pd.DataFrame", size: int) -> list[float]:
     return [8 * (k * most - beside) / size for k in range(1, math.ceil(table["frames"].max()))]
 
 
-def _draw(table: "pd.DataFrame", size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
+def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> "Figure":
     """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 4.4), layout="constrained")
-    panels = figure.subplots(1, 3)
+    figure, panels = drawing(13, 4.4, 3)
     ends = boundaries(table, size)
     steps = np.repeat(ends, 2)
     shares = 100 * (1 - loss) ** np.repeat(np.arange(1, len(ends) + 2), 2)

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import pandas as pd
 
 from netsim.agents import Geometric
 from netsim.scenarios.published import published
@@ -20,9 +22,6 @@ from netsim.scenarios.tasks.settings import TABLES, Channel, Compared
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +105,7 @@ def _report(learning: OnlineStudy, data: str, links: str) -> None:
             "counted, errors measured in each round; step_seconds: the processor's for their steps alone. They say how "
             "the methods compare, not the machines."
         )
-    for line in (*learning.notes(), *_unlearned(learning)):
-        study.note(line)
+    study.note(*learning.notes(), *_unlearned(learning))
     of = f"{data} data, {len(learning.main.network.graph)} agents{links}"
     axes = [Axis("round", log=True), Axis("transmissions", log=True), Axis("payload_bits", log=True)]
     shown = converged(rounds[rounds["round"] >= 20])
@@ -136,10 +134,8 @@ def _unlearned(learning: OnlineStudy) -> Iterator[str]:
             )
 
 
-def running_times(data: str, learning: OnlineStudy) -> "pd.DataFrame":
+def running_times(data: str, learning: OnlineStudy) -> pd.DataFrame:
     """Return each algorithm's seconds beside the published ones."""
-    import pandas as pd
-
     table = published("online_running_time")
     theirs = table[table["dataset"] == data].set_index("algorithm")["seconds"]
     names, ours, steps = list(learning.seconds), learning.seconds.values(), learning.step_seconds.values()

@@ -1,16 +1,19 @@
 """What every method that shares a state is made of: a local step, the sharing, and what is done with what was heard.
 
 A method is a dataclass of its parameters with a `local_step` that reads like its equation. `Dual` adds the dual
-variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods.
+variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods. What a method says and what it
+makes of what it hears, `SharingAgent.say` and `SharingAgent.hear`, know no rounds but by their number: only `run` says
+when.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 import netsim
+from netsim import Frame
 from netsim.agents.consensus.censor import Always, Censor
 from netsim.agents.consensus.duals import Accumulated, Duals, Sending
 from netsim.agents.consensus.sharing import Sharing
@@ -46,7 +49,10 @@ def asks(*methods: str) -> Callable[[Step], Step]:
 
 @dataclass(eq=False, repr=False)
 class SharingAgent(Cited, netsim.Agent):
-    """In each round a local step, then the state is shared.
+    """In each round it says its state after a local step, and hears those of its neighbours.
+
+    A subclass with a `run` of its own calls `begin`, `say` and `hear` at other moments: a method without rounds is the
+    same class.
 
     Parameters
     ----------
@@ -122,29 +128,52 @@ class SharingAgent(Cited, netsim.Agent):
 
     async def run(self) -> None:
         """Take part in the rounds."""
-        if "sharing" in vars(self) and not self.sharing.is_of_this_run():
-            vars(self).pop("sharing")
-        self._prepare()
-        changes = bool(schedules_of(self))
+        self.begin()
         async for k in self.rounds(self.count):
-            if changes:
-                advance(self, k)
-            if "sharing" not in vars(self):
-                self._prepare()
-            theta = self.local_step()
-            if getattr(theta, "shape", None) != self.theta.shape:
-                raise self._refused(theta)
-            self.theta = theta
-            sharing = self.sharing
-            await sharing.share(self.theta, k)
-            if vars(self).get("sharing") is sharing:
-                self.after_sharing()
+            await self.say(k)
+            self.hear(await self.collect(), k)
 
-    def _prepare(self) -> None:
-        """Begin to share, unless it did already."""
-        if "sharing" not in vars(self):
+    def begin(self) -> None:
+        """Begin to share, unless it did already in this run."""
+        if "sharing" not in vars(self) or not self.sharing.is_of_this_run():
             self.sharing = self.new_sharing()
             self.start()
+
+    async def say(self, k: int) -> None:
+        """Take a local step, and broadcast the state unless it is censored.
+
+        Parameters
+        ----------
+        k : int
+            Number of the round or, without rounds, of the step, from 1: schedules and censors depend on it.
+
+        Raises
+        ------
+        BadInput
+            If the local step returns no array of the state's shape.
+        """
+        advance(self, k)
+        if "sharing" not in vars(self):
+            self.begin()
+        theta = self.local_step()
+        if getattr(theta, "shape", None) != self.theta.shape:
+            raise self._refused(theta)
+        self.theta = theta
+        await self.sharing.say(theta, k)
+
+    def hear(self, frames: Sequence[Frame], k: int) -> None:
+        """Take in frames, and use what they brought: those of round k or, without rounds, what arrived by now.
+
+        Between `restart` and the next `say` nothing is taken in, as the state that the frames met is lost.
+
+        Raises
+        ------
+        AgentError
+            If a payload is not what the neighbours share, or a sender is no neighbour.
+        """
+        if "sharing" in vars(self):
+            self.sharing.hear(frames, k)
+            self.after_sharing()
 
     def new_sharing(self) -> Sharing:
         """Return its end of the sharing, as at the beginning."""

@@ -4,11 +4,13 @@ Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 import netsim
+from netsim import Frame
 from netsim.agents.consensus.censor import may_silence
 from netsim.agents.consensus.duals import Duals, Rho, Sending, needs_constant, needs_states
 from netsim.agents.consensus.sharing import Sharing
@@ -63,8 +65,8 @@ class EdgeSharing(Sharing):
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
 
-    async def share(self, state: Vector, round_number: int) -> None:
-        """Send to each neighbour, unless censored; take in what was heard."""
+    async def say(self, state: Vector, round_number: int) -> None:
+        """Send to each neighbour, unless censored."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):
@@ -77,8 +79,10 @@ class EdgeSharing(Sharing):
                 self._sent = self.own
                 self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
-        frames = {frame.sender: frame for frame in await self._agent.collect()}
-        for name, frame in frames.items():
+
+    def hear(self, frames: Sequence[Frame], round_number: int) -> None:
+        """Take in each neighbour's last frame."""
+        for name, frame in {frame.sender: frame for frame in frames}.items():
             heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
             self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
             self._ever.add(name)

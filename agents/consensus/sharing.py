@@ -10,7 +10,7 @@ neighbours know, and the next change contains this one. One that some links take
 behind the others, a lost frame.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,10 +98,15 @@ class Sharing:
         return self._rng is self._agent.rng
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored; wait for the round to close; take in what was heard.
+        """Broadcast ``state`` unless it is censored; wait for the round to close, and `hear`.
 
         ``state`` must not be changed in place afterwards.
         """
+        await self.say(state, round_number)
+        self.hear(await self._agent.collect(), round_number)
+
+    async def say(self, state: Vector, round_number: int) -> None:
+        """Broadcast ``state`` unless it is censored; it must not be changed in place afterwards."""
         change = state - self.own
         is_key = self._is_key(round_number)
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng) or is_key:
@@ -114,16 +119,18 @@ class Sharing:
                 self.own = known.copy() if known is state else known
                 self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
-        heard = await self._agent.collect()
+
+    def hear(self, frames: Sequence[Frame], round_number: int) -> None:
+        """Take in what was heard; raises AgentError for a payload of another kind, or a sender that is no neighbour."""
         if self.only_present:
-            self._present = {frame.sender for frame in heard}
+            self._present = {frame.sender for frame in frames}
         if self._repairs is not None:
-            self._repairs.take_in(heard, round_number, add=self._adds)
+            self._repairs.take_in(frames, round_number, add=self._adds)
         elif self._key_every and self._adds:
-            self.copies.take_in(heard.of(self._kind), add=True)
-            self.copies.take_in(heard.of(KEY))
+            self.copies.take_in([frame for frame in frames if frame.kind == self._kind], add=True)
+            self.copies.take_in([frame for frame in frames if frame.kind == KEY])
         else:
-            self.copies.take_in(heard, add=self._adds)
+            self.copies.take_in(frames, add=self._adds)
 
     def _is_key(self, round_number: int) -> bool:
         """Return whether all agents send their states whole in this round."""

@@ -5,7 +5,7 @@ beside θ̂ the next one that arrives makes good whatever was lost before it. Un
 changed, and goes on adding it: exact where n was silent, and a guess where a frame was lost.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +65,8 @@ class SummedSharing(Sharing):
         self.total: NDArray[Any] = np.zeros(self.own.shape)
         self.totals: NDArray[Any] = np.zeros(self.copies.table.shape)
 
-    async def share(self, state: Vector, round_number: int) -> None:
-        """As `Sharing.share`; an agent that begins late is silent until it has heard a neighbour."""
+    async def say(self, state: Vector, round_number: int) -> None:
+        """As `Sharing.say`; an agent that begins late is silent until it has heard a neighbour."""
         rho = self._rho()
         await self._begin_round(round_number)
         listens = self._listens_in(round_number)
@@ -77,9 +77,13 @@ class SummedSharing(Sharing):
             self._stay(rho)
         self._silence = self._silence and may_silence(self._censor, round_number)
         self._guess(rho)
-        heard = [self._take_newer(frame, round_number, rho) for frame in await self._agent.collect()]
+
+    def hear(self, frames: Sequence[Frame], round_number: int) -> None:
+        """Take in what was heard; an agent that begins late then begins to speak."""
+        rho = self._rho()
+        heard = [self._take_newer(frame, round_number, rho) for frame in frames]
         places = sorted({place for place in heard if place is not None})
-        if places and listens:
+        if places and self._listens:
             self._listens = False
             self._join(places)
 

@@ -72,11 +72,7 @@ def curves(
     levels : mapping, optional
         Horizontal lines by their label.
     """
-    from matplotlib.figure import Figure
-
-    width = max(4.2 * len(against), 6.5)
-    figure = Figure(figsize=(width, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(against), sharey=True, squeeze=False)[0]
+    figure, panels = drawing(max(4.2 * len(against), 6.5), 4.2, len(against), sharey=True)
     count = rounds["algorithm"].nunique()
     for panel, x in zip(panels, against, strict=True):
         drawn = "steps-post" if x.jumps or y.jumps else "default"
@@ -106,19 +102,40 @@ def curves(
     return figure
 
 
-def legend_below(figure: "Figure") -> None:
-    """Put the legend of a figure's first panel under it, in as many columns as its width has room for."""
+def drawing(
+    width: float, height: float, columns: int | None = None, rows: int | None = None, **how: Any
+) -> "tuple[Figure, Any]":
+    """Return a new figure of that size, in inches, and its panel, or an array of several side by side, or of rows.
+
+    ``how`` is as of matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if columns is None:
+        return figure, figure.subplots()
+    panels = figure.subplots(rows or 1, columns, squeeze=False, **how)
+    return figure, panels if rows else panels[0]
+
+
+def legend_below(figure: "Figure", columns: int | None = None) -> None:
+    """Put the legend of a figure's first panel under it, by default in as many columns as its width has room for."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    columns = _columns_of(figure, labels) if columns is None else min(columns, len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _columns_of(figure: "Figure", labels: Sequence[str]) -> int:
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    handles, labels = figure.axes[0].get_legend_handles_labels()
     font = FontProperties()
     size = font.get_size_in_points()
     # By matplotlib an entry's mark is 2 type sizes wide, the text 0.8 behind it, and the next column 2 further.
     widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
     room = 72 * figure.get_figwidth()
     fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
-    figure.legend(handles, labels, loc="outside lower center", ncols=next(fitting, 1), frameon=False)
+    return next(fitting, 1)
 
 
 def line_style(number: int, of: int) -> dict[str, Any]:

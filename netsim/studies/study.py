@@ -159,10 +159,11 @@ class Study:
         """Return a context that shows progress: call what it gives with the number of ``total`` that are done."""
         return self._reporter.progress(label, total)
 
-    def note(self, text: str) -> None:
-        """Keep and print a note for readers of the results."""
-        self.notes.append(str(text))
-        self._reporter.line(str(text))
+    def note(self, *texts: str) -> None:
+        """Keep and print notes for readers of the results."""
+        for text in map(str, texts):
+            self.notes.append(text)
+            self._reporter.line(text)
 
     def record(self, *chosen: Any, **more: Any) -> None:
         """Put the values chosen for parameters left open into the settings: the fields of dataclasses, and names."""

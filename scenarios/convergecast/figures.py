@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from netsim.scenarios.convergecast.field import Layout
+from netsim.studies.figures import drawing, legend_below
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -15,12 +16,9 @@ _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
 
 
-def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
+def draw_by_hops(by_hops: pd.DataFrame, title: str) -> "Figure":
     """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.5, 4.4), layout="constrained")
-    panels = figure.subplots(1, 3)
+    figure, panels = drawing(12.5, 4.4, 3)
     columns = {
         "delivered_%": "readings that arrive (%)",
         "latency_s": "mean latency (s)",
@@ -46,19 +44,15 @@ def draw_by_hops(by_hops: "pd.DataFrame", title: str) -> "Figure":
             panel.set_yscale("log")
         else:
             panel.set_ylim(bottom=0)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure, 3)
     figure.suptitle(f"Convergecast: {title}")
     return figure
 
 
-def draw_tree(motes: "pd.DataFrame", layout: Layout, title: str) -> "Figure":
+def draw_tree(motes: pd.DataFrame, layout: Layout, title: str) -> "Figure":
     """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale."""
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
-    figure = Figure(figsize=(9.6, 0.7 + 4.1 * len(names)), layout="constrained")
-    panels = figure.subplots(len(names), 2, squeeze=False)
+    figure, panels = drawing(9.6, 0.7 + 4.1 * len(names), 2, len(names))
     most = 1e3 * float(motes.loc[motes["algorithm"].isin(names), "frames_j"].max())
     for row, name in zip(panels, names, strict=True):
         part = motes[motes["algorithm"] == name].set_index("mote")

@@ -4,7 +4,9 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from netsim import Network, Run
 from netsim.radio import DutyCycle, Energy, presets
@@ -15,9 +17,6 @@ from netsim.scenarios.tasks.diagnosis import missed, on_radio
 from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def convergecast(
@@ -95,14 +94,12 @@ def _arrived(agents: Mapping[Any, Mote]) -> dict[str, float]:
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
-def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> "pd.DataFrame":
+def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> pd.DataFrame:
     """Return a row for each mote but the sink: hops, readings due, taken and arrived, frames sent, and energy.
 
     ``expected_%`` of the readings arrive if frames never meet; ``latency_s`` is the mean of those that arrived;
     ``frames_j`` is spent to send and to hear frames.
     """
-    import pandas as pd
-
     heard = run.agents[layout.sink].heard  # type: ignore[attr-defined]
     arrived = pd.DataFrame(heard, columns=["mote", "taken_s", "arrived_s"])
     arrived = arrived.astype({"taken_s": float, "arrived_s": float})
@@ -123,10 +120,8 @@ def _by_mote(run: Run, layout: Layout, energy: Energy, tries: int) -> "pd.DataFr
     return table
 
 
-def _sums(motes: "pd.DataFrame", by: list[str]) -> "pd.DataFrame":
+def _sums(motes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return the motes' rows by group: delivery and latency of all readings, the rest as means per mote."""
-    import pandas as pd
-
     sizes = {"late": motes["latency_s"] * motes["arrived"], "due": motes["expected_%"] * motes["readings"]}
     groups = motes.assign(**sizes).groupby(by, sort=False)
     sums, means = groups.sum(numeric_only=True), groups.mean(numeric_only=True)
@@ -149,9 +144,7 @@ def _sums(motes: "pd.DataFrame", by: list[str]) -> "pd.DataFrame":
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: Field) -> None:
-    import pandas as pd
-
+def _report(study: Study, tables: list[pd.DataFrame], layout: Layout, field: Field) -> None:
     motes = pd.concat(tables, ignore_index=True)
     study.tables["by_mote"] = motes[["algorithm", *motes.columns.drop("algorithm")]]
     by_run, by_hops = _sums(motes, ["algorithm"]), _sums(motes, ["algorithm", "hops"])
@@ -166,8 +159,7 @@ def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: F
             f"{row['algorithm']}: {row['readings'] - row['taken']:,} of {row['readings']:,} readings were never taken: "
             "their motes still waited for acknowledgements of what they had to pass on."
         )
-    for line in _energy_notes(motes, by_hops):
-        study.note(line)
+    study.note(*_energy_notes(motes, by_hops))
     title = f"{field.agents} motes, tree by {field.tree}"
     study.figure(
         "hops",
@@ -181,7 +173,7 @@ def _report(study: Study, tables: "list[pd.DataFrame]", layout: Layout, field: F
     )
 
 
-def _energy_notes(motes: "pd.DataFrame", by_hops: "pd.DataFrame") -> Iterator[str]:
+def _energy_notes(motes: pd.DataFrame, by_hops: pd.DataFrame) -> Iterator[str]:
     """Yield which share of the energy goes into listening, and which motes spend most on frames."""
     for name, part in motes.groupby("algorithm", sort=False):
         share = 100 * part["listen_j"].sum() / part["used_j"].sum()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
@@ -17,8 +18,6 @@ from netsim.scenarios.data.formats import numbers, read_frame
 from netsim.util.datafiles import nearest
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     Column = pd.Series[Any]
 
 NOT_INPUTS = {
@@ -149,7 +148,7 @@ class Chosen:
 
     name: str
     path: Path
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     target: str
     classes: bool
     said: tuple[str, ...]
@@ -169,8 +168,6 @@ class Chosen:
 
         Raises BadInput for a cell that is empty, or no number where most are, and for text with too many values.
         """
-        import pandas as pd
-
         column = self.frame[name]
         if is_numeric(column) or _mostly_numbers(column):
             if name in _MAY_BE_EMPTY.get(bare(self.name), ()):
@@ -229,15 +226,11 @@ def choose(data: str, choice: Columns) -> Chosen:
 
 def is_numeric(column: "Column") -> bool:
     """Return whether a column holds numbers; truth values are none."""
-    import pandas as pd
-
     return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
 
 
 def _looks(column: "Column") -> tuple[bool, str]:
     """Return whether a target looks like classes, and what that is concluded from."""
-    import pandas as pd
-
     values, rows = int(column.nunique()), len(column)
     if pd.api.types.is_bool_dtype(column):
         return True, f"truth values in {rows:,} rows"
@@ -254,8 +247,6 @@ def _looks(column: "Column") -> tuple[bool, str]:
 
 
 def _mostly_numbers(column: "Column") -> bool:
-    import pandas as pd
-
     return bool(pd.to_numeric(column, errors="coerce").notna().mean() > 0.5)
 
 
@@ -269,7 +260,7 @@ def _said(target: str, why: str, asked: bool | None, taken: bool, choice: Column
     return f"{said}; --no-classes takes them as numbers" if getattr(choice, "numbers_too", False) else said
 
 
-def _without(path: Path, name: str, frame: "pd.DataFrame", choice: Columns) -> "tuple[pd.DataFrame, list[str]]":
+def _without(path: Path, name: str, frame: pd.DataFrame, choice: Columns) -> tuple[pd.DataFrame, list[str]]:
     """Return the table without the columns that are no inputs, and their names."""
     columns = [str(each) for each in frame.columns]
     found = [each for each in NOT_INPUTS.get(name, ()) if each in columns and each != choice.target]
@@ -297,7 +288,7 @@ def _known(parameter: str, name: str, path: Path, columns: list[str]) -> str:
     return name
 
 
-def _refuse_dates(path: Path, frame: "pd.DataFrame", target: str) -> None:
+def _refuse_dates(path: Path, frame: pd.DataFrame, target: str) -> None:
     """Raise BadInput if columns hold dates, which are neither numbers nor classes."""
     dates = {str(each): example for each in frame.columns if (example := _date_in(frame[each])) is not None}
     if not dates:
@@ -316,8 +307,6 @@ def _refuse_dates(path: Path, frame: "pd.DataFrame", target: str) -> None:
 
 def _date_in(column: "Column") -> str | None:
     """Return the first date or time of a column that holds such, else None."""
-    import pandas as pd
-
     known = column.dropna().iloc[:_LOOKED_AT]
     if not len(known):
         return None

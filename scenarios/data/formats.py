@@ -8,21 +8,19 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput, one_line
 from netsim.scenarios.data.files import find, find_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
-def read_frame(path: Path) -> "pd.DataFrame":
+def read_frame(path: Path) -> pd.DataFrame:
     """Return the table of a file, one sample a row.
 
     A csv file begins with a line of column names, and has commas between its columns; only its empty cells are missing
@@ -73,8 +71,6 @@ def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.float64]:
     """Return a column as finite numbers, or raise BadInput that names the column and the first bad row, and a hint."""
-    import pandas as pd
-
     values = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
@@ -96,9 +92,7 @@ def _shown(cell: object) -> str:
 # --- one format each --------------------------------------------------------------------------------------------------
 
 
-def _frame_of_text(path: Path, usecols: list[int] | None = None) -> "pd.DataFrame":
-    import pandas as pd
-
+def _frame_of_text(path: Path, usecols: list[int] | None = None) -> pd.DataFrame:
     try:
         text = path.read_bytes()
         if path.name.endswith(".gz"):
@@ -144,9 +138,7 @@ def _length(path: Path, arrays: dict[str, NDArray[Any]]) -> int:
     return len(next(iter(arrays.values())))
 
 
-def _frame_of_arrays(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
+def _frame_of_arrays(path: Path) -> pd.DataFrame:
     arrays = _arrays(path)
     rows = _length(path, arrays)
     parts = []
@@ -172,9 +164,7 @@ def _parquet(path: Path) -> Any:
     return importlib.import_module("pyarrow.parquet")
 
 
-def _frame_of_parquet(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
+def _frame_of_parquet(path: Path) -> pd.DataFrame:
     _parquet(path)
     try:
         frame = pd.read_parquet(path, engine="pyarrow")

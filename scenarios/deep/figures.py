@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from netsim.studies.figures import drawing
+
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _STYLES = {
@@ -22,12 +24,9 @@ _MANY = 12
 """From this many classes on numbers are small, and zeros left out."""
 
 
-def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str, title: str) -> "Figure":
+def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> "Figure":
     """Draw the metric against trainable parameters of one output: ours filled, the published hollow."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4.8), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(9, 4.8)
     for method, (colour, marker) in _STYLES.items():
         ours = table[table["method"] == method]
         if len(ours):
@@ -59,14 +58,11 @@ def parameters_figure(table: "pd.DataFrame", theirs: "pd.DataFrame", metric: str
 
 def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title: str) -> "Figure":
     """Draw a confusion matrix: shares of each true class (row) by colour, counts as numbers."""
-    from matplotlib.figure import Figure
-
     count = len(classes)
     # A dollar sign would begin a formula.
     classes, title = [name.replace("$", r"\$") for name in classes], title.replace("$", r"\$")
     side = min(max(5.0, 0.42 * count + 1.8), 14.0)
-    figure = Figure(figsize=(side + 1.0, side), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(side + 1.0, side)
     totals = np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     shares = confusion / totals
     image = panel.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)

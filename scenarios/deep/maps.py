@@ -3,9 +3,10 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
+import pandas as pd
 
 from netsim.agents.costs.multiclass import MulticlassLoss
 from netsim.agents.maps.bandwidth import cross_validated, median_sigmas, misclassified, squared_error
@@ -17,9 +18,6 @@ from netsim.scenarios.tasks.settings import names_in
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FIRST = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 LATER = (1 / 4, 1 / 2, 1.0, 2.0, 4.0)
@@ -113,8 +111,6 @@ def choose_times(
     multiple. A map of more than 1000 features takes what was best for the method's largest one up to there. What was
     tried is kept as tuning.csv, what was chosen is shown as a table and recorded in the settings.
     """
-    import pandas as pd
-
     chosen: dict[str, tuple[float, ...]] = {shape.name: (1.0,) * len(shape.widths) for shape in candidates}
     if not tune:
         return chosen
@@ -136,10 +132,8 @@ def choose_times(
     return chosen
 
 
-def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularizer: float, seed: int) -> "pd.DataFrame":
+def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularizer: float, seed: int) -> pd.DataFrame:
     """Return the cross-validated error of each point of the grid."""
-    import pandas as pd
-
     grid = list(itertools.product(FIRST, LATER)) if len(shape.widths) > 1 else [(first, np.nan) for first in FIRST]
     score = squared_error if targets.ndim == 1 else misclassified
     folds = min(_FOLDS, len(inputs))
@@ -159,7 +153,7 @@ def _tried(study: Study, shape: Shape, inputs: Array, targets: Array, regularize
     )
 
 
-def _summary(tried: "pd.DataFrame") -> "pd.DataFrame":
+def _summary(tried: pd.DataFrame) -> pd.DataFrame:
     """Return the best point of each map's grid beside that of the medians."""
     keys = ["method", "widths"]
     best = tried.loc[tried.groupby(keys, sort=False)["error"].idxmin()].reset_index(drop=True)

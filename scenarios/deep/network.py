@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
@@ -26,7 +27,6 @@ from netsim.studies.figures import Axis, curves
 from netsim.util import check, draws
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _TRAIN_SHARE = 0.75
@@ -147,48 +147,20 @@ class Methods:
         )
 
 
-class Passes:
-    """A task's samples as streams without end: each pass over an agent's samples is in another random order."""
+def passes(task: ClassTask, seed: int) -> Task:
+    """Return a task's samples as streams without end: each pass over an agent's samples is in another random order."""
 
-    def __init__(self, task: ClassTask, seed: int) -> None:
-        self.nodes, self.weights = task.nodes, task.weights
-        self._problems, self._seed = task.problems, seed
-
-    def cost(self, node: int) -> OnlineClasses:
-        """Return an agent's cost of one sample a round, at the start of its stream."""
-        problem = self._problems[node]
-        return OnlineClasses(self._stream(node), problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
-
-    def _stream(self, node: int) -> Stream:
-        problem, rng = self._problems[node], draws.generator(self._seed, node, "samples")
+    def stream(node: int) -> Stream:
+        problem, rng = task.problems[node], draws.generator(seed, node, "samples")
         while True:
             for row in rng.permutation(len(problem.labels)):
                 yield problem.features[row], int(problem.labels[row])
 
+    def cost(node: int) -> OnlineClasses:
+        problem = task.problems[node]
+        return OnlineClasses(stream(node), problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
 
-@dataclass(frozen=True)
-class Links:
-    """The links of a run, and their name."""
-
-    channel: Channel
-
-    @property
-    def label(self) -> str:
-        """What is not ideal about them, as "loss 0.1, latency 0.02"; empty if they are ideal."""
-        if self.channel.is_ideal:
-            return ""
-        usual = Channel()
-        parts = [
-            f"{name} {getattr(self.channel, name):g}"
-            for name in ("loss", "burst", "slot", "latency", "rate", "budget")
-            if getattr(self.channel, name) != getattr(usual, name)
-        ]
-        return ", ".join(parts)
-
-    @property
-    def end(self) -> str:
-        """The label as the end of a name."""
-        return f", {self.label}" if self.label else ""
+    return Task(cost, task.graph)
 
 
 @dataclass(frozen=True)
@@ -197,18 +169,30 @@ class Case:
 
     shape: Shape
     method: str
-    links: Links
+    channel: Channel
     best: Mapping[str, float]
+
+    @property
+    def links(self) -> str:
+        """What is not ideal about its links, as "loss 0.1, latency 0.02"; empty if they are ideal."""
+        if self.channel.is_ideal:
+            return ""
+        pairs = {name: getattr(self.channel, name) for name in ("loss", "burst", "slot", "latency", "rate", "budget")}
+        return ", ".join(f"{name} {value:g}" for name, value in pairs.items() if value != getattr(Channel(), name))
 
     @property
     def short(self) -> str:
         """What it is called beside others with the same map."""
-        return self.method + self.links.end
+        return _with(self.method, self.links)
 
     @property
     def name(self) -> str:
         """What it is called in tables."""
         return f"{self.shape.method} {self.short}"
+
+
+def _with(name: str, links: str) -> str:
+    return f"{name}, {links}" if links else name
 
 
 def deep_network(
@@ -242,11 +226,10 @@ def deep_network(
     enough(len(table.target), size.agents, 2)  # before a graph of that size is built
     links = _links(channel)
     graph = size.graph(seed)
-    networks = {each: each.channel.network(graph, seed) for each in links}
+    networks = {each: each.network(graph, seed) for each in links}
     model = model.resolved(data, len(classes))
     parts = deal(table, size.agents, train_share=_TRAIN_SHARE, seed=seed)
-    for text in table.said:
-        study.note(text)
+    study.note(*table.said)
     study.record(samples, size, model, methods)
     loss, (inputs, target) = model.loss(len(classes)), training(parts)
     regularizer = model.regularizer / len(parts)
@@ -254,24 +237,24 @@ def deep_network(
     cases = []
     for shape in shapes:
         phi = shape.build(inputs, times[shape.name], seed)
-        task = ClassTask(parts, phi, loss=loss, regularizer=model.regularizer)
+        task = ClassTask(parts, phi, loss=loss, regularizer=model.regularizer, graph=graph)
         best = task.measures(task.optimum()[None])
         study.centralised |= {f"{shape.name} {name}": value for name, value in best.items()}
         for each, network in networks.items():
             for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):
                 case = Case(shape, method, each, best)
-                probe = task.probe(ideal=each.channel.is_ideal)
-                learned: Task = Passes(task, seed) if method == "QC-ODKLA" else task
+                probe = task.probe(ideal=each.is_ideal)
+                learned = passes(task, seed) if method == "QC-ODKLA" else task
                 agents = methods.named(method).made(study, case.name, learned, size.rounds)
                 study.run(case.name, network, agents, [probe], size.rounds)
                 cases.append(case)
     _report(study, cases, len(classes), f"{data} data, {size.agents} agents")
 
 
-def _links(channel: Channel) -> list[Links]:
+def _links(channel: Channel) -> list[Channel]:
     """Return ideal links, and those given if they are others."""
     ideal = Channel(medium=channel.medium, round_period=channel.round_period)
-    return [Links(ideal)] if channel.is_ideal else [Links(ideal), Links(channel)]
+    return [ideal] if channel.is_ideal else [ideal, channel]
 
 
 def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> None:
@@ -287,14 +270,12 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
     savings, saved = _savings(rounds, cases)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training loss, in multiples of the optimum's", savings)
-        for text in saved:
-            study.note(text)
+        study.note(*saved)
     errors = rounds.assign(test_error=1.0 - rounds["test_accuracy"])
     bits = cost_to_reach(errors, "test_error", _ERRORS, cost="wire_bits", saves={})
     if len(bits):
         study.table("bits_to_reach", "Bits on the wire to reach a share of test samples misclassified", bits)
-    for text in _notes(study, cases):
-        study.note(text)
+    study.note(*_notes(study, cases))
     for shape in shapes:
         own = [case for case in cases if case.shape == shape]
         figure = _curves(rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
@@ -308,28 +289,24 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
     )
 
 
-def _ends(study: Study, cases: Sequence[Case]) -> "pd.DataFrame":
+def _ends(study: Study, cases: Sequence[Case]) -> pd.DataFrame:
     """Return the last row of each run, and the centralised models."""
-    import pandas as pd
-
     found = []
     for case in cases:
         last = study.runs[case.name].rounds.iloc[-1]
-        kinds = {"map": case.shape.name, "method": case.method, "loss": case.links.channel.loss}
-        kinds["links"] = case.links.label or "ideal"
+        kinds = {"map": case.shape.name, "method": case.method, "loss": case.channel.loss}
+        kinds["links"] = case.links or "ideal"
         found.append(kinds | {name: last[name] for name in (*_COUNTS, *MEASURES, "consensus_error", "dual_residual")})
     for shape, best in {case.shape: case.best for case in cases}.items():
         found.append({"map": shape.name, "method": "centralised", **best})
     return pd.DataFrame(found)
 
 
-def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "tuple[pd.DataFrame, list[str]]":
+def _savings(rounds: pd.DataFrame, cases: Sequence[Case]) -> tuple[pd.DataFrame, list[str]]:
     """Return, map by map and level by level, the transmissions that each method needed, and notes on the savings."""
-    import pandas as pd
-
     tables, notes = [], []
-    columns = {links: f"COKE saves %{links.end}" for links in dict.fromkeys(case.links for case in cases)}
-    pairs = {column: (f"DKLA{links.end}", f"COKE{links.end}") for links, column in columns.items()}
+    columns = {links: _with("COKE saves %", links) for links in dict.fromkeys(case.links for case in cases)}
+    pairs = {column: (_with("DKLA", links), _with("COKE", links)) for links, column in columns.items()}
     for shape in dict.fromkeys(case.shape for case in cases):
         own = {case.name: case for case in cases if case.shape == shape}
         best = next(iter(own.values())).best["train_loss"]
@@ -346,7 +323,7 @@ def _savings(rounds: "pd.DataFrame", cases: Sequence[Case]) -> "tuple[pd.DataFra
                 share = _range(f"{saved.min():.0f}", f"{saved.max():.0f}")
                 levels = _range(f"{times.max():g}", f"{times.min():g}")
                 notes.append(
-                    f"{shape.name}, {links.label or 'ideal links'}: COKE saves {share} % of DKLA's "
+                    f"{shape.name}, {links or 'ideal links'}: COKE saves {share} % of DKLA's "
                     f"transmissions to a training loss of {levels} times the optimum's."
                 )
     return pd.concat(tables, ignore_index=True), notes
@@ -366,7 +343,7 @@ def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
         if run.ledger.link_messages <= run.ledger.exits[DELIVERED]:
             continue
         last = run.rounds.iloc[-1]
-        ideal = next(c for c in cases if (c.shape, c.method, c.links.label) == (case.shape, case.method, ""))
+        ideal = next(c for c in cases if (c.shape, c.method, c.links) == (case.shape, case.method, ""))
         loss = study.runs[ideal.name].rounds["train_loss"].iloc[-1]
         beside = f", on ideal links at {loss / ideal.best['train_loss']:.3g} times"
         yield (
@@ -384,7 +361,7 @@ def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
             )
 
 
-def _smoothed(part: "pd.DataFrame", cases: Sequence[Case], column: str) -> "pd.DataFrame":
+def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.DataFrame:
     """Return the rows with a measure of online methods as a mean over the last rounds, and that in their names.
 
     One sample moves an online model to and fro; on axes of batch methods that is a scribble.
@@ -399,7 +376,7 @@ def _smoothed(part: "pd.DataFrame", cases: Sequence[Case], column: str) -> "pd.D
     return part
 
 
-def _curves(rounds: "pd.DataFrame", cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
+def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> "Figure":
     """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' levels."""
     part = rounds[rounds["algorithm"].isin([case.name for case in cases])]
     part = _smoothed(part[np.isfinite(part[column])], cases, column)

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim import Network
@@ -22,9 +23,6 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
 from netsim.studies import Study
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _WIDTHS = {
     "tomshardware": "100,200",
@@ -132,8 +130,7 @@ def deep(
     learning = learning.resolved(data, len(classes))
     (part,) = deal(table, 1, train_share=_TRAIN_SHARE, seed=seed)
     loss, regularizer = learning.loss(len(classes)) if classes else None, learning.regularizer
-    for text in table.said:
-        study.note(text)
+    study.note(*table.said)
     study.record(samples, maps, learning)
     target = part.test_target
     study.constant = {"test_accuracy": largest_share(target)} if classes else {"test_mse": float(np.var(target))}
@@ -144,7 +141,7 @@ def deep(
         phi = shape.build(part.train_inputs, times[shape.name], seed + draw)
         if loss is None:
             return RegressionTask(part, phi, regularizer=regularizer)
-        return ClassTask([part], phi, loss=loss, regularizer=regularizer)
+        return ClassTask([part], phi, loss=loss, regularizer=regularizer, graph=nx.empty_graph(1))
 
     learned = [_learn(study, shape, draw, task, seed) for shape in candidates for draw in range(repeats)]
     units = [_DNN_WIDTHS.get(data, candidates[0].widths[0])] * maps.layers
@@ -215,8 +212,6 @@ def _report(
     rows: int,
 ) -> None:
     """Leave the study's table, notes and figures; without names of classes it is a regression."""
-    import pandas as pd
-
     metric = "test_accuracy" if classes else "test_mse"
     theirs = published("dkl")
     theirs = theirs[theirs["dataset"] == _PUBLISHED_AS.get(data, data)]
@@ -225,8 +220,7 @@ def _report(
     title = f"{data}: {counts}; ± is the standard deviation over draws of the random frequencies"
     study.table("comparison", title, table)
     remarks = [other.remark for other in others if other.remark]
-    for text in [*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *remarks]:
-        study.note(text)
+    study.note(*_verdicts(learned, metric), *_differences(data, rows, part, classes, theirs), *remarks)
     study.figure(
         "parameters",
         parameters_figure(table, theirs, metric, f"{data}: {rows:,} rows"),
@@ -246,14 +240,12 @@ def _report(
 
 
 def _comparison(
-    learned: Sequence[Learned], others: Sequence[Baseline], theirs: "pd.DataFrame", metric: str
-) -> "pd.DataFrame":
+    learned: Sequence[Learned], others: Sequence[Baseline], theirs: pd.DataFrame, metric: str
+) -> pd.DataFrame:
     """Return a row for each method and structure, with the published value of the metric beside ours.
 
     The dissertation counts the parameters of a model with one output, ``per_output``.
     """
-    import pandas as pd
-
     rows: list[dict[str, Any]] = []
     for shape in dict.fromkeys(each.shape for each in learned):
         draws = [each for each in learned if each.shape == shape]
@@ -298,9 +290,7 @@ def _draws(learned: Sequence[Learned], shape: Shape, metric: str) -> NDArray[np.
     return np.array([each.measures[metric] for each in learned if each.shape == shape])
 
 
-def _differences(
-    data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: "pd.DataFrame"
-) -> Iterator[str]:
+def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: pd.DataFrame) -> Iterator[str]:
     """Yield why the published values may not be comparable, and what accuracy costs nothing."""
     if classes:
         shares = np.bincount(part.test_target.astype(np.int64), minlength=len(classes)) / len(part.test_target)

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
 from netsim.scenarios.tasks.savings import MEASURES
-from netsim.studies.figures import LABELS
+from netsim.studies.figures import LABELS, drawing
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -27,7 +27,7 @@ _ROWS = 24
 _LEAST = 0.01  # %
 
 
-def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure":
+def draw_frontier(table: pd.DataFrame, variance: float, title: str) -> "Figure":
     """Draw final errors by payload and wire bits with the named front; below, those near the reference."""
     from matplotlib.figure import Figure
 
@@ -50,7 +50,7 @@ def draw_frontier(table: "pd.DataFrame", variance: float, title: str) -> "Figure
     return figure
 
 
-def _styles(table: "pd.DataFrame") -> dict[str, tuple[str, str]]:
+def _styles(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """Return marker and colour of each method of the table."""
     own = [name for name in table["method"].unique() if name not in _STYLES]
     return _STYLES | dict(zip(own, itertools.cycle(_OWN), strict=False))
@@ -58,7 +58,7 @@ def _styles(table: "pd.DataFrame") -> dict[str, tuple[str, str]]:
 
 def _scatter(
     panel: "Axes",
-    table: "pd.DataFrame",
+    table: pd.DataFrame,
     bits: str,
     error: str,
     level: float,
@@ -148,20 +148,18 @@ def _name_points(panel: "Axes", x: ArrayLike, y: ArrayLike, names: Sequence[str]
         )
 
 
-def draw_there(table: "pd.DataFrame") -> "Figure":
+def draw_there(table: pd.DataFrame) -> "Figure":
     """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
 
     Of the combinations that were never there, the nearest are drawn.
     """
-    from matplotlib.figure import Figure
 
     arrived = table["payload_bits_there"] > 0
     nearest = table[~arrived & (table["payload_bits"] > 0)].nsmallest(max(_ROWS - int(arrived.sum()), 0), "above_%")
     first = table[arrived].sort_values("payload_bits_there")
     names = [*first.index, *nearest.index]
     styles = _styles(table)
-    figure = Figure(figsize=(9.5, 2.0 + 0.24 * len(names)), layout="constrained")
-    panel, ends = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    figure, (panel, ends) = drawing(9.5, 2.0 + 0.24 * len(names), 2, sharey=True, width_ratios=(3, 2))
     for place, (_, row) in enumerate(table.loc[names].iterrows()):
         marker, colour = styles[row["method"]]
         spent, total = row["payload_bits_there"], row["payload_bits"]

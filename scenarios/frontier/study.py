@@ -4,9 +4,10 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from netsim import BadInput, Run
@@ -24,14 +25,11 @@ from netsim.scenarios.frontier.combinations import (
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed
-from netsim.scenarios.tasks.method import Method, methods_in
+from netsim.scenarios.tasks.method import Method, Task, methods_in
 from netsim.scenarios.tasks.settings import Channel, Rows, Setting, chosen_names, names_in
 from netsim.studies import Study
 from netsim.studies.results import pareto
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,19 +105,15 @@ class Grid:
         return found + [dataclasses.replace(each, labels={"method": each.name, **labels}) for each in own]
 
 
-class OnePass:
-    """A batch task's samples as streams: each is seen once, in its order."""
+def one_pass(task: BatchTask) -> Task:
+    """Return a batch task's samples as streams: each is seen once, in its order."""
 
-    def __init__(self, task: BatchTask) -> None:
-        self.task = task
-        self.nodes = task.nodes
-        self.weights = task.weights
-
-    def cost(self, node: int) -> OnlineCost:
-        """Return an agent's cost, at the start of its stream."""
-        problem = self.task.problems[node]
+    def cost(node: int) -> OnlineCost:
+        problem = task.problems[node]
         samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
-        return OnlineCost(samples, self.task.size, loss=Squared(), regularizer=problem.regularizer)
+        return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
+
+    return Task(cost, task.graph)
 
 
 def frontier(
@@ -151,7 +145,7 @@ def frontier(
     batch = BatchStudy.of(study, data, rounds, rows, steps, setting, seed, channel=channel, least=2)
     wanted = grid.wanted(batch.steps)
     task = batch.draw()
-    stream = OnePass(task)
+    stream = one_pass(task)
     passed = min(rounds, *(len(problem.targets) for problem in task.problems))
     for each in wanted:
         online = each.labels["method"] in ONLINE
@@ -178,10 +172,8 @@ def _end(study: Study) -> float:
     return float(study.runs[REFERENCE].rounds["train_mse"].iloc[-1])
 
 
-def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
+def _table(study: Study, wanted: Sequence[Method]) -> pd.DataFrame:
     """Return a row for each combination, without numbers if it diverged."""
-    import pandas as pd
-
     best = _end(study)
     shown = ["train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]
     rows = []
@@ -204,7 +196,7 @@ def _table(study: Study, wanted: Sequence[Method]) -> "pd.DataFrame":
     return table
 
 
-def cheapest(table: "pd.DataFrame", bits: str) -> str | None:
+def cheapest(table: pd.DataFrame, bits: str) -> str | None:
     """Return the row with the fewest bits within 1 % of the reference, then with the least error; None if none is."""
     within = table[table["above_%"] <= 100 * WITHIN].dropna(subset=[bits])
     return None if within.empty else str(within.sort_values([bits, "train_mse"], kind="stable").index[0])
@@ -223,8 +215,7 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
     best = study.centralised["train_mse"]
     if best <= task.variance:
         unfinished = _unfinished(study.runs[REFERENCE], best)
-        for line in (*filter(None, [unfinished]), *_winners(table, bool(unfinished))):
-            study.note(line)
+        study.note(*filter(None, [unfinished]), *_winners(table, bool(unfinished)))
     study.note(f"Centralised: training MSE {best:.4g}; the reference ended at {table['train_mse'].iloc[0]:.4g}.")
     frames = missed(study.runs[REFERENCE])
     if frames:
@@ -252,9 +243,7 @@ def _report(study: Study, wanted: Sequence[Method], title: str, task: BatchTask)
         )
 
 
-def _cheapest_by_method(table: "pd.DataFrame") -> "pd.DataFrame":
-    import pandas as pd
-
+def _cheapest_by_method(table: pd.DataFrame) -> pd.DataFrame:
     names = [cheapest(part, "payload_bits") for _, part in table.groupby("method", sort=False)]
     found = table.loc[[name for name in names if name is not None]]
     base = table.iloc[0]
@@ -281,7 +270,7 @@ def _unfinished(reference: Run, best: float) -> str:
     )
 
 
-def _winners(table: "pd.DataFrame", unfinished: bool) -> Iterator[str]:
+def _winners(table: pd.DataFrame, unfinished: bool) -> Iterator[str]:
     """Yield notes on the cheapest combinations."""
     base, called = table.iloc[0], "Cheapest so far" if unfinished else "Winner"
     for bits, what in (("payload_bits", "in all"), ("payload_bits_there", "until there for good")):

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from netsim.scenarios.omkl.task import COMPLETE, GOSSIP, OnGraph
-from netsim.studies.figures import LABELS, line_style, unmark_unseen, whole_rounds
+from netsim.studies.figures import LABELS, drawing, legend_below, line_style, unmark_unseen, whole_rounds
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -16,19 +17,16 @@ _FIRST_ROUND = 10
 """Before, a mean over the rounds so far is mostly noise."""
 
 
-def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence[OnGraph], title: str) -> "Figure":
+def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnGraph], title: str) -> "Figure":
     """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
 
     ``losses`` has by eta, method and round: running_loss and its running_loss_band, payload_bits. ``above`` has by the
     same: ``above``, how much more than the ``reference`` is lost, and its ``band``; or it is empty.
     """
-    from matplotlib.figure import Figure
-
     etas = losses["eta"].unique()
     start = min(_FIRST_ROUND, int(losses["round"].max()))
     losses = losses[losses["round"] >= start]
-    figure = Figure(figsize=(13, 1.6 + 3.5 * len(etas)), layout="constrained")
-    panels = figure.subplots(len(etas), 3, squeeze=False)
+    figure, panels = drawing(13, 1.6 + 3.5 * len(etas), 3, len(etas))
     for row, eta in zip(panels, etas, strict=True):
         for number, method in enumerate(methods):
             marks = {key: value for key, value in line_style(number, len(methods)).items() if key.startswith("mark")}
@@ -49,14 +47,13 @@ def draw_losses(losses: "pd.DataFrame", above: "pd.DataFrame", methods: Sequence
             row[2].axhline(0.0, color="0.4", linewidth=0.8, zorder=0)
             row[2].ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
     unmark_unseen(figure)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    legend_below(figure, 4)
     figure.suptitle(f"{title}, from round {start} on")
     return figure
 
 
 def _curve(
-    panel: "Axes", method: OnGraph, part: "pd.DataFrame", columns: tuple[str, str, str], marks: Mapping[str, Any]
+    panel: "Axes", method: OnGraph, part: pd.DataFrame, columns: tuple[str, str, str], marks: Mapping[str, Any]
 ) -> None:
     """Draw one method's curve and band: the columns of x, y and the band, and marks that tell coincident ones apart."""
     if part.empty:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
 from netsim import Run
 from netsim.scenarios.data.streams import rounds_of
@@ -30,10 +31,6 @@ from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.results import confidence, interval_text
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 COLUMNS = (
     "round",
@@ -107,8 +104,6 @@ def omkl(
     seed : int
         Seed of everything random.
     """
-    import pandas as pd
-
     problem = problem.resolved(data)
     model.check()
     steps, tried = method.steps(), method.methods()
@@ -118,8 +113,7 @@ def omkl(
     length = length.resolved(table, model.agents)  # before graphs of that size are built
     for each in tried:
         channel.network(each.graph(model.agents), seed)
-    for text in table.said:
-        study.note(text)
+    study.note(*table.said)
     study.record(problem, length)
     study.constant = {"running_accuracy": largest_share(table.target)}
     cases = list(itertools.product(steps, tried))
@@ -140,7 +134,7 @@ def _repetition(
     streams: Streams,
     channel: Channel,
     seed: int,
-) -> "list[pd.DataFrame]":
+) -> list[pd.DataFrame]:
     """Run every case on the same streams; return `COLUMNS` of each, with eta and method.
 
     Without a label the study keeps the runs whole, under their names; with one it shows that and keeps nothing.
@@ -165,7 +159,7 @@ def _repetition(
     return found
 
 
-def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFrame", model: ModelSetting) -> None:
+def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFrame, model: ModelSetting) -> None:
     """Leave tables, notes and the figure of `COLUMNS` by eta, method (its name) and repetition."""
     agents, sigma = model.agents, model.bandwidths[0]
     final = _final(runs)
@@ -181,8 +175,7 @@ def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFra
     if len(differences):
         title = f"Loss of a method less that of another, in pairs; ±: {interval_text([count])}"
         study.table("differences", title, differences)
-        for text in _statements(tried, ends, differences, agents, sigma):
-            study.note(text)
+        study.note(*_statements(tried, ends, differences, agents, sigma))
     title = f"Online multi-kernel learning, {data} data, {agents} agents, {runs['round'].max()} rounds"
     if count > 1:
         title += f"\nbands: {interval_text([count])}"
@@ -197,7 +190,7 @@ def _report(study: Study, data: str, tried: Sequence[OnGraph], runs: "pd.DataFra
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _losses(runs: "pd.DataFrame") -> "pd.DataFrame":
+def _losses(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the means over the repetitions in each round, and how far the running loss's interval reaches."""
     groups = runs.groupby(["eta", "method", "round"], sort=False)
     means = groups[list(COLUMNS[1:])].mean()
@@ -211,7 +204,7 @@ def _reach(values: "pd.Series[float]") -> float:
     return (high - low) / 2.0
 
 
-def _final(runs: "pd.DataFrame") -> "pd.DataFrame":
+def _final(runs: pd.DataFrame) -> pd.DataFrame:
     """Return running_loss and tail_loss, indexed by eta, method and repetition."""
     last = runs["round"].max()
     keys = ["eta", "method", "repetition"]
@@ -221,10 +214,8 @@ def _final(runs: "pd.DataFrame") -> "pd.DataFrame":
     return final.sort_index()
 
 
-def _ends(tried: Sequence[OnGraph], runs: "pd.DataFrame", final: "pd.DataFrame", agents: int) -> "pd.DataFrame":
+def _ends(tried: Sequence[OnGraph], runs: pd.DataFrame, final: pd.DataFrame, agents: int) -> pd.DataFrame:
     """Return a row for each step and method: what it needed, and its losses."""
-    import pandas as pd
-
     counts = ["transmissions", "link_messages", "payload_bits", "wire_bits"]
     needed = runs[runs["round"] == runs["round"].max()].groupby(["eta", "method"])[counts].mean()
     means = final.groupby(["eta", "method"]).mean()
@@ -254,10 +245,8 @@ def _comparisons(tried: Sequence[OnGraph]) -> list[tuple[str, OnGraph, OnGraph]]
     return found + [(theirs.kind, ours, theirs) for ours, theirs in itertools.product(coded, others)]
 
 
-def _differences(tried: Sequence[OnGraph], final: "pd.DataFrame") -> "pd.DataFrame":
+def _differences(tried: Sequence[OnGraph], final: pd.DataFrame) -> pd.DataFrame:
     """Return, step by step, how much more a method loses than another, in both losses."""
-    import pandas as pd
-
     rows = []
     for eta, (about, ours, theirs) in itertools.product(final.index.unique("eta"), _comparisons(tried)):
         row: dict[str, Any] = {"eta": eta, "about": about, "method": ours.name, "against": theirs.name}
@@ -271,13 +260,11 @@ def _differences(tried: Sequence[OnGraph], final: "pd.DataFrame") -> "pd.DataFra
     return pd.DataFrame(rows)
 
 
-def _above(tried: Sequence[OnGraph], runs: "pd.DataFrame") -> "pd.DataFrame":
+def _above(tried: Sequence[OnGraph], runs: pd.DataFrame) -> pd.DataFrame:
     """Return by eta, method and round how much more gossip has lost so far than without a quantizer on all links.
 
     Without a complete graph the reference is gossip on the first one; without gossip the table is empty.
     """
-    import pandas as pd
-
     gossip = [method for method in tried if method.kind == GOSSIP]
     plain = sorted((method for method in gossip if method.bits is None), key=lambda each: each.topology != "complete")
     if not plain:
@@ -297,7 +284,7 @@ def _above(tried: Sequence[OnGraph], runs: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _statements(
-    tried: Sequence[OnGraph], ends: "pd.DataFrame", differences: "pd.DataFrame", agents: int, sigma: float
+    tried: Sequence[OnGraph], ends: pd.DataFrame, differences: pd.DataFrame, agents: int, sigma: float
 ) -> Iterator[str]:
     """Yield what the differences show: one line for each step and thing compared."""
     by_name = {method.name: method for method in tried}

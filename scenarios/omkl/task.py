@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from netsim.scenarios.data.choice import ClassChoice
 from netsim.scenarios.data.classes import load_labelled
 from netsim.scenarios.data.streams import shuffled
 from netsim.scenarios.data.tables import Table, unit
-from netsim.scenarios.tasks.method import Method, averaging_weights
+from netsim.scenarios.tasks.method import Method, Task
 from netsim.scenarios.tasks.settings import chosen_names, names_in
 from netsim.util import check
 from netsim.util.typing import Array
@@ -208,18 +208,7 @@ class OnGraph:
         else:
             method = Method(self.name, GossipOMKL, {"eta": eta, "gamma": gamma}, coder=coder)
         kernels = 1 if self.kind == SINGLE else len(model.bandwidths)
-        weights = averaging_weights(self.graph(model.agents))
-        nodes = range(model.agents)
-        return method.agents(_Task(nodes, lambda i: model.cost(streams[i], kernels), weights.__getitem__), rounds)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """One reading of every agent's stream, with the kernels that a method has."""
-
-    nodes: range
-    cost: Callable[[int], MultiKernelCost]
-    weights: Callable[[int], dict[int, float]]
+        return method.agents(Task(lambda i: model.cost(streams[i], kernels), self.graph(model.agents)), rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

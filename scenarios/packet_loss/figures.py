@@ -4,10 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES
+from netsim.studies.figures import drawing
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -26,20 +28,19 @@ MEASURES = {
 """What `draw_agreement` shows, by column."""
 
 
-def draw_errors(means: "pd.DataFrame", title: str, burst: float = 1.0) -> "Figure":
+def draw_errors(means: pd.DataFrame, title: str, burst: float = 1.0) -> "Figure":
     """Draw the error above the optimum against the loss: a panel for each remedy, a line and band for each family.
 
     With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
     """
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     rows = means[means["measure"] == "above_optimum_%"]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
     columns = min(len(remedies), 4)
     lines = math.ceil(len(remedies) / columns)
-    figure = Figure(figsize=(max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3), layout="constrained")
-    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    figure, panels = drawing(max(7.0, 2.9 * columns + 0.6), 2.7 * lines + 1.3, columns, lines, sharex=True, sharey=True)
+    panels = panels.ravel()
     place = _places(rows)
     low, high = _limits(rows)
     for panel, remedy in zip(panels, remedies, strict=False):
@@ -85,9 +86,7 @@ def _finished(figure: "Figure", handles: list[Any], title: str) -> "Figure":
     return figure
 
 
-def _line(
-    panel: "Axes", rows: "pd.DataFrame", place: dict[float, int], style: Any, limits: tuple[float, float]
-) -> None:
+def _line(panel: "Axes", rows: pd.DataFrame, place: dict[float, int], style: Any, limits: tuple[float, float]) -> None:
     """Draw a line with its band; values beyond the limits are drawn on them."""
     x = [place[each] for each in rows["loss"]]
     mean, low, high = ([_within(value, *limits) for value in rows[name]] for name in ("mean", "low", "high"))
@@ -112,7 +111,7 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high) if value == value else value
 
 
-def _limits(rows: "pd.DataFrame") -> tuple[float, float]:
+def _limits(rows: pd.DataFrame) -> tuple[float, float]:
     """Return from where to where errors are drawn."""
     positive = rows["mean"][rows["mean"] > 0.0]
     if positive.empty:
@@ -121,7 +120,7 @@ def _limits(rows: "pd.DataFrame") -> tuple[float, float]:
     return low, max(min(float(rows["high"].max()), _HIGHEST), 2.0 * low)
 
 
-def _places(rows: "pd.DataFrame") -> dict[float, int]:
+def _places(rows: pd.DataFrame) -> dict[float, int]:
     """Return the place of each share of lost frames, side by side because no axis shows 0, 0.1 % and 50 %."""
     return {share: number for number, share in enumerate(sorted(set(rows["loss"])))}
 
@@ -134,16 +133,14 @@ def _share_axis(panel: "Axes", place: dict[float, int]) -> None:
     panel.grid(axis="y", alpha=0.3)
 
 
-def draw_agreement(means: "pd.DataFrame", title: str) -> "Figure":
+def draw_agreement(means: pd.DataFrame, title: str) -> "Figure":
     """Draw consensus error, the sum of the duals and the spread of the copies: what each shows of a loss, by family."""
-    from matplotlib.figure import Figure
-
     rows = means[(means["burst"] == 1.0) & means["measure"].isin(MEASURES)]
     families = list(dict.fromkeys(rows["family"]))
     remedies = list(dict.fromkeys(means["remedy"]))
     shown = [name for name in MEASURES if (rows["measure"] == name).any()]
-    figure = Figure(figsize=(max(7.0, 2.9 * len(families) + 0.8), 2.3 * len(shown) + 1.5), layout="constrained")
-    panels = figure.subplots(len(shown), len(families), sharex=True, sharey="row", squeeze=False)
+    width, height = max(7.0, 2.9 * len(families) + 0.8), 2.3 * len(shown) + 1.5
+    figure, panels = drawing(width, height, len(families), len(shown), sharex=True, sharey="row")
     place = _places(means)
     for line, measure in zip(panels, shown, strict=True):
         for panel, family in zip(line, families, strict=True):
@@ -162,7 +159,7 @@ def draw_agreement(means: "pd.DataFrame", title: str) -> "Figure":
     return _finished(figure, handles, f"{subject}\n{title}")
 
 
-def _remedies(panel: "Axes", part: "pd.DataFrame", remedies: Sequence[str], place: dict[float, int]) -> None:
+def _remedies(panel: "Axes", part: pd.DataFrame, remedies: Sequence[str], place: dict[float, int]) -> None:
     """Draw a line for each remedy; values that are zero up to rounding are drawn at 1e-16."""
     for number, remedy in enumerate(remedies):
         one = part[part["remedy"] == remedy].sort_values("loss")
@@ -183,16 +180,14 @@ def _handles(remedies: Sequence[str], style: "Callable[[int], dict[str, Any]]") 
     ]
 
 
-def draw_price(means: "pd.DataFrame", title: str) -> "Figure":
+def draw_price(means: pd.DataFrame, title: str) -> "Figure":
     """Draw the error above the optimum against the bits on the wire, for some losses: a mark for each remedy."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
     shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
-    figure = Figure(figsize=(max(7.0, 3.6 * len(shares) + 0.6), 5.2), layout="constrained")
-    panels = figure.subplots(1, len(shares), sharex=True, sharey=True, squeeze=False)[0]
+    figure, panels = drawing(max(7.0, 3.6 * len(shares) + 0.6), 5.2, len(shares), sharex=True, sharey=True)
     low, high = _limits(rows[rows["measure"] == "above_optimum_%"])
     for panel, share in zip(panels, shares, strict=True):
         there = rows[rows["loss"] == share]

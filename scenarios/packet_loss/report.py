@@ -4,16 +4,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, Measured
 from netsim.studies import Study
 from netsim.studies.results import interval, interval_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ABOVE_OPTIMUM, ABOVE_LOSS_FREE = "above_optimum_%", "above_loss_free_%"
 
@@ -55,8 +54,7 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     study.table(
         "price", f"Bits on the wire and what they buy, at {percent(share)} loss, independent", price(means, share)
     )
-    for line in (*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed)):
-        study.note(line)
+    study.note(*notes(means, about.burst), *_keyframes(means, about.rounds), *left_out(runs, measured.failed))
     reach = f"{about.title}\nbands and bars: {interval_text(pick(means, ABOVE_OPTIMUM)['count'])}"
     study.figure(
         "error",
@@ -83,14 +81,14 @@ def tell(study: Study, measured: Measured, about: About) -> None:
     )
 
 
-def _keyframes(means: "pd.DataFrame", rounds: int) -> Iterator[str]:
+def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
     """Yield that runs with key frames end on one, if they do."""
     every = Reliability("keyframe").every
     if "keyframe" in set(means["remedy"]) and rounds % every == 0:
         yield f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
 
 
-def left_out(runs: "pd.DataFrame", failed: Sequence[tuple[str, float, str, str]]) -> Iterator[str]:
+def left_out(runs: pd.DataFrame, failed: Sequence[tuple[str, float, str, str]]) -> Iterator[str]:
     """Yield how many runs no mean contains: a line for those that did not end, one for those that diverged."""
     if failed:
         which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
@@ -112,7 +110,7 @@ def _counted(which: Mapping[str, int]) -> str:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def with_errors(runs: "pd.DataFrame") -> "pd.DataFrame":
+def with_errors(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs with their errors in per cent: above the centralised optimum, and above loss-free.
 
     Loss-free is the same family with the same seed, and so the same data and graph, on links that lose nothing and
@@ -129,10 +127,8 @@ def with_errors(runs: "pd.DataFrame") -> "pd.DataFrame":
     )
 
 
-def summarised(runs: "pd.DataFrame") -> "pd.DataFrame":
+def summarised(runs: pd.DataFrame) -> pd.DataFrame:
     """Return each measure's mean and its interval over the seeds: a row for each setting and measure."""
-    import pandas as pd
-
     by = ["family", "remedy", "burst", "loss"]
     ended = runs[~runs["train_mse"].map(math.isinf)]
     parts = [
@@ -143,7 +139,7 @@ def summarised(runs: "pd.DataFrame") -> "pd.DataFrame":
     return pd.concat(parts, ignore_index=True)
 
 
-def pick(means: "pd.DataFrame", measure: str, **chosen: Any) -> "pd.DataFrame":
+def pick(means: pd.DataFrame, measure: str, **chosen: Any) -> pd.DataFrame:
     """Return the rows of one measure where columns are as chosen, from small losses to large."""
     rows = means[means["measure"] == measure]
     for name, value in chosen.items():
@@ -151,7 +147,7 @@ def pick(means: "pd.DataFrame", measure: str, **chosen: Any) -> "pd.DataFrame":
     return rows.sort_values("loss", kind="stable")
 
 
-def nearest(means: "pd.DataFrame", share: float) -> float:
+def nearest(means: pd.DataFrame, share: float) -> float:
     """Return the share of lost frames above 0 that is nearest to ``share`` on a log axis."""
     shares = sorted(each for each in set(means["loss"]) if each > 0.0)
     return float(min(shares, key=lambda each: abs(math.log(each / share))))
@@ -165,10 +161,8 @@ def percent(share: float) -> str:
     return f"{100.0 * share:g} %"
 
 
-def by_share(means: "pd.DataFrame", remedy: str) -> "pd.DataFrame":
+def by_share(means: pd.DataFrame, remedy: str) -> pd.DataFrame:
     """Return a remedy's errors above loss-free: a row for each family and way of losing, a column for each share."""
-    import pandas as pd
-
     rows = []
     found = pick(means, ABOVE_LOSS_FREE, remedy=remedy)
     for family in dict.fromkeys(found["family"]):
@@ -200,14 +194,12 @@ def _short(number: float) -> str:
     return f"{number:.2g}" if abs(number) >= 0.005 else "0"
 
 
-def _at(part: "pd.DataFrame", share: float) -> list[Any]:
+def _at(part: pd.DataFrame, share: float) -> list[Any]:
     return list(part[part["loss"] == share].itertuples())
 
 
-def price(means: "pd.DataFrame", share: float) -> "pd.DataFrame":
+def price(means: pd.DataFrame, share: float) -> pd.DataFrame:
     """Return what each family spends with each remedy at a share of lost frames, and the error it buys."""
-    import pandas as pd
-
     chosen = {"burst": 1.0, "loss": share}
     bits = pick(means, "wire_bits", **chosen)
     spent = bits.set_index(["family", "remedy"])["mean"]
@@ -223,7 +215,7 @@ def price(means: "pd.DataFrame", share: float) -> "pd.DataFrame":
 # --- notes ------------------------------------------------------------------------------------------------------------
 
 
-def notes(means: "pd.DataFrame", burst: float) -> Iterator[str]:
+def notes(means: pd.DataFrame, burst: float) -> Iterator[str]:
     """Yield what the means show."""
     families = list(dict.fromkeys(means["family"]))
     for family in families:
@@ -235,7 +227,7 @@ def notes(means: "pd.DataFrame", burst: float) -> Iterator[str]:
         yield from _bursty(means, families, burst)
 
 
-def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
+def _off(means: pd.DataFrame, family: str) -> Iterator[str]:
     """Yield from which loss on a family without a remedy is off, and whether its consensus error shows it."""
     chosen = {"family": family, "remedy": NONE, "burst": 1.0}
     rows = pick(means, ABOVE_LOSS_FREE, **chosen)
@@ -258,7 +250,7 @@ def _off(means: "pd.DataFrame", family: str) -> Iterator[str]:
     yield f"At {percent(share)} loss {family} without a remedy ends {size} {reach}{rest}."
 
 
-def _symptoms(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> str:
+def _symptoms(means: pd.DataFrame, chosen: dict[str, Any], share: float) -> str:
     """Return what the other measures show where a family is off."""
 
     def at(measure: str, where: float) -> float:
@@ -277,7 +269,7 @@ def _symptoms(means: "pd.DataFrame", chosen: dict[str, Any], share: float) -> st
     return found
 
 
-def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:
+def _mended(means: pd.DataFrame, remedy: str) -> Iterator[str]:
     """Yield up to which loss a remedy keeps a family within `NEAR` of loss-free, with its whole interval."""
     title = REMEDIES[remedy].title
     for family in dict.fromkeys(means[means["remedy"] == remedy]["family"]):
@@ -298,7 +290,7 @@ def _mended(means: "pd.DataFrame", remedy: str) -> Iterator[str]:
         yield f"{family} with {title}: within {NEAR:g} % of loss-free {', '.join(parts)}."
 
 
-def _bursty(means: "pd.DataFrame", families: Sequence[str], burst: float) -> Iterator[str]:
+def _bursty(means: pd.DataFrame, families: Sequence[str], burst: float) -> Iterator[str]:
     """Yield what bursts do at the same mean, where most is lost."""
     share = float(means["loss"].max())
     parts = []

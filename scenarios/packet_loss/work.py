@@ -3,18 +3,16 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.studies.results import load
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CODED = "coded"
 """The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
@@ -84,7 +82,7 @@ class Measured(NamedTuple):
     (remedy, burst, point, why) of the runs that did not end.
     """
 
-    table: "pd.DataFrame"
+    table: pd.DataFrame
     failed: list[tuple[str, float, str, str]]
 
 
@@ -102,8 +100,6 @@ def do(
     BadInput
         If a folder holds something else, or runs of other code or data, or if no run ended.
     """
-    import pandas as pd
-
     parts, failed = [], []
     for number, work in enumerate(found, 1):
         reporter.line(f"{number} of {len(found)}: {work.name}")
@@ -118,7 +114,7 @@ def do(
     return Measured(pd.concat(parts, ignore_index=True), failed)
 
 
-def _read(work: Work, place: Path) -> "pd.DataFrame":
+def _read(work: Work, place: Path) -> pd.DataFrame:
     """Return the rows of one sweep."""
     frame = load(place)
     optima = {

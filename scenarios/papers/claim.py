@@ -3,18 +3,15 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.scenarios.papers.work import Runs, Work
 from netsim.scenarios.published import published
 from netsim.studies.results import confidence
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Measure = Callable[[Runs], "pd.Series[float]"]
 """Takes a number for each seed from the runs of a work."""
@@ -249,8 +246,6 @@ def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
 
 
 def _judged(claim: Claim, runs: Runs) -> Judged:
-    import pandas as pd
-
     table = claim.read(runs)
     if isinstance(table, pd.Series):
         table = table.to_frame(claim.cells[0].label)
@@ -308,7 +303,7 @@ def typical(cells: Sequence[Found]) -> str:
     return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.2g} %"
 
 
-def printed(table: str, value: str, **where: object) -> "pd.DataFrame":
+def printed(table: str, value: str, **where: object) -> pd.DataFrame:
     """Return a published table's rows that meet conditions, by column, and have a value; raises BadInput for others."""
     try:
         frame = published(table)

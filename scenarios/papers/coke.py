@@ -3,16 +3,15 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from netsim.scenarios.papers.claim import Cell, Claim, Measure, Paper, Try, printed
 from netsim.scenarios.papers.reading import at_end, by_round, cost, over_centralised, ratio, rows_of
 from netsim.scenarios.papers.work import Runs, Work
 from netsim.scenarios.tasks.savings import saved_on_the_way
 from netsim.scenarios.tasks.settings import TABLES, published_row
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ALL = ("CTA", "DKLA", "COKE")
 
@@ -148,8 +147,6 @@ def _saving(rounds: tuple[int, ...] = _LADDER) -> Measure:
     """Measure the mean share of DKLA's transmissions that COKE saves to get where DKLA was in some rounds."""
 
     def measure(runs: Runs) -> "pd.Series[float]":
-        import pandas as pd
-
         both = pd.concat([rows_of(runs, name, "train_mse", "transmissions") for name in ("DKLA", "COKE")])
         found = {}
         for seed, rows in both.groupby("seed"):
@@ -172,8 +169,6 @@ def _early_saving(work: str) -> tuple[Try, ...]:
 
 def _slower(runs: Runs) -> "pd.Series[float]":
     """Return, by seed, the training MSE in round 200 of COKE or DKLA, the larger, over CTA's."""
-    import pandas as pd
-
     both = [ratio("train_mse", name, "CTA", at=200)(runs) for name in ("COKE", "DKLA")]
     return pd.concat(both, axis=1).max(axis=1)
 

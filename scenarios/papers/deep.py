@@ -1,12 +1,9 @@
 """P. Xu's dissertation, chapter 5: deep kernel learning. Tables 5.3 to 5.6, and figure 5.3 by what the text says."""
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from netsim.scenarios.papers.claim import Cell, Claim, Paper, Try, printed
 from netsim.scenarios.papers.work import Runs, Work
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _EXACT = "models are exact optima (the dissertation: gradient descent)"
 _SQUARED = {"rows": 1000, "tune": False, "criterion": "squared"}
@@ -49,7 +46,7 @@ _TRIES = {
 }
 
 
-def _comparison(runs: Runs, metric: str) -> "pd.DataFrame":
+def _comparison(runs: Runs, metric: str) -> pd.DataFrame:
     """Return the metric by seed, for each method and structure: "RF-KL 100"."""
     table = runs.table("comparison")
     runs.columns(table, "method", "widths", metric)

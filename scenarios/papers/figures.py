@@ -8,6 +8,7 @@ import numpy as np
 from netsim.scenarios.papers.claim import AGREES, DIFFERS, NEAR, OPEN, VOID, Found, Judged, Paper, printed
 from netsim.scenarios.papers.reading import rows_of
 from netsim.scenarios.papers.work import Runs
+from netsim.studies.figures import drawing, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,11 +64,9 @@ def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Fo
 
 
 def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
-    from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure = Figure(figsize=(8.0, 1.3 + 0.34 * len(tables)), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(8.0, 1.3 + 0.34 * len(tables))
     panel.axvspan(1.0 - NEAR, 1.0 + NEAR, color="0.9", zorder=0)
     panel.axvline(1.0, color="0.3", linewidth=0.8, zorder=1)
     drawn = {}
@@ -98,10 +97,7 @@ def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
 
 
 def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 2.1 * len(shown) + 0.4), layout="constrained")
-    panels = figure.subplots(len(shown), 2, squeeze=False, sharey="row")
+    figure, panels = drawing(7.5, 2.1 * len(shown) + 0.4, 2, len(shown), sharey="row")
     for (left, right), (name, data, title) in zip(panels, shown, strict=True):
         for algorithm, colour in _COLOURS.items():
             _lines(left, right, runs[name], algorithm, data, colour)
@@ -113,8 +109,7 @@ def _coke(shown: Sequence[tuple[str, str, str]], runs: Mapping[str, Runs]) -> "F
             panel.set_xscale("log")
             panel.set_yscale("log")
             panel.grid(alpha=0.3)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure, 3)
     return figure
 
 

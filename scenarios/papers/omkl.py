@@ -1,13 +1,11 @@
 """Ortega and Jafarkhani 2023: gossiped and quantized online multi-kernel learning, figures 1 and 2 and the text."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from netsim.scenarios.papers.claim import Cell, Claim, Paper, Reader, Try
 from netsim.scenarios.papers.work import Runs, Work
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FEWER = "one repetition for each seed (the paper: 100)"
 _SCALED = {"unit": "each input scaled to [0, 1]", "variance": "each input scaled to variance 1"}

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from netsim.scenarios.papers.claim import PREPARED, Cell, Claim, Paper, Reader, Try, printed
 from netsim.scenarios.papers.reading import ratio, rows_of, spread
 from netsim.scenarios.papers.work import Runs, Work
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _STEPS = "step sizes of the study (the dissertation tunes them for each method and does not print them)"
 _SETS: Mapping[str, Mapping[str, Any]] = {
@@ -126,7 +125,7 @@ def _seconds(data: str) -> tuple[Claim, ...]:
     cells = tuple(Cell(f"{name} / ODKLA", float(rows[name]) / base) for name in ("RFF-DOKL", "DOKL", "QC-ODKLA"))
 
     def read(column: str, dokl: str = "DOKL") -> Reader:
-        def ratios(runs: Runs) -> "pd.DataFrame":
+        def ratios(runs: Runs) -> pd.DataFrame:
             table = runs.table("running_time")
             runs.columns(table, "algorithm", column)
             seconds = table.pivot(index="seed", columns="algorithm", values=column).rename(columns={dokl: "DOKL"})

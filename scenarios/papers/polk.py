@@ -1,15 +1,12 @@
 """Koppel, Paternain, Richard and Ribeiro 2018: the greedy projected penalty method. Figures 2 to 4, the text."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim.scenarios.papers.claim import Cell, Claim, Measure, Paper, Try
 from netsim.scenarios.papers.work import Runs, Work
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DIGITS = "bandwidth, steps, parsimony, penalty and sizes of the study: the digits are missing from the text at hand"
 _COARSE = {"sigma": 0.6, "eta": 3.0, "parsimony": 0.04, "compare": False}
@@ -32,7 +29,7 @@ _MODES = 15
 _FIGURES = {"logistic": "figure 2", "hinge": "figure 4", "brodatz": "figure 3"}
 
 
-def _rows(runs: Runs, column: str) -> "pd.DataFrame":
+def _rows(runs: Runs, column: str) -> pd.DataFrame:
     rounds = runs.columns(runs.rounds, "seed", "algorithm", "samples", column).dropna(subset=[column])
     return rounds[rounds["algorithm"].str.startswith("draw")]
 

@@ -1,13 +1,10 @@
 """Predd, Kulkarni and Poor: distributed kernel regression by successive orthogonal projections. What theorems claim."""
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from netsim.scenarios.papers.claim import Cell, Claim, Paper
 from netsim.scenarios.papers.reading import at_end, over_centralised, rows_of, spread
 from netsim.scenarios.papers.work import Runs, Work
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ORDERS = ("token", "coloured", "random", "contention")
 _FIELD = "a field of our own: the paper has no experiment"
@@ -20,8 +17,6 @@ WORKS = (
 
 def _growth(runs: Runs) -> "pd.Series[float]":
     """Return, by seed, the largest step away from the limit in any order, over the distance in the first round."""
-    import pandas as pd
-
     largest = []
     for order in _ORDERS:
         by_seed = rows_of(runs, order, "limit_distance").groupby("seed")["limit_distance"]

@@ -1,19 +1,16 @@
 """How claims are read from runs: columns by round, at the end, relative to another algorithm's; costs to reach."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim.scenarios.papers.claim import Measure, Reader
 from netsim.scenarios.papers.work import Runs
 from netsim.util import check
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-
-def rows_of(runs: Runs, algorithm: str, *columns: str) -> "pd.DataFrame":
+def rows_of(runs: Runs, algorithm: str, *columns: str) -> pd.DataFrame:
     """Return seed, round and columns of an algorithm's rounds; raises BadInput if there is no such one."""
     rounds = runs.columns(runs.rounds, "seed", "algorithm", "round", *columns)
     check.one_of("algorithm", algorithm, [str(each) for each in rounds["algorithm"].unique()])
@@ -34,7 +31,7 @@ def recent(runs: Runs, algorithm: str, column: str, share: float = 0.2) -> "pd.S
 def by_round(algorithm: str, column: str) -> Reader:
     """Read a column in each round: columns are called "k = 50"."""
 
-    def read(runs: Runs) -> "pd.DataFrame":
+    def read(runs: Runs) -> pd.DataFrame:
         table = rows_of(runs, algorithm, column).pivot(index="seed", columns="round", values=column)
         return table.rename(columns=lambda number: f"k = {number}")
 
@@ -47,9 +44,7 @@ def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Mea
     The levels are multiplied with ``scale``, by seed.
     """
 
-    def read(runs: Runs) -> "pd.DataFrame":
-        import pandas as pd
-
+    def read(runs: Runs) -> pd.DataFrame:
         rows = rows_of(runs, algorithm, column, "transmissions")
         if scale is not None:
             rows = rows.assign(**{column: rows[column] / rows["seed"].map(scale(runs))})
@@ -78,8 +73,6 @@ def spread(column: str, *algorithms: str) -> Measure:
     """Measure the largest of some algorithms' columns at the end over the smallest."""
 
     def measure(runs: Runs) -> "pd.Series[float]":
-        import pandas as pd
-
         ends = pd.DataFrame({name: at_end(runs, name, column) for name in algorithms})
         return ends.max(axis=1) / ends.min(axis=1)
 

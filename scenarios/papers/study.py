@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from netsim.errors import BadInput
 from netsim.scenarios.papers import coke, deep, dynamic, figures, omkl, online, polk, projections, report
 from netsim.scenarios.papers.claim import Judged, Paper, judged
@@ -47,8 +49,6 @@ def papers(
     seed : int
         The first seed.
     """
-    import pandas as pd
-
     wanted = [PAPERS[name] for name in chosen_names("only", only, PAPERS)]
     check.integer("repeats", repeats, low=_FEWEST)
     check.integer("jobs", jobs, low=1)

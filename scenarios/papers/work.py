@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import find, find_table
@@ -16,9 +18,6 @@ from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.sweep import read_points
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DRAWN = ("synthetic", "drift", "switch", "rotate", "mixtures", "field", "digits")
 """Data sets that are drawn, or come with a library: they are always there."""
@@ -63,14 +62,12 @@ class Runs:
         self.work, self.folder, self.missing, self.failed = work, folder, missing, dict(failed or {})
 
     @cached_property
-    def rounds(self) -> "pd.DataFrame":
+    def rounds(self) -> pd.DataFrame:
         """Every round of every run, with its seed."""
         return load(self.folder, rounds=True)
 
-    def table(self, name: str) -> "pd.DataFrame":
+    def table(self, name: str) -> pd.DataFrame:
         """Return a study's own table of every run, with its seed; raises BadInput if a run has no such table."""
-        import pandas as pd
-
         parts = []
         for _, given, place in read_points(self.folder):
             try:
@@ -89,8 +86,6 @@ class Runs:
 
     def centralised(self, name: str) -> "pd.Series[float]":
         """Return a measure of the reference with all data in one place, by seed; raises BadInput if there is none."""
-        import pandas as pd
-
         found = {}
         for given, summary in self._summaries():
             if summary["centralised"].get(name) is None:
@@ -127,7 +122,7 @@ class Runs:
         for _, given, place in read_points(self.folder):
             yield given, json.loads((place / "summary.json").read_text(encoding="utf-8"))
 
-    def columns(self, frame: "pd.DataFrame", *names: str) -> "pd.DataFrame":
+    def columns(self, frame: pd.DataFrame, *names: str) -> pd.DataFrame:
         """Return columns of one of its tables; raises BadInput that names the one that is missing."""
         for name in names:
             if name not in frame:
@@ -135,7 +130,7 @@ class Runs:
         return frame[list(names)]
 
 
-def _end(rows: "pd.DataFrame", column: str) -> float:
+def _end(rows: pd.DataFrame, column: str) -> float:
     """Return a column's last value; of a running mean, that of the last fifth of the rounds."""
     measured = rows.dropna(subset=[column])
     last = measured.iloc[-1]

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.agents.greedy.dictionary import Dictionary
-from netsim.studies.figures import line_style
+from netsim.studies.figures import drawing, line_style
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -23,15 +23,12 @@ _PANELS = (
 )
 
 
-def progress(rounds: "pd.DataFrame", title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
+def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, float]]) -> "Figure":
     """Draw objective, disagreement, model order and accuracy against samples, a curve for each run.
 
     ``levels`` has, by run, what the best possible accuracy is called, and how large it is.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 6.4), layout="constrained")
-    panels = figure.subplots(2, 2, sharex=True)
+    figure, panels = drawing(9.0, 6.4, 2, 2, sharex=True)
     for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
         groups = rounds.groupby("algorithm", sort=False)
         for number, (name, rows) in enumerate(groups):
@@ -61,15 +58,13 @@ def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: 
     The samples are inputs of shape (n, 2) and numbers of classes of shape (n,), whose names are given.
     """
     from matplotlib.colors import ListedColormap, Normalize
-    from matplotlib.figure import Figure
 
     classes = model.weights.shape[1]
     colors = ListedColormap([f"C{number}" for number in range(classes)])
     low, high = np.quantile(inputs, [0.0, 1.0], axis=0) + np.array([[-0.3], [0.3]])
     across, up = np.meshgrid(np.linspace(low[0], high[0], 250), np.linspace(low[1], high[1], 250))
     decided = model(np.stack([across.ravel(), up.ravel()], axis=1)).argmax(axis=1).reshape(across.shape)
-    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(7.2, 6.0)
     norm = Normalize(-0.5, classes - 0.5)
     panel.pcolormesh(across, up, decided, alpha=0.25, shading="nearest", cmap=colors, norm=norm)
     panel.scatter(inputs[:, 0], inputs[:, 1], 3, labels, cmap=colors, norm=norm, alpha=0.6, linewidths=0)

@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from netsim.agents.greedy.penalty import ConstantPenalty, GreedyPenalty
 from netsim.run import Run
@@ -19,9 +20,6 @@ from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PROGRESS = "The objective, how far neighbours disagree, the points that are kept, and the accuracy, by samples"
 """What `progress` draws."""
@@ -86,8 +84,7 @@ def polk(
         target = signs(split.labels.astype(np.float64), len(split.classes))
         sigma = choose_sigma(study, given, problem, split.inputs, target, seed=seed)
         problem = dataclasses.replace(problem, sigma=sigma)
-    for text in source.said:
-        study.note(text)
+    study.note(*source.said)
     study.record(problem, rule)
     rows = []
     for number in range(trials.repeats):
@@ -102,8 +99,6 @@ def polk(
 
 def _compare(trial: Trial) -> None:
     """Run without penalty, and with c, 2c and 4c, where η·4c·d = 1 for the agent with the most neighbours."""
-    import pandas as pd
-
     study, graph = trial.study, trial.problem.graph
     largest = 1.0 / (trial.rule.eta * max(max(dict(graph.degree).values()), 1))
     rows = []
@@ -114,8 +109,6 @@ def _compare(trial: Trial) -> None:
 
 
 def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    import pandas as pd
-
     study, problem, criterion = trial.study, trial.problem, trial.rule.criterion
     reference = problem.split.reference_name
     study.centralised = {"test_accuracy": float(np.mean([row[reference] for row in rows]))}
@@ -161,10 +154,8 @@ def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) ->
         study.table("by_class", f"Accuracy by class, seed {problem.seed}", table)
 
 
-def _by_class(split: Split, learners: Sequence[GreedyPenalty], names: Mapping[str, Sequence[Any]]) -> "pd.DataFrame":
+def _by_class(split: Split, learners: Sequence[GreedyPenalty], names: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """Return each class's share of test samples that were recognised, the mean over agents; NaN if there are none."""
-    import pandas as pd
-
     right = np.mean([each.model(split.test_inputs).argmax(axis=1) == split.test_labels for each in learners], axis=0)
     of_class = [right[split.test_labels == label] for label in range(len(split.classes))]
     shares = [float(each.mean()) if len(each) else np.nan for each in of_class]

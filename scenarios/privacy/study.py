@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim import AgentError
 from netsim.scenarios.data.choice import Columns
@@ -12,10 +13,10 @@ from netsim.scenarios.privacy.task import FIELD, Size, Task
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
+from netsim.studies.figures import drawing
 from netsim.util import check
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _SIZE = 64  # bits of a number of raw data
@@ -52,8 +53,7 @@ def privacy(
     size.check()
     parts, lines = size.draw(data, columns, seed)
     size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seed))
-    for line in lines:
-        study.note(line)
+    study.note(*lines)
     study.record(size)
     task = Task(parts, size, rounds, channel, seed)
     for entry in task.entries():
@@ -89,9 +89,7 @@ def privacy(
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _table(study: Study, task: Task) -> "pd.DataFrame":
-    import pandas as pd
-
+def _table(study: Study, task: Task) -> pd.DataFrame:
     rows = []
     for name, run in study.runs.items():
         entry = task.entry_by_name[name]
@@ -112,11 +110,8 @@ def _table(study: Study, task: Task) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def _draw(table: "pd.DataFrame", best: float, title: str) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 0.33 * len(table) + 1.9), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+def _draw(table: pd.DataFrame, best: float, title: str) -> "Figure":
+    figure, (left, right) = drawing(9.5, 0.33 * len(table) + 1.9, 2, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(table))
     # Points, not bars: a bar on a log axis has no zero to stand on, and its length hides factors of ten.
     for column, label, mark, colour in (

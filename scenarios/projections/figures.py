@@ -8,6 +8,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.studies.figures import drawing
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -25,10 +27,7 @@ def draw_field(
     pictures: Sequence[Picture], places: NDArray[np.float64] | None, links: "nx.Graph[int]", title: str
 ) -> "Figure":
     """Draw pictures side by side on the first one's colour scale, sensors (shape (agents, 2)) and links on the last."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.1 * len(pictures), 4.9), layout="constrained")
-    panels = figure.subplots(1, len(pictures), sharex=True, sharey=True, squeeze=False)[0]
+    figure, panels = drawing(4.1 * len(pictures), 4.9, len(pictures), sharex=True, sharey=True)
     side = round(np.sqrt(len(pictures[0].values)))
     largest = float(np.abs(pictures[0].values).max())
     for panel, picture in zip(panels, pictures, strict=True):

@@ -4,10 +4,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.agents.projections.estimate import Ensemble, Estimate, State, alone, distance, limit, state_of, together
@@ -24,9 +25,6 @@ from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.util import check
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARES = (0.5, 0.3, 0.2, 0.1, 0.01, 1e-3)
 
@@ -99,8 +97,7 @@ def projections(
     drawn = plane.draw(ground, seed)
     networks = {order: channel.network(network_graph(drawn.ensemble, order), seed) for order in wanted}
     timing = Timing(drawn.ensemble, channel, turns)
-    for text in ground.said:
-        study.note(text)
+    study.note(*ground.said)
     study.record(plane, timing.turns)
     task = Task(drawn)
     for order, network in networks.items():
@@ -327,10 +324,8 @@ def _pictures(task: Task, learned: list[Array]) -> list[Picture]:
     ]
 
 
-def _costs(study: Study, task: Task) -> "pd.DataFrame":
+def _costs(study: Study, task: Task) -> pd.DataFrame:
     """Return, for each share of the distance at the start and each order, the cost to come that near."""
-    import pandas as pd
-
     rows = []
     for share in _SHARES:
         for name, part in study.rounds.groupby("algorithm", sort=False):

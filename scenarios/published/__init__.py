@@ -2,16 +2,12 @@
 
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 
 @cache
-def published(name: str) -> "pd.DataFrame":
+def published(name: str) -> pd.DataFrame:
     """Return the table ``<name>.csv`` of this package."""
-    import pandas as pd
-
     with files(__name__).joinpath(f"{name}.csv").open() as file:
         return pd.read_csv(file, comment="#")

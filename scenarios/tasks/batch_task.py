@@ -13,7 +13,7 @@ from netsim.agents.measures.metrics import MeanSquaredError
 from netsim.scenarios.data.tables import AgentData, check_rows, deal, load_prepared, synthetic, training
 from netsim.scenarios.tasks.diagnosis import diverged, silent, unheard
 from netsim.scenarios.tasks.mapping import AnySetting, feature_map
-from netsim.scenarios.tasks.method import Method, averaging_weights, chosen
+from netsim.scenarios.tasks.method import Method, Task, chosen
 from netsim.scenarios.tasks.settings import TEXT, Channel, Compared, Prepared, Published, Rows, Setting, residuals
 from netsim.studies import Study
 from netsim.util import check
@@ -70,7 +70,7 @@ class BatchSteps(Published):
 AnySteps = TypeVar("AnySteps", bound=BatchSteps)
 
 
-class BatchTask:
+class BatchTask(Task):
     """Least-squares regression: every agent has its own samples, and all share a feature map.
 
     Parameters
@@ -90,8 +90,10 @@ class BatchTask:
     ----------
     graph, regularizer
         As given.
+    cost : callable
+        Takes an agent's name to its cost R_i, with its value, gradient and proximal step.
     problems : list of LocalProblem
-        One per agent.
+        These costs.
     size : int
         Length of a model.
     variance : float
@@ -110,31 +112,17 @@ class BatchTask:
         train = [(phi(part.train_inputs), part.train_target) for part in samples]
         test = [(phi(part.test_inputs), part.test_target) for part in samples]
         share = regularizer / len(samples)
-        self.graph = graph
         self.regularizer = regularizer
         self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=share) for x, y in train]
+        super().__init__(self.problems.__getitem__, graph)
         self.size = phi.size
         self.variance = float(np.var(training(samples)[1]))
-        self._weights = averaging_weights(graph)
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
         self._ideal = ideal
 
     def yardsticks(self, best: float) -> str:
         """Return a note on what to compare errors with: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
-
-    @property
-    def nodes(self) -> range:
-        """The agents' names."""
-        return range(len(self.problems))
-
-    def cost(self, node: int) -> LocalProblem:
-        """Return an agent's cost R_i, with its value, gradient and proximal step."""
-        return self.problems[node]
-
-    def weights(self, node: int) -> dict[int, float]:
-        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
-        return self._weights[node]
 
     def measure(self, agents: Mapping[Any, Any]) -> dict[str, float]:
         """Return a round's columns (a probe): the errors of the agents' models ``theta``, and how far they differ."""

@@ -17,7 +17,7 @@ from netsim.agents.maps.features import FeatureMap
 from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusion_matrix
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import AgentData
-from netsim.scenarios.tasks.method import averaging_weights
+from netsim.scenarios.tasks.method import Task
 from netsim.scenarios.tasks.settings import residuals
 from netsim.util import check
 from netsim.util.typing import Array
@@ -108,11 +108,11 @@ def largest_share(labels: Array | NDArray[np.int64]) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
-class ClassTask:
+class ClassTask(Task):
     """The agents' costs for C classes, and the measures of their models, matrices of shape (D, C).
 
-    Each agent has its own samples, whose targets are class numbers, and λ/N of the centre's λ. Only methods that
-    average with weights need the graph, with a node 0, 1, … for each agent.
+    Each agent has its own samples, whose targets are class numbers, and λ/N of the centre's λ. ``cost`` takes an
+    agent's name to its cost R_i, with its value, gradient and proximal step; ``problems`` are these costs.
     """
 
     def __init__(
@@ -122,11 +122,9 @@ class ClassTask:
         *,
         loss: MulticlassLoss,
         regularizer: float,
-        graph: "nx.Graph[int] | None" = None,
+        graph: "nx.Graph[int]",
     ) -> None:
         self.loss = loss
-        self.nodes = range(len(parts))
-        self._weights = None if graph is None else averaging_weights(graph)
         self.regularizer = check.finite("regularizer", regularizer, above=0.0)
         self._train = _together(phi, [part.train_inputs for part in parts], [part.train_target for part in parts])
         self._test = _together(phi, [part.test_inputs for part in parts], [part.test_target for part in parts])
@@ -137,16 +135,7 @@ class ClassTask:
             ClassProblem(self._train[0][begin:end], self._train[1][begin:end], loss=loss, regularizer=share)
             for begin, end in zip([0, *ends[:-1]], ends, strict=True)
         ]
-
-    def cost(self, node: int) -> ClassProblem:
-        """Return an agent's cost R_i, with its value, gradient and proximal step."""
-        return self.problems[node]
-
-    def weights(self, node: int) -> dict[int, float]:
-        """Return the weights with which an agent averages, by name; raises BadInput without a graph."""
-        if self._weights is None:
-            raise check.refuse("graph", None, "given, for a method that averages with weights")
-        return self._weights[node]
+        super().__init__(self.problems.__getitem__, graph)
 
     def measures(self, models: Array) -> dict[str, float]:
         """Return train_loss, train_accuracy, test_accuracy and test_balanced_accuracy of models of shape (N, D, C).

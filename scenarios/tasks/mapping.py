@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.agents.maps.bandwidth import cross_validated, median_distance, median_sigmas, misclassified, squared_error
@@ -83,8 +84,6 @@ def choose_sigma(
     score = squared_error if target.ndim == 1 else misclassified
     with study.progress("tune sigma", len(grid)) as progress:
         found = cross_validated(maps, inputs, target, [regularizer], score=score, folds=_FOLDS, progress=progress)
-    import pandas as pd
-
     scores, best = found[:, 0], int(np.argmin(found[:, 0]))
     measured = "mse" if target.ndim == 1 else "share of mistakes"
     tried = {"sigma": grid, "in medians": TIMES, measured: scores, "chosen": np.arange(len(grid)) == best}

@@ -5,11 +5,12 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import networkx as nx
 
@@ -27,23 +28,34 @@ from netsim.util import check
 from netsim.watch import Watched
 
 
-class Task(Protocol):
-    """A problem of learning that agents share: what each minimises, and how it weighs its neighbours."""
+class Task:
+    """A problem of learning that agents share: what each minimises, and how it weighs its neighbours.
 
-    @property
-    def nodes(self) -> range:
-        """The agents' names."""
+    Parameters
+    ----------
+    cost : callable
+        Takes an agent's name to what it minimises, as before the first round.
+    graph : networkx.Graph
+        With a node 0, 1, … for each agent.
 
-    def cost(self, node: int, /) -> Any:
-        """Return what an agent minimises: new, as before the first round."""
+    Attributes
+    ----------
+    nodes : range
+        The agents' names.
+    cost, graph
+        As given.
+    """
 
-    def weights(self, node: int, /) -> Mapping[int, float]:
-        """Return a row of a symmetric, doubly stochastic matrix: the agent's weights, by name."""
+    def __init__(self, cost: Callable[[int], Any], graph: "nx.Graph[int]") -> None:
+        self.cost, self.graph, self.nodes = cost, graph, range(len(graph))
 
+    @cached_property
+    def _rows(self) -> list[dict[int, float]]:
+        return [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(self.graph)]
 
-def averaging_weights(graph: "nx.Graph[int]") -> list[dict[int, float]]:
-    """Return each agent's weights by name: the rows of Metropolis' symmetric, doubly stochastic matrix."""
-    return [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(graph)]
+    def weights(self, node: int) -> Mapping[int, float]:
+        """Return an agent's weights by name: a row of Metropolis' symmetric, doubly stochastic matrix."""
+        return self._rows[node]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Motes: measured networks with numbered agents, turns on a shared medium, and the energy that radios spent."""
 
-from typing import TYPE_CHECKING
-
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import Run
 from netsim.faults import Straggler
@@ -11,9 +10,6 @@ from netsim.links.measured import Measured
 from netsim.radio import Energy
 from netsim.radio.energy import STATES
 from netsim.util import check
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SECONDS = tuple(f"{state}_s" for state in STATES)
 
@@ -37,7 +33,7 @@ def in_turn(graph: "nx.Graph[int]", slot: float) -> list[Straggler]:
     return [Straggler(node, delay=place * slot) for place, node in enumerate(graph) if place]
 
 
-def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
+def spent(run: Run, energy: Energy, rate: float) -> pd.DataFrame:
     """Return what each mote's radio spent, one row per mote.
 
     On a `netsim.Radio` the medium counted it. Elsewhere transmissions are assumed to be scheduled: a mote is awake
@@ -71,10 +67,8 @@ def spent(run: Run, energy: Energy, rate: float) -> "pd.DataFrame":
     return found.assign(used_j=found[[*joules]].sum(axis=1))
 
 
-def _scheduled(run: Run, rate: float) -> "pd.DataFrame":
+def _scheduled(run: Run, rate: float) -> pd.DataFrame:
     """Return seconds in each state, if all frames of one kind from one sender are equally long."""
-    import pandas as pd
-
     names = list(run.agents)
     sent = run.ledger.senders_table()
     sent = sent.assign(size=sent["wire_bits"] / np.maximum(sent["transmissions"], 1))
@@ -88,7 +82,7 @@ def _scheduled(run: Run, rate: float) -> "pd.DataFrame":
     )
 
 
-def by_round(run: Run, spent_by: "pd.DataFrame") -> "pd.Series[float]":
+def by_round(run: Run, spent_by: pd.DataFrame) -> "pd.Series[float]":
     """Return a run's mean energy per mote by round (J): frames in proportion to wire bits, the rest to time."""
     rows = run.rounds
     frames = float((spent_by["transmit_j"] + spent_by["receive_j"]).mean())

@@ -6,10 +6,11 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from netsim import BadInput, Network
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Censor, OnlineCost, Squared
@@ -21,14 +22,11 @@ from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffl
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method, averaging_weights, check_joined, chosen
+from netsim.scenarios.tasks.method import Method, Task, check_joined, chosen
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting, residuals
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Source = Callable[[], Sequence[Samples]]
 """Returns every agent's samples at their start, always the same."""
@@ -247,7 +245,7 @@ def _grid(method: Method) -> list[Method]:
 # --- the task ---------------------------------------------------------------------------------------------------------
 
 
-class OnlineTask:
+class OnlineTask(Task):
     """One reading of every agent's stream: their costs, and the measures of their models.
 
     Parameters
@@ -271,10 +269,11 @@ class OnlineTask:
     ----------
     graph, rounds, size
         As given.
-    nodes : range
-        The agents' names.
+    cost : callable
+        Takes an agent's name to its cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of
+        it.
     costs : list of OnlineCost
-        One per agent; they count the errors.
+        These costs, which count the errors.
     """
 
     def __init__(
@@ -289,24 +288,15 @@ class OnlineTask:
         tracking: Tracking | None = None,
     ) -> None:
         share = regularizer / len(graph)
-        self.graph, self.rounds, self.size = graph, rounds, size
+        self.rounds, self.size = rounds, size
         self.costs = [OnlineCost(each, size, loss=Squared(), regularizer=share) for each in samples]
-        self.nodes = range(len(self.costs))
-        self._weights = averaging_weights(graph)
+        super().__init__(self.costs.__getitem__, graph)
         self._static, self._dynamic = StaticRegret(size, share), DynamicRegret(size, share)
         self._ideal, self._tracking = ideal, tracking
         # The best model in hindsight costs a factorisation, so it is not computed in every round.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost = np.zeros(len(self.costs))
         self._targets = np.zeros(3)  # their number, their sum, and the sum of their squares
-
-    def cost(self, node: int) -> OnlineCost:
-        """Return an agent's cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of it."""
-        return self.costs[node]
-
-    def weights(self, node: int) -> Mapping[int, float]:
-        """Return the weights with which an agent averages, by name: a row of Metropolis' doubly stochastic matrix."""
-        return self._weights[node]
 
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; without ``cost``, the one that was given."""
@@ -423,8 +413,6 @@ class OnlineStudy:
 
     def tuned(self, methods: Sequence[Method]) -> list[Method]:
         """Return the methods, with the steps of the least trial error if the setting asks for tuning."""
-        import pandas as pd
-
         if not self.setting.tune:
             return list(methods)
         rows, best = [], []
@@ -479,7 +467,7 @@ class OnlineStudy:
             if saturated := run.rounds["saturated"].iloc[-1]:
                 yield f"{name}: {saturated:,} elements lay outside the quantizer's range and were clipped."
 
-    def ends(self, reference: str) -> "pd.DataFrame":
+    def ends(self, reference: str) -> pd.DataFrame:
         """Return a row for each algorithm's end: its error and bits, and both relative to a reference algorithm's."""
         last = self.study.rounds.groupby("algorithm", sort=False).last().reset_index()
         table = last[["algorithm", "round", "running_mse", "transmissions", "payload_bits", "wire_bits"]].copy()
@@ -510,7 +498,7 @@ class _Stopwatch:
 # --- errors of the rounds ---------------------------------------------------------------------------------------------
 
 
-def recent_error(rounds: "pd.DataFrame") -> float:
+def recent_error(rounds: pd.DataFrame) -> float:
     """Return a method's mean squared error over the last quarter of its rounds, from its running MSE."""
     count, running = rounds["round"].to_numpy(), rounds["running_mse"].to_numpy()
     before = int(len(count) * 3 / 4)
@@ -520,7 +508,7 @@ def recent_error(rounds: "pd.DataFrame") -> float:
     return float((end * running[-1] - start * running[before - 1]) / (end - start))
 
 
-def recent_errors(rounds: "pd.DataFrame", window: int) -> "pd.DataFrame":
+def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:
     """Return the rounds with ``recent_mse``, each method's mean squared error over the last ``window`` rounds.
 
     A mean over all rounds so far hides a truth that moves, because it keeps the errors of the beginning.
@@ -532,14 +520,14 @@ def recent_errors(rounds: "pd.DataFrame", window: int) -> "pd.DataFrame":
     return rounds.assign(recent_mse=(total - before) / (rounds["round"] - start))
 
 
-def apart(rounds: "pd.DataFrame", column: str, reference: str) -> "pd.DataFrame":
+def apart(rounds: pd.DataFrame, column: str, reference: str) -> pd.DataFrame:
     """Return the other methods' rounds with ``apart``: by how many percent a column exceeds the reference's."""
     base = rounds[rounds["algorithm"] == reference].set_index("round")[column]
     others = rounds[rounds["algorithm"] != reference]
     return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
 
 
-def converged(rounds: "pd.DataFrame") -> "pd.DataFrame":
+def converged(rounds: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
     last = rounds.groupby("algorithm", sort=False)["running_mse"].last()
     good = last.index[last < 100 * last.min()]

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from netsim.studies.figures import LABELS, Axis, legend_below, line_style, unmark_unseen
+from netsim.studies.figures import LABELS, Axis, drawing, legend_below, line_style, unmark_unseen
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 MEASURES = {
@@ -35,7 +35,7 @@ def measure(column: str, log: bool = False) -> Axis:
     return Axis(column, log, MEASURES[column])
 
 
-def ladder(rounds: "pd.DataFrame", column: str, best: float, count: int = 8) -> set[float]:
+def ladder(rounds: pd.DataFrame, column: str, best: float, count: int = 8) -> set[float]:
     """Return ``count`` levels of two digits, even on a log scale from round 2's least value to the last or ``best``."""
     first, last = rounds.loc[rounds["round"] == 2, column].min(), rounds[column].min()
     if not first > max(last, best) > 0:
@@ -45,19 +45,17 @@ def ladder(rounds: "pd.DataFrame", column: str, best: float, count: int = 8) -> 
 
 
 def cost_to_reach(
-    rounds: "pd.DataFrame",
+    rounds: pd.DataFrame,
     column: str,
     levels: Iterable[float],
     *,
     cost: str = "transmissions",
     saves: Mapping[str, tuple[str, str]],
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Return, by level from the top, the cost at which each algorithm first reached it (NaN: never), and savings in %.
 
     ``saves`` names, for each column of savings, the algorithm compared with and the one that saves.
     """
-    import pandas as pd
-
     algorithms = [str(name) for name in rounds["algorithm"].unique()]
     saves = {name: pair for name, pair in saves.items() if {*pair} <= {*algorithms}}
     ways = {
@@ -78,9 +76,7 @@ def cost_to_reach(
     return table.dropna(how="all", subset=algorithms).reset_index(drop=True)
 
 
-def saved_on_the_way(
-    rounds: "pd.DataFrame", column: str, plain: str, cheap: str, at: Iterable[int]
-) -> dict[int, float]:
+def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, at: Iterable[int]) -> dict[int, float]:
     """Return the share of ``plain``'s transmissions that ``cheap`` saves to reach where ``plain`` was in some rounds.
 
     Rounds are left out that ``plain`` does not have, by which it sent nothing, or whose value ``cheap`` never reaches.
@@ -97,15 +93,13 @@ def saved_on_the_way(
 
 
 def draw_savings(
-    rounds: "pd.DataFrame", column: str, best: float, against: str, *, label: str, title: str
+    rounds: pd.DataFrame, column: str, best: float, against: str, *, label: str, title: str
 ) -> "Figure | None":
     """Draw what each algorithm saves against another, in transmissions and in wire bits, on the way to each level.
 
     One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
     twice its cost at two levels.
     """
-    from matplotlib.figure import Figure
-
     names = [str(name) for name in rounds["algorithm"].unique()]
     if against not in names or len(names) < 2:
         return None
@@ -120,8 +114,7 @@ def draw_savings(
     titles = {cost: LABELS[cost] for cost in _COSTS}
     if np.allclose(sent, bits, rtol=0.0, atol=_SAME, equal_nan=True):
         titles = {_COSTS[0]: " and ".join(titles.values())}
-    figure = Figure(figsize=(6.5 if len(titles) == 1 else 9, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
+    figure, panels = drawing(6.5 if len(titles) == 1 else 9, 4.2, len(titles), sharey=True)
     for panel, (cost, text) in zip(panels, titles.items(), strict=True):
         table = tables[cost]
         for number, name in enumerate(shown):

@@ -4,24 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from netsim.scenarios.ulb_library.readings import Field, Readings
+from netsim.studies.figures import drawing, legend_below
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
 _LINES = ("-", "--", "-.", ":")
 
 
-def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
+def errors(rounds: pd.DataFrame, best: float) -> "Figure":
     """Draw the running errors at a mote's own place and at the others', and the hindsight model's error (°C)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = drawing(9.6, 4.6, 2, sharey=True)
     columns = {"running_own_c": "of its own reading", "running_field_c": "of the others' readings"}
     for panel, (column, title) in zip(panels, columns.items(), strict=True):
         for number, (name, rows) in enumerate(rounds.groupby("algorithm", sort=False)):
@@ -33,8 +31,7 @@ def errors(rounds: "pd.DataFrame", best: float) -> "Figure":
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("running error (°C, root mean square)")
     figure.suptitle("What a mote's model predicts, before it learns from the minute")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    legend_below(figure, 4)
     return figure
 
 
@@ -42,12 +39,9 @@ def predictions(
     readings: Readings, fields: Mapping[str, Field], motes: Sequence[int], names: Sequence[object], first: int
 ) -> "Figure":
     """Draw, for a few motes, what they read and what all others' models predict of it, from a minute on."""
-    from matplotlib.figure import Figure
-
     minutes = len(next(iter(fields.values())).others)
     hours = readings.hours[first:minutes]
-    figure = Figure(figsize=(4.2 * len(motes), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(motes), sharey=True, squeeze=False)[0]
+    figure, panels = drawing(4.2 * len(motes), 4.2, len(motes), sharey=True)
     for panel, mote in zip(panels, motes, strict=True):
         read = np.where(readings.present, readings.celsius, np.nan)[first:minutes, mote]
         for number, (name, field) in enumerate(fields.items()):
@@ -59,17 +53,13 @@ def predictions(
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("temperature (°C)")
     figure.suptitle("What the other motes' models predict of a mote's reading, on the average")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
+    legend_below(figure, 6)
     return figure
 
 
 def who_heard(share: Array, names: Sequence[object]) -> "Figure":
     """Draw the share of packets that each mote heard of each; NaN: no link."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.2, 5.2), layout="constrained")
-    panel = figure.subplots()
+    figure, panel = drawing(6.2, 5.2)
     image = panel.imshow(share, vmin=0.0, vmax=1.0, cmap="viridis")
     panel.set_xticks(range(len(names)), [str(name) for name in names], fontsize=8)
     panel.set_yticks(range(len(names)), [str(name) for name in names], fontsize=8)

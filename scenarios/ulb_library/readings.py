@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from netsim.agents.costs.stream import Samples
@@ -119,8 +120,6 @@ def _hours(table: Table, minute: NDArray[np.int64], rows: list[int], minutes: in
 
 def _held(grid: Array) -> Array:
     """Return a table of minutes and motes in which each value holds until the next one."""
-    import pandas as pd
-
     return np.asarray(pd.DataFrame(grid).ffill().bfill().to_numpy(), dtype=np.float64)
 
 

@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 
 import netsim
 from netsim import Link, Network
@@ -25,9 +26,6 @@ from netsim.scenarios.ulb_library.readings import Field, Readings, error_of, hin
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MINUTE = 60.0
 _ALONE = "alone"
@@ -176,8 +174,7 @@ class _Library:
         study.centralised = {"error_c": best}
         study.table("ends", "Errors over the second half, °C, root mean square", self._ends())
         share = self._heard()
-        for line in self._notes(names, share, best):
-            study.note(line)
+        study.note(*self._notes(names, share, best))
         rows, first = study.rounds, min(30, self.rounds // 2)
         shown = rows[rows["round"] >= first]
         study.figure(
@@ -196,9 +193,7 @@ class _Library:
         )
         study.figure("heard", who_heard(share, names), "The share of its packets that each mote's neighbours heard.")
 
-    def _ends(self) -> "pd.DataFrame":
-        import pandas as pd
-
+    def _ends(self) -> pd.DataFrame:
         first = self.rounds // 2
         rows = []
         for name, run in self.study.runs.items():

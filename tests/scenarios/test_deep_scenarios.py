@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +24,7 @@ from netsim.scenarios.data.samples import Samples
 from netsim.scenarios.data.tables import AgentData, deal
 from netsim.scenarios.deep.baselines import deep_network, penalty_of
 from netsim.scenarios.deep.maps import Shape, shapes
-from netsim.scenarios.deep.network import Links
+from netsim.scenarios.deep.network import Case
 from netsim.scenarios.deep.study import MapSetting, PaperSamples
 from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
@@ -223,7 +224,7 @@ def test_measures_are_means_over_agents_of_all_samples() -> None:
     parts = deal(table, 3, train_share=0.75, seed=0)
     phi = Shape("RF-KL", (6,), ("gaussian",)).build(table.inputs, (1.0,), 0)
     loss = Softmax(len(classes))
-    task = ClassTask(parts, phi, loss=loss, regularizer=0.3)
+    task = ClassTask(parts, phi, loss=loss, regularizer=0.3, graph=nx.empty_graph(3))
     models = np.random.default_rng(0).standard_normal((3, 6, 10))
     found = task.measures(models)
     x, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("train_inputs", "train_target"))
@@ -247,7 +248,7 @@ def test_where_rounding_ends_the_search_newton_goes_on(monkeypatch: pytest.Monke
     table, classes = Samples(rows=150).load("digits", 0)
     (part,) = deal(table, 1, train_share=0.75, seed=0)
     phi = Shape("RF-KL", (12,), ("gaussian",)).build(table.inputs, (1.0,), 0)
-    task = ClassTask([part], phi, loss=Softmax(len(classes)), regularizer=1e-3)
+    task = ClassTask([part], phi, loss=Softmax(len(classes)), regularizer=1e-3, graph=nx.empty_graph(1))
     best = task.optimum()
 
     def cut_short(*arguments: object, options: dict[str, object], **others: object) -> object:
@@ -375,7 +376,8 @@ def test_links_that_are_ideal_run_once_and_others_beside_them() -> None:
     assert late.runs["RF-KL DKLA"].ledger.exits[DELIVERED] > 0
     assert late.runs["RF-KL DKLA, latency 1.5"].ledger.exits[DELIVERED] == 0
     assert late.tables["ends"]["links"].dropna().unique().tolist() == ["ideal", "latency 1.5"]
-    label = Links(Channel(loss=0.1, burst=3.0, slot=2.0, rate=1e4, budget=5e5)).label
+    channel = Channel(loss=0.1, burst=3.0, slot=2.0, rate=1e4, budget=5e5)
+    label = Case(Shape("RF-KL", (6,), ("gaussian",)), "DKLA", channel, {}).links
     assert label == "loss 0.1, burst 3, slot 2, rate 10000, budget 500000"
 
 
