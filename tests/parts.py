@@ -71,13 +71,16 @@ def shares(names: Sequence[str], agents: Sequence[Hashable]) -> dict[str, dict[s
 
 
 def played(
-    make: Callable[[], Made], transports: Mapping[str, Transport], probes: Sequence[Probe] = (spread,), **settings: Any
+    make: Callable[[], Made] | Mapping[str, Callable[[], Made]],
+    transports: Mapping[str, Transport],
+    probes: Sequence[Probe] = (spread,),
+    **settings: Any,
 ) -> dict[str, Run | BaseException]:
-    """Return how each part ended: its run, or what it raised."""
+    """Return how each part ended: its run, or what it raised; parts may make different networks."""
     outcome: dict[str, Run | BaseException] = {}
 
     def play(name: str, transport: Transport) -> None:
-        network, agents = make()
+        network, agents = (make if callable(make) else make[name])()
         try:
             outcome[name] = network.run(agents, probes, transport=transport, **settings)
         except BaseException as error:
@@ -111,12 +114,13 @@ def in_parts(
     folder: Path | None,
     *,
     parts: int = 4,
+    peers: Mapping[str, Mapping[str, Sequence[Hashable]]] | None = None,
     probes: Sequence[Probe] = (),
     sample: float | None = None,
     **settings: Any,
 ) -> dict[str, Run | BaseException]:
     """Return by address how each part of a run over UDP ended."""
-    peers = shares(addresses(parts), list(make()[0].graph))
+    peers = peers or shares(addresses(parts), list(make()[0].graph))
     transports = {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}
     return played(make, transports, probes, sample=sample)
 
