@@ -1,12 +1,13 @@
-"""Runs in several parts, as processes run them, but in threads of this one; and servers for their datagrams."""
+"""What tests share: runs on one loop and in several parts, errors in one line, and servers for datagrams."""
 
+import asyncio
 import os
 import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pandas as pd
 import pytest
 
 import netsim
-from netsim import Agent, Link, Network, Run, latency, loss, topology
+from netsim import Agent, AgentError, Link, Network, Run, latency, loss, topology
 from netsim.distributed import UDP, Transport
 from netsim.distributed.journal import END, entries
 from netsim.run import Probe
@@ -33,6 +34,23 @@ def slow(*values: Any) -> Any:
     """Return a case of a parametrized test that only ``pytest -m slow`` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
+
+def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:
+    """Return the one line of the error that this raises, which is of this very kind."""
+    with pytest.raises(kind) as caught:
+        run()
+    assert type(caught.value) is kind
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
+    """Run a coroutine on an event loop of netsim's, in virtual time unless the settings say otherwise."""
+    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:
+        return runner.run(main())
+
+
+# --- in several parts, as processes run them, but in threads of this one ----------------------------------------------
 
 Made = tuple[Network, dict[Any, Agent]]
 

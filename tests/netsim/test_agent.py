@@ -14,6 +14,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, Frame, Link, Network, Run, WireError, latency, loss, testing, topology
 from netsim.faults import Crash
 from netsim.testing import Actor, Replier
+from tests.parts import on_loop
 
 play = partial(testing.play, shape=topology.complete)
 
@@ -500,8 +501,7 @@ def test_every_way_to_run_gives_the_same_run() -> None:
         network, agents = averaging()
         return (await network.run_async(agents)).trace_hash
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        on_our_loop = runner.run(awaited())
+    on_our_loop = on_loop(awaited)
     assert {asyncio.run(from_a_notebook()), asyncio.run(awaited()), on_our_loop} == {hash_of()}
 
 
@@ -577,8 +577,7 @@ def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
         await asyncio.sleep(10.0)
         return len(run.rounds), run
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        rows, run = runner.run(main())
+    rows, run = on_loop(main)
     assert (rows, went_off, run.ended_at) == (2, [], 0.25)
 
 
@@ -595,8 +594,7 @@ def test_what_was_under_way_at_the_end_stays_so() -> None:
         await asyncio.sleep(10.0)
         return list(run.ledger.table(by=())[["in_flight", "delivered"]].iloc[0])
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        assert runner.run(main()) == [1, 0]
+    assert on_loop(main) == [1, 0]
 
 
 def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:

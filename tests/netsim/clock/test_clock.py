@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from netsim import BadInput, Stalled
 from netsim.clock import new_loop
 from netsim.clock.clock import LocalClock, Loop
+from tests.parts import message_of
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
@@ -325,6 +326,4 @@ def test_a_thread_wakes_a_wall_clock_loop() -> None:
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        new_loop(**settings)
-    assert str(caught.value) == message
+    assert message_of(lambda: new_loop(**settings), BadInput) == message

@@ -13,6 +13,7 @@ from netsim.errors import BadInput, WireError
 from netsim.wire.codec import decode, encode, payload_bits
 from netsim.wire.packing import pack, unpack
 from tests.netsim.coders.test_coders import NO_VECTORS
+from tests.parts import message_of
 
 BITS = range(1, MOST_BITS + 1)
 LARGEST = float(np.finfo(np.float32).max)
@@ -126,9 +127,7 @@ def test_what_is_no_vector_is_refused(coder: Any, vector: Any, message: str) -> 
     ],
 )
 def test_bad_coders_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        make()
-    assert str(caught.value) == message
+    assert message_of(make, BadInput) == message
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -227,9 +226,7 @@ def test_the_largest_numbers_travel(bits: int, largest: float) -> None:
     ],
 )
 def test_numbers_too_large_for_so_few_bits_are_refused(bits: int, size: float, message: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        Float(bits).encode([0.0, size])
-    assert str(caught.value) == message
+    assert message_of(lambda: Float(bits).encode([0.0, size]), BadInput) == message
 
 
 @pytest.mark.parametrize("bits", [0, 8, 33, 128, "64", None, 16.0, 64.0, np.float32(32)])

@@ -12,7 +12,8 @@ import pytest
 import netsim
 from netsim import Agent, AgentError, Frame, Link, NetsimError, Network, topology
 from netsim.testing import Rounder
-from tests.netsim.engine.test_failures import beside, line_of, message_of
+from tests.netsim.engine.test_failures import beside, line_of
+from tests.parts import message_of, on_loop
 
 
 def failure_of(agent: Agent, **settings: Any) -> str:
@@ -298,8 +299,7 @@ def test_other_tasks_of_a_shared_loop_are_left_alone() -> None:
         await task
         return seen
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        assert runner.run(main()) == ["done"]
+    assert on_loop(main) == ["done"]
 
 
 def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
@@ -321,8 +321,7 @@ def test_errors_go_to_the_run_whose_agent_they_are() -> None:
         runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]
         return await asyncio.gather(*runs, return_exceptions=True)
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        fine, failed = runner.run(main())
+    fine, failed = on_loop(main)
     assert fine.ended_at == 5.0
     assert str(failed).endswith(f"{PART}: forgotten")
 

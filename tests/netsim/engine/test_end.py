@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import netsim
 from netsim import Agent, AgentError, Link, Network, Run, RunOver, topology
 from netsim.testing import Rounder
-from tests.netsim.engine.test_failures import beside, line_of, message_of
+from tests.netsim.engine.test_failures import beside, line_of
+from tests.parts import message_of, on_loop
 
 
 class Goodbye(Agent):
@@ -146,8 +146,7 @@ def test_on_a_shared_loop_nothing_changes_a_finished_run(until: float | None) ->
         assert [len(agent.inbox) for agent in agents.values()] == [len(agent.inbox) for agent in agents.values()]
         assert summary(run) == ended
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        runner.run(main())
+    on_loop(main)
     for agent in agents.values():
         assert agent.ended == [f"{name} at {until or 3.0:g}" for name in ("task", "shielded")]
         assert agent.refused == [f"agent {agent.name} cannot send 'x': the run is over, and what it sent is counted"]
@@ -226,8 +225,7 @@ def test_whoever_waits_for_the_end_may_be_cancelled_meanwhile() -> None:
         await asyncio.sleep(0.0)
         assert asyncio.all_tasks() == before
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        runner.run(main())
+    on_loop(main)
 
 
 # --- the garbage collector --------------------------------------------------------------------------------------------

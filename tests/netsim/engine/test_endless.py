@@ -2,17 +2,15 @@
 
 import asyncio
 import gc
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-import netsim
 from netsim import Agent, AgentError, Network, Stalled, topology
 from netsim.testing import Actor, Rounder
-from tests.netsim.engine.test_failures import beside, line_of, message_of
-from tests.parts import slow
+from tests.netsim.engine.test_failures import beside, line_of
+from tests.parts import message_of, on_loop, slow
 
 
 @pytest.fixture(autouse=True)
@@ -97,11 +95,6 @@ def test_a_loop_without_a_network_says_so() -> None:
 
     with pytest.raises(Stalled, match=r"^at 2 s the event loop made 5,000 passes and time did not move: [^\n]+$"):
         on_loop(main)
-
-
-def on_loop(main: Callable[[], Any]) -> Any:
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        return runner.run(main())
 
 
 def test_something_else_on_the_loop_that_polls_is_no_agents_fault() -> None:
