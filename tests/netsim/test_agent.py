@@ -602,11 +602,8 @@ def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
         await Network(topology.path(2)).run_async({0: Actor(), 1: Actor()})
         await asyncio.Event().wait()
 
-    with (
-        pytest.raises(netsim.Stalled, match=r"^the event loop waits"),
-        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-    ):
-        runner.run(main())
+    with pytest.raises(netsim.Stalled, match=r"^the event loop waits"):
+        on_loop(main)
 
 
 def test_two_networks_on_one_loop() -> None:
@@ -625,11 +622,8 @@ def test_run_async_needs_a_new_loop() -> None:
         network, agents = averaging()
         await network.run_async(agents)
 
-    with (
-        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-        pytest.raises(netsim.NetsimError, match="must start with its loop, at time 0"),
-    ):
-        runner.run(main())
+    with pytest.raises(netsim.NetsimError, match="must start with its loop, at time 0"):
+        on_loop(main)
 
 
 def test_one_network_runs_once_at_a_time() -> None:
@@ -640,8 +634,8 @@ def test_one_network_runs_once_at_a_time() -> None:
             group.create_task(network.run_async(agents))
             group.create_task(network.run_async(others))
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner, pytest.raises(ExceptionGroup) as caught:
-        runner.run(main())
+    with pytest.raises(ExceptionGroup) as caught:
+        on_loop(main)
     assert "this network is already running" in str(caught.value.exceptions[0])
     assert len(caught.value.exceptions) == 1
 

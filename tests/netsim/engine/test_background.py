@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import netsim
 from netsim import Agent, AgentError, Frame, Link, NetsimError, Network, topology
 from netsim.testing import Rounder
 from tests.netsim.engine.test_failures import beside, line_of
@@ -307,11 +306,8 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
         asyncio.create_task(part(1.5))  # noqa: RUF006
         await Network(topology.path(3)).run_async(beside(Rounder(5)))
 
-    with (
-        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-        pytest.raises(NetsimError, match=r"^a task that nobody awaits raised ValueError: forgotten$"),
-    ):
-        runner.run(main())
+    with pytest.raises(NetsimError, match=r"^a task that nobody awaits raised ValueError: forgotten$"):
+        on_loop(main)
 
 
 def test_errors_go_to_the_run_whose_agent_they_are() -> None:
