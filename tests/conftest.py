@@ -10,21 +10,18 @@ from threadpoolctl import threadpool_limits
 from tests import chromium
 
 LONGEST = (
-    "test_deploy_algorithms",
     "test_sweep_dask",
-    "test_lessons",
-    "test_docs",
-    "test_sweep_whole",
-    "test_deploy",
     "test_sockets",
-    "test_sockets_more",
+    "test_docs",
+    "test_lessons",
+    "test_deploy",
+    "test_sweep_whole",
     "test_sockets_hostile",
     "test_packet_loss",
     "test_models",
     "test_survival",
     "test_projections",
     "test_deep_scenarios",
-    "test_core",
 )
 """The files that take longest, slow or quick, the longest first."""
 

@@ -1,12 +1,13 @@
-"""Runs in several parts, as processes run them, but in threads of this one; and servers for their datagrams."""
+"""What tests share: runs on one loop and in several parts, errors in one line, and servers for datagrams."""
 
+import asyncio
 import os
 import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pandas as pd
 import pytest
 
 import netsim
-from netsim import Agent, Link, Network, Run, latency, loss, topology
+from netsim import Agent, AgentError, Link, Network, Run, latency, loss, topology
 from netsim.distributed import UDP, Transport
 from netsim.distributed.journal import END, entries
 from netsim.run import Probe
@@ -33,6 +34,23 @@ def slow(*values: Any) -> Any:
     """Return a case of a parametrized test that only ``pytest -m slow`` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
+
+def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:
+    """Return the one line of the error that this raises, which is of this very kind."""
+    with pytest.raises(kind) as caught:
+        run()
+    assert type(caught.value) is kind
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
+    """Run a coroutine on an event loop of netsim's, in virtual time unless the settings say otherwise."""
+    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:
+        return runner.run(main())
+
+
+# --- in several parts, as processes run them, but in threads of this one ----------------------------------------------
 
 Made = tuple[Network, dict[Any, Agent]]
 
@@ -71,13 +89,16 @@ def shares(names: Sequence[str], agents: Sequence[Hashable]) -> dict[str, dict[s
 
 
 def played(
-    make: Callable[[], Made], transports: Mapping[str, Transport], probes: Sequence[Probe] = (spread,), **settings: Any
+    make: Callable[[], Made] | Mapping[str, Callable[[], Made]],
+    transports: Mapping[str, Transport],
+    probes: Sequence[Probe] = (spread,),
+    **settings: Any,
 ) -> dict[str, Run | BaseException]:
-    """Return how each part ended: its run, or what it raised."""
+    """Return how each part ended: its run, or what it raised; parts may make different networks."""
     outcome: dict[str, Run | BaseException] = {}
 
     def play(name: str, transport: Transport) -> None:
-        network, agents = make()
+        network, agents = (make if callable(make) else make[name])()
         try:
             outcome[name] = network.run(agents, probes, transport=transport, **settings)
         except BaseException as error:
@@ -111,12 +132,13 @@ def in_parts(
     folder: Path | None,
     *,
     parts: int = 4,
+    peers: Mapping[str, Mapping[str, Sequence[Hashable]]] | None = None,
     probes: Sequence[Probe] = (),
     sample: float | None = None,
     **settings: Any,
 ) -> dict[str, Run | BaseException]:
     """Return by address how each part of a run over UDP ended."""
-    peers = shares(addresses(parts), list(make()[0].graph))
+    peers = peers or shares(addresses(parts), list(make()[0].graph))
     transports = {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}
     return played(make, transports, probes, sample=sample)
 

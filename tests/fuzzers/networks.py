@@ -26,9 +26,7 @@ HABITS = ["in_rounds"] * 5 + [
     "at_once",
     "silent",
 ]
-# Shares of a round at which somebody looks into the inboxes. Those at which frames arrive, requests time out and rounds
-# close, 0, 1/4, 1/2, 1 and 2, belong here as soon as looking changes nothing then (tests/netsim/test_network_fuzz.py
-# has each as a case of its own).
+# Shares of a round at which somebody looks into the inboxes: also as frames arrive, requests time out and rounds close.
 LOOKS = (0, 0.123, 0.25, 0.5, 0.77, 1, 1.31, 2)
 PERIODS = [1.0, 1.0, 0.1, 0.3, 0.7, 1 / 3, 1e-3, 60.0]
 

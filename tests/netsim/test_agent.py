@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import netsim
-from netsim import Agent, AgentError, BadInput, Frame, Link, Network, Run, WireError, latency, loss, testing, topology
+from netsim import Agent, AgentError, BadInput, Frame, Link, Network, Run, latency, loss, testing, topology
 from netsim.faults import Crash
 from netsim.testing import Actor, Replier
+from tests.parts import on_loop
 
 play = partial(testing.play, shape=topology.complete)
 
@@ -106,20 +107,6 @@ def test_sending_to_no_neighbour_names_the_neighbours(to: Any) -> None:
     with pytest.raises(AgentError) as caught:
         Network(topology.path(3)).run({0: Actor(talk), 1: Actor(), 2: Actor()})
     assert one_line(caught).endswith(f"agent 0 cannot send to {to!r}: its neighbours are 1")
-
-
-def test_a_payload_that_cannot_travel() -> None:
-    async def talk(me: Actor) -> None:
-        with pytest.raises(WireError):
-            await me.broadcast("x", object())
-        with pytest.raises(BadInput, match="kind = 3: must be a text"):
-            await me.broadcast(3, 1.0)  # type: ignore[arg-type]
-        me.log.append("went on")
-
-    talker = Actor(talk)
-    run = play(talker, Actor())
-    assert talker.log == ["went on"]
-    assert run.ledger.table().empty
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -320,28 +307,6 @@ def test_a_receiver_that_is_down_hears_nothing() -> None:
     assert run.ledger.table(by=())["receiver_down"].tolist() == [1]
 
 
-def test_a_link_that_is_down_takes_nothing() -> None:
-    async def talk(me: Actor) -> None:
-        for _ in range(3):
-            me.log.append(await me.send(1, "x", 1))
-            await asyncio.sleep(1.0)
-
-    talker, back = Actor(talk), Actor(talk_back)
-    net = Network(topology.path(2), Link(latency=0.75))
-    net.at(0.5, lambda: net.set_link(0, 1, up=False, both=False))  # the first is under way and arrives
-    net.at(1.5, lambda: net.set_link(0, 1, up=True))
-    run = net.run({0: talker, 1: back})
-    assert talker.log == [True, False, True]
-    counts = run.ledger.table(by="sender").set_index("sender")
-    assert counts.loc[0, ["delivered", "link_down"]].tolist() == [2, 1]
-    assert counts.loc[1, ["delivered", "link_down"]].tolist() == [1, 0]
-
-
-async def talk_back(me: Actor) -> None:
-    await asyncio.sleep(1.0)
-    await me.send(0, "y", 1)
-
-
 # --- names that belong to netsim --------------------------------------------------------------------------------------
 
 
@@ -500,8 +465,7 @@ def test_every_way_to_run_gives_the_same_run() -> None:
         network, agents = averaging()
         return (await network.run_async(agents)).trace_hash
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        on_our_loop = runner.run(awaited())
+    on_our_loop = on_loop(awaited)
     assert {asyncio.run(from_a_notebook()), asyncio.run(awaited()), on_our_loop} == {hash_of()}
 
 
@@ -577,26 +541,8 @@ def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
         await asyncio.sleep(10.0)
         return len(run.rounds), run
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        rows, run = runner.run(main())
+    rows, run = on_loop(main)
     assert (rows, went_off, run.ended_at) == (2, [], 0.25)
-
-
-def test_what_was_under_way_at_the_end_stays_so() -> None:
-    async def wait(me: Actor) -> None:
-        await me.inbox.get()
-
-    async def talk(me: Actor) -> None:
-        await me.broadcast("x", 1)
-
-    async def main() -> list[int]:
-        agents = {0: Actor(talk), 1: Actor(wait)}
-        run = await Network(topology.path(2), Link(latency=3.0)).run_async(agents, until=1.0)
-        await asyncio.sleep(10.0)
-        return list(run.ledger.table(by=())[["in_flight", "delivered"]].iloc[0])
-
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        assert runner.run(main()) == [1, 0]
 
 
 def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
@@ -604,21 +550,8 @@ def test_after_a_run_the_loop_notices_a_standstill_as_before() -> None:
         await Network(topology.path(2)).run_async({0: Actor(), 1: Actor()})
         await asyncio.Event().wait()
 
-    with (
-        pytest.raises(netsim.Stalled, match=r"^the event loop waits"),
-        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-    ):
-        runner.run(main())
-
-
-def test_two_networks_on_one_loop() -> None:
-    async def main() -> list[str]:
-        pairs = [averaging(), averaging()]
-        runs = await asyncio.gather(*(network.run_async(agents) for network, agents in pairs))
-        return [run.trace_hash for run in runs]
-
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        assert len(set(runner.run(main()))) == 1
+    with pytest.raises(netsim.Stalled, match=r"^the event loop waits"):
+        on_loop(main)
 
 
 def test_run_async_needs_a_new_loop() -> None:
@@ -627,11 +560,8 @@ def test_run_async_needs_a_new_loop() -> None:
         network, agents = averaging()
         await network.run_async(agents)
 
-    with (
-        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-        pytest.raises(netsim.NetsimError, match="must start with its loop, at time 0"),
-    ):
-        runner.run(main())
+    with pytest.raises(netsim.NetsimError, match="must start with its loop, at time 0"):
+        on_loop(main)
 
 
 def test_one_network_runs_once_at_a_time() -> None:
@@ -642,8 +572,8 @@ def test_one_network_runs_once_at_a_time() -> None:
             group.create_task(network.run_async(agents))
             group.create_task(network.run_async(others))
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner, pytest.raises(ExceptionGroup) as caught:
-        runner.run(main())
+    with pytest.raises(ExceptionGroup) as caught:
+        on_loop(main)
     assert "this network is already running" in str(caught.value.exceptions[0])
     assert len(caught.value.exceptions) == 1
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from netsim import Agent, Link, Network, topology
+from netsim import Agent, Link, Network, Radio, topology
 
 
 class Silent(Agent):
@@ -55,6 +55,15 @@ def test_who_waits_for_a_frame_is_told_of_many_as_fast_as_of_few() -> None:
     flood(100)
     # Five times as many: five times the time, or 25 times; the bound is far from both.
     assert seconds_of(lambda: flood(10_000)) < 11 * seconds_of(lambda: flood(2000))
+
+
+def test_what_many_transmissions_on_the_air_cost_grows_with_their_number() -> None:
+    def flood(count: int) -> None:
+        agents = {0: Flood(count), 1: Silent()}
+        Network(topology.path(2), Link(latency=1.0, rate=1e3), medium=Radio(access="aloha")).run(agents)
+
+    flood(100)
+    assert seconds_of(lambda: flood(5000)) < 11 * seconds_of(lambda: flood(1000))
 
 
 def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:

@@ -155,35 +155,6 @@ class Talk(Agent):
             await self.collect()
 
 
-@pytest.mark.parametrize("period", [0.1, 0.3, 0.7, 1 / 3, 1e-6, 7.3])
-def test_a_latency_of_a_period_is_late_in_every_round(period: float) -> None:
-    network = Network(topology.path(2), Link(latency=period), round_period=period)
-    row = network.run({0: Talk(), 1: Talk()}).ledger.table([]).iloc[0]
-    assert row["delivered"] == 0
-
-
-def test_looking_as_a_round_closes_changes_nothing() -> None:
-    class InRounds(Agent):
-        async def run(self) -> None:
-            async for _ in self.rounds(2):
-                await self.collect()
-
-    class Outside(Agent):
-        async def run(self) -> None:
-            await asyncio.sleep(0.5)
-            await self.broadcast("x", 1)
-            await asyncio.sleep(3)
-
-    def delivered(looks: bool) -> list[int]:
-        network = Network(topology.path(2), Link(latency=0.5))
-        agents = {0: InRounds(), 1: Outside()}
-        if looks:
-            network.at(1.0, lambda: [len(agent.inbox) for agent in agents.values()].clear())
-        return network.run(agents).rounds["delivered"].tolist()
-
-    assert delivered(looks=True) == delivered(looks=False)
-
-
 class Asker(Agent):
     """Asks one neighbour, or nobody, and answers all."""
 
@@ -211,22 +182,6 @@ def test_looking_as_frames_arrive_changes_nothing(agents: dict[int, Any], time: 
         return network.run(askers).trace_hash
 
     assert hash_of(looks=True) == hash_of(looks=False)
-
-
-NUMPY = [
-    {"rate": np.float32(1000)},
-    {"mtu": np.int64(13), "header_bits": np.int64(8)},
-    {"crc": np.bool_(False), "corrupt": np.float64(0.5)},
-    {"fifo": np.bool_(True)},
-]
-
-
-@pytest.mark.parametrize("settings", NUMPY, ids=lambda settings: "-".join(settings))
-def test_numpy_scalars_mean_what_they_hold(settings: dict[str, Any]) -> None:
-    plain = {name: value.item() for name, value in settings.items()}
-    one, other = (Network(topology.path(3), Link(**of)).run({i: Talk() for i in range(3)}) for of in (settings, plain))
-    assert one.trace_hash == other.trace_hash
-    assert repr(one.ledger.totals()) == repr(other.ledger.totals())
 
 
 def on_a_radio(radio: dict[str, Any], **link: Any) -> Network:

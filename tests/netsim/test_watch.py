@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, topology
-from netsim.clock import new_loop
 from netsim.faults import ClockSkew, Crash
 from netsim.replay.frames import frames_of
 from netsim.studies import find_study
 from tests.command import python
 from tests.fuzzers.watched import check_watched
+from tests.parts import message_of, on_loop
 from tests.recorded import states_at
 
 
@@ -338,8 +338,7 @@ def test_two_runs_on_one_loop_keep_their_own() -> None:
     async def both() -> list[Run]:
         return await asyncio.gather(one(3), one(2))
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        found = runner.run(both())
+    found = on_loop(both)
     for run, size in zip(found, (3, 2), strict=True):
         network = Network(topology.path(size))
         network.watch(["heard"])
@@ -396,9 +395,7 @@ def test_what_no_agent_ever_had_is_refused_at_the_end_of_a_run_without_rows() ->
     ],
 )
 def test_what_cannot_be_watched_is_refused_in_one_line(watch: Any, message: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        played(watch)
-    assert str(caught.value) == message
+    assert message_of(lambda: played(watch), BadInput) == message
 
 
 def test_a_function_that_raises_is_named() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Agent, AgentError, BadInput, Link, Network, Radio, latency, topology
+from netsim import Agent, AgentError, BadInput, Link, Network, latency, topology
 from netsim.accounting import Trace
 from netsim.links import Budget
 from netsim.testing import Actor, Listener, Talker
@@ -125,7 +124,7 @@ def test_a_reply_belongs_to_the_round_of_who_replies() -> None:
     assert asker.rounds_of_replies == [1, 2, 3]
 
 
-@pytest.mark.parametrize("period", [0.1, 0.25, 1 / 3, 0.7, 1e-6])
+@pytest.mark.parametrize("period", [0.1, 0.25, 0.3, 1 / 3, 0.7, 7.3, 1e-6])
 @pytest.mark.parametrize("keep_late", [False, True])
 def test_a_latency_of_one_period_is_late_in_every_round(period: float, keep_late: bool) -> None:
     class Talker(Agent):
@@ -190,32 +189,6 @@ def test_one_that_sends_without_waiting_is_stopped(monkeypatch: pytest.MonkeyPat
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
-
-
-def seconds_for(count: int, what: str) -> float:
-    """Return the processor time of a run with so many frames or kinds."""
-
-    class Flood(Agent):
-        async def run(self) -> None:
-            for i in range(count):
-                await self.broadcast(f"kind {i}" if what == "kinds" else "x", 1)
-
-    reader = Listener() if what != "kinds" else Actor()
-    radio: dict[str, Any] = {"medium": Radio(access="aloha")} if what == "air" else {}
-    link = Link(latency=1.0, rate=1e3 if what == "air" else None)
-    graph = topology.path(2) if what != "kinds" else topology.star(200)
-    agents: dict[int, Agent] = {i: Actor() for i in graph} | {0: Flood(), 1: reader}
-    start = time.process_time()
-    Network(graph, link, **radio).run(agents)
-    return time.process_time() - start
-
-
-@pytest.mark.parametrize("what", ["blocked", "air", "kinds"])
-def test_cost_grows_with_the_number_not_with_its_square(what: str) -> None:
-    few, many = {"blocked": (2000, 20_000), "air": (1000, 10_000), "kinds": (100, 1000)}[what]
-    seconds_for(few, what)
-    # Ten times as many: ten times the time, or a hundred times; the bound is far from both.
-    assert min(seconds_for(many, what) for _ in range(2)) < 40 * max(seconds_for(few, what) for _ in range(3))
 
 
 def test_a_small_file_that_claims_to_be_a_large_trace_is_refused_unread(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import gc
 import math
 import time
 import weakref
-from collections.abc import Callable, Coroutine
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +17,7 @@ from hypothesis import strategies as st
 from netsim import BadInput, Stalled
 from netsim.clock import new_loop
 from netsim.clock.clock import LocalClock, Loop
-
-
-def run(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
-    with asyncio.Runner(loop_factory=lambda: new_loop(**settings)) as runner:
-        return runner.run(main())
+from tests.parts import message_of, on_loop
 
 
 def loop_of() -> Loop:
@@ -48,7 +43,7 @@ def test_time_jumps_exactly_to_each_timer() -> None:
         await asyncio.sleep(1e5)
         return seen
 
-    assert run(main) == sorted(times)
+    assert on_loop(main) == sorted(times)
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0, 2.0**25])
@@ -61,7 +56,7 @@ def test_timers_of_one_time_run_in_the_order_in_which_they_were_set(start: float
         await asyncio.sleep(2.0)
         return seen
 
-    assert run(main) == list(range(50))
+    assert on_loop(main) == list(range(50))
 
 
 def test_a_simulated_day_and_a_century_cost_nothing() -> None:
@@ -74,7 +69,7 @@ def test_a_simulated_day_and_a_century_cost_nothing() -> None:
         return now()
 
     began = time.monotonic()
-    assert run(main) == 86_400 + 100 * 365 * 86_400 + 0.5
+    assert on_loop(main) == 86_400 + 100 * 365 * 86_400 + 0.5
     assert time.monotonic() - began < 5
 
 
@@ -100,7 +95,7 @@ def test_asyncio_works_in_virtual_time() -> None:
         assert await asyncio.gather(asyncio.sleep(2.0, "b"), asyncio.sleep(1.0, "a")) == ["b", "a"]
         assert now() == 14.0
 
-    run(main)
+    on_loop(main)
 
 
 def test_a_cancelled_timer_neither_runs_nor_moves_the_clock() -> None:
@@ -117,7 +112,7 @@ def test_a_cancelled_timer_neither_runs_nor_moves_the_clock() -> None:
             await _until_standstill(loop)
         return loop.time()
 
-    assert run(main) == 1.0
+    assert on_loop(main) == 1.0
 
 
 async def _until_standstill(loop: Loop) -> None:
@@ -140,7 +135,7 @@ def test_a_timer_runs_in_the_context_in_which_it_was_set() -> None:
         await asyncio.sleep(2.0)
         return seen[0]
 
-    assert run(main) == "when set"
+    assert on_loop(main) == "when set"
 
 
 def test_cancelled_timers_are_forgotten() -> None:
@@ -160,7 +155,7 @@ def test_cancelled_timers_are_forgotten() -> None:
         gc.collect()
         return len(things)
 
-    assert run(main) <= 1000
+    assert on_loop(main) <= 1000
 
 
 def test_timers_that_never_come() -> None:
@@ -172,7 +167,7 @@ def test_timers_that_never_come() -> None:
         await asyncio.sleep(math.inf)
 
     with pytest.raises(Stalled):
-        run(main)
+        on_loop(main)
 
 
 def test_a_loop_with_nothing_to_do_says_so() -> None:
@@ -180,7 +175,7 @@ def test_a_loop_with_nothing_to_do_says_so() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(Stalled, match=r"^the event loop waits for what can never come: [^\n]+$"):
-        run(main)
+        on_loop(main)
 
 
 def test_a_closed_loop_sets_no_timers() -> None:
@@ -214,7 +209,7 @@ def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
         await asyncio.sleep(2.0)
         return seen
 
-    assert run(main) == [
+    assert on_loop(main) == [
         "a0",
         "b0",
         "a1",
@@ -274,7 +269,7 @@ def test_wall_time_passes_speed_times_as_fast() -> None:
         return seen, now()
 
     began = time.monotonic()
-    seen, ended = run(main, clock="wall", speed=5.0)
+    seen, ended = on_loop(main, clock="wall", speed=5.0)
     assert seen == ["early", "early, too", "late"]
     assert ended >= 0.5
     assert time.monotonic() - began >= 0.1
@@ -303,7 +298,7 @@ def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(
         return seen
 
     expected = [(3.0, 3.0 / speed), (3.5, 3.5 / speed), (13.5, 13.5 / speed)]
-    for got, wanted in zip(run(main, clock="wall", speed=speed), expected, strict=True):
+    for got, wanted in zip(on_loop(main, clock="wall", speed=speed), expected, strict=True):
         assert got == pytest.approx(wanted)
 
 
@@ -312,7 +307,7 @@ def test_a_thread_wakes_a_wall_clock_loop() -> None:
         async with asyncio.timeout(60):
             return await asyncio.to_thread(lambda: "done")
 
-    assert run(main, clock="wall") == "done"
+    assert on_loop(main, clock="wall") == "done"
 
 
 @pytest.mark.parametrize(
@@ -325,6 +320,4 @@ def test_a_thread_wakes_a_wall_clock_loop() -> None:
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        new_loop(**settings)
-    assert str(caught.value) == message
+    assert message_of(lambda: new_loop(**settings), BadInput) == message

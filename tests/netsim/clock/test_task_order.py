@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, topology
 from netsim.clock.task import Task
 from tests.command import python
+from tests.parts import message_of, on_loop
 
 KEPT: list[Any] = []
 
@@ -23,11 +24,6 @@ def disturb(number: int) -> None:
     things = [asyncio.Future(loop=loop) if i % 3 else bytearray(i % 700) for i in range(150 + 331 * number)]
     KEPT.append(things[:: number + 2])
     loop.close()
-
-
-def on_loop(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        return runner.run(main())
 
 
 # --- agents whose sends follow the order of a set ---------------------------------------------------------------------
@@ -353,9 +349,7 @@ def test_as_completed_refuses_bare_coroutines() -> None:
             for coroutine in coroutines:
                 coroutine.close()
 
-    with pytest.raises(BadInput) as caught:
-        on_loop(main)
-    assert str(caught.value) == (
+    assert message_of(lambda: on_loop(main), BadInput) == (
         "asyncio.as_completed: must be given tasks, as of asyncio.create_task; got coroutine 'sleep'"
     )
 

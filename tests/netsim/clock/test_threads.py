@@ -6,21 +6,16 @@ import contextvars
 import threading
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-import netsim
 from netsim import Agent, Network, Stalled, topology
+from tests.parts import on_loop
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unset")
-
-
-def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
-    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:
-        return runner.run(main())
 
 
 # --- virtual time -----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def play(example: str, *args: Any, **settings: Any) -> None:
 
 
 def play_both(example: str, names: list[str], folder: Path, *first: str) -> None:
-    for pace in (PACE / 2, PACE / 4, PACE / 8):
+    for pace in (PACE, PACE / 2, PACE / 4):
         settings = {"folder": folder / str(pace), "pace": pace}
         processes = [
             SPAWN.Process(target=play, args=(example, *first, here, peers), kwargs=settings, daemon=True)

@@ -8,7 +8,8 @@ import pytest
 
 from netsim import Agent, BadInput, NetsimError, Network, topology
 from netsim.testing import Rounder
-from tests.netsim.engine.test_failures import beside, message_of
+from tests.netsim.engine.test_failures import beside
+from tests.parts import message_of
 
 
 class Notes(Agent):

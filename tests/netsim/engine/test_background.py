@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import netsim
 from netsim import Agent, AgentError, Frame, Link, NetsimError, Network, topology
 from netsim.testing import Rounder
-from tests.netsim.engine.test_failures import beside, line_of, message_of
+from tests.netsim.engine.test_failures import beside, line_of
+from tests.parts import message_of, on_loop
 
 
 def failure_of(agent: Agent, **settings: Any) -> str:
@@ -298,8 +298,7 @@ def test_other_tasks_of_a_shared_loop_are_left_alone() -> None:
         await task
         return seen
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        assert runner.run(main()) == ["done"]
+    assert on_loop(main) == ["done"]
 
 
 def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
@@ -307,11 +306,8 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
         asyncio.create_task(part(1.5))  # noqa: RUF006
         await Network(topology.path(3)).run_async(beside(Rounder(5)))
 
-    with (
-        asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner,
-        pytest.raises(NetsimError, match=r"^a task that is never awaited raised ValueError: forgotten$"),
-    ):
-        runner.run(main())
+    with pytest.raises(NetsimError, match=r"^a task that is never awaited raised ValueError: forgotten$"):
+        on_loop(main)
 
 
 def test_errors_go_to_the_run_whose_agent_they_are() -> None:
@@ -321,8 +317,7 @@ def test_errors_go_to_the_run_whose_agent_they_are() -> None:
         runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]
         return await asyncio.gather(*runs, return_exceptions=True)
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        fine, failed = runner.run(main())
+    fine, failed = on_loop(main)
     assert fine.ended_at == 5.0
     assert str(failed).endswith(f"{PART}: forgotten")
 

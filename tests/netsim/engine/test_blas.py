@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import netsim
 from netsim import Agent, AgentError, BadInput, Network, topology
 from tests.command import python
+from tests.parts import on_loop
 
 BLAS = [each["filepath"] for each in threadpool_info() if each["user_api"] == "blas"]
 
@@ -87,8 +87,7 @@ def test_runs_that_overlap_hold_the_fewest_until_the_last_has_left() -> None:
 
     with threadpool_limits(limits=4, user_api="blas"):
         before = threads()
-        with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-            runner.run(main())
+        on_loop(main)
         assert found == [{1}, {1}, {2}, {2}, {3}, {3}]
         assert threads() == before
 

@@ -17,14 +17,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, Frame, Link, NetsimError, Network, Stalled, topology
 from netsim.testing import Actor, Rounder
 from tests.command import ROOT
-
-
-def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:
-    with pytest.raises(kind) as caught:
-        run()
-    assert type(caught.value) is kind
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from tests.parts import message_of, on_loop
 
 
 def beside(agent: Agent) -> dict[int, Agent]:
@@ -308,8 +301,7 @@ def test_a_failure_leaves_no_task_on_a_shared_loop() -> None:
             async with asyncio.timeout(3.0):
                 await asyncio.Event().wait()
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        runner.run(main())
+    on_loop(main)
 
 
 def test_after_a_failure_no_round_ends() -> None:
@@ -327,8 +319,7 @@ def test_after_a_failure_no_round_ends() -> None:
         await asyncio.sleep(10.0)
         return ended
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        assert runner.run(main()) == [1, 2]
+    assert on_loop(main) == [1, 2]
 
 
 def test_control_c_ends_a_run() -> None:

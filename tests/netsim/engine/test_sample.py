@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import netsim
 from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
 from netsim.core.records import CAUSES
 from netsim.studies import Study
@@ -19,7 +18,7 @@ from netsim.studies.folder import load, partial_text
 from netsim.studies.terminal import Reporter
 from tests.command import python
 from tests.fuzzers.networks import check_sampled
-from tests.netsim.engine.test_failures import message_of
+from tests.parts import message_of, on_loop
 
 
 class Beacon(Agent):
@@ -277,11 +276,11 @@ def test_two_runs_on_one_loop_are_each_sampled() -> None:
         networks = [Network(topology.path(2)) for _ in range(2)]
         agents: list[dict[int, Agent]] = [{0: Beacon(4, 0.5), 1: Reader()} for _ in networks]
         runs = zip(networks, agents, (0.5, 0.8), strict=True)
-        return await asyncio.gather(*(network.run_async(own, [heard], sample=s) for network, own, s in runs))
+        found = await asyncio.gather(*(network.run_async(own, [heard], sample=s) for network, own, s in runs))
+        assert not asyncio.get_running_loop().clock.onlookers  # type: ignore[attr-defined]
+        return found
 
-    with asyncio.Runner(loop_factory=netsim.clock.new_loop) as runner:
-        first, second = runner.run(both())
-        assert not runner.get_loop().clock.onlookers  # type: ignore[attr-defined]
+    first, second = on_loop(both)
     assert first.rounds["time_s"].tolist() == [0.5, 1.0, 1.5, 2.0]
     assert second.rounds["time_s"].tolist() == pytest.approx([0.8, 1.6, 2.0])
     assert first.trace_hash == second.trace_hash

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from netsim import Agent, AgentError, BadInput, Link, Network, latency, loss, topology
 from netsim.links import Reliability
+from tests.fuzzers.reliable import check_reliable
 
 ROUNDS = 200
 
@@ -208,3 +211,10 @@ def test_what_an_inbox_has_no_room_for_is_said_again(way: str) -> None:
     run = Network(topology.path(2), Link(latency=0.01, reliability=way), inbox_limit=2).run(agents)
     assert sorted(k for k in agents[1].got if k >= 0) == list(range(8))
     assert run.ledger.table([])["inbox_full"].iloc[0] > 0
+
+
+@pytest.mark.parametrize("on_radio", [False, True])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**50), with_faults=st.booleans())
+def test_laws_hold_with_reliable_links(on_radio: bool, seed: int, with_faults: bool) -> None:
+    check_reliable(seed, with_faults, on_radio)
