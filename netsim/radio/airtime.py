@@ -1,7 +1,7 @@
 """The log of a shared medium: each node's airtime and waiting, and with a trace every frame's start and end."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netsim._former import former_names
@@ -89,8 +89,7 @@ class AirtimeLog:
         """Return a row for each node: agent, and the attributes of `Counts`."""
         import pandas as pd
 
-        names = [each.name for each in fields(Counts)]
-        table = pd.DataFrame([[getattr(each, name) for name in names] for each in self.counts], columns=names)
+        table = pd.DataFrame(self.counts)
         table.insert(0, "agent", as_column(self.agents).tolist())
         return table
 

@@ -213,8 +213,8 @@ class Mac:
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
         self._access = ACCESS[self._radio.access](self, stream)
         self._transmitter = Transmitter(self.link, medium.round_period)
+        # The first is the present one.
         self._queue: deque[PendingFrame] = deque()
-        self._present: PendingFrame | None = None
         self._held_bits = 0
         self._silent_until = 0.0
         # The frames whose end is not known at some place, by number.
@@ -241,8 +241,7 @@ class Mac:
             return LINK_DOWN
         fragments = self._transmitter.fragments(len(request.frame.data))
         bits, link = sum(fragments), self.link
-        held = len(self._queue) + (self._present is not None)
-        if held >= (link.queue or math.inf) or self._held_bits + bits > (link.queue_bits or math.inf):
+        if len(self._queue) >= (link.queue or math.inf) or self._held_bits + bits > (link.queue_bits or math.inf):
             return QUEUE_FULL
         release = self._transmitter.release
         not_before = now if release is None else release(now, bits)
@@ -251,8 +250,8 @@ class Mac:
         pending = self._open[request.number] = PendingFrame(request, fragments, now, not_before)
         self._held_bits += bits
         self._queue.append(pending)
-        if self._present is None:
-            self._next(now)
+        if len(self._queue) == 1:
+            self._contend(max(now, not_before))
         return 0
 
     def under_way(self) -> Iterator[tuple[int, int]]:
@@ -265,32 +264,27 @@ class Mac:
         """Return the key of a link message."""
         return (self.wiring.first + place << self.medium.tally.shift) + pending.request.number
 
-    def _next(self, now: float) -> None:
-        if not self._queue:
-            return
-        pending = self._present = self._queue.popleft()
-        self._contend(max(now, pending.not_before))
+    def _is_present(self, pending: PendingFrame) -> bool:
+        return bool(self._queue) and self._queue[0] is pending
 
     def _finish(self, now: float, acknowledged: bool) -> None:
         """Turn to the next frame."""
-        pending = self._present
-        assert pending is not None
-        self._present = None
+        pending = self._queue.popleft()
         self._held_bits -= sum(pending.fragments)
         if self.meter is not None:
             self.meter.last_frame = pending.energy
         pending.conclude(acknowledged)
-        self._next(now)
+        if self._queue:
+            self._contend(max(now, self._queue[0].not_before))
 
     # --- access -------------------------------------------------------------------------------------------------------
 
     def _contend(self, at: float) -> None:
         """Seek access for the present fragment from a time (s) on."""
-        assert self._present is not None
-        begin = self.awake_from(max(at, self._silent_until))
-        self.counts.queueing_s += begin - self._present.since
-        self._present.since = begin
-        self._access.contend(begin, self._present.retries)
+        pending, begin = self._queue[0], self.awake_from(max(at, self._silent_until))
+        self.counts.queueing_s += begin - pending.since
+        pending.since = begin
+        self._access.contend(begin, pending.retries)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
         """Call back at a time (s), unless the node has gone off by then."""
@@ -323,8 +317,7 @@ class Mac:
 
     def start(self, now: float) -> None:
         """Send the present fragment."""
-        pending = self._present
-        assert pending is not None
+        pending = self._queue[0]
         if self.is_spent(now):
             return
         if self.receiver.sends_until > now + early(now):
@@ -359,7 +352,7 @@ class Mac:
 
     def sent(self, pending: PendingFrame, now: float) -> None:
         """Continue after the fragment has left."""
-        if self._present is not pending:
+        if not self._is_present(pending):
             return
         pending.since = now
         if not (pending.request.to_one and self._radio.acks):
@@ -371,7 +364,7 @@ class Mac:
 
     def acknowledged(self, pending: PendingFrame, turn: int, now: float) -> None:
         """Continue after the acknowledgement of what was sent at a turn."""
-        if self._present is pending and turn == self.turn and self.on:
+        if self._is_present(pending) and turn == self.turn and self.on:
             self.turn += 1
             pending.since = now
             self._fragment_done(now)
@@ -379,8 +372,7 @@ class Mac:
     def _no_ack(self, turn: int, now: float) -> None:
         if turn != self.turn:
             return
-        pending = self._present
-        assert pending is not None
+        pending = self._queue[0]
         self.turn += 1
         self.counts.no_ack += 1
         pending.since = now
@@ -391,8 +383,7 @@ class Mac:
         self._contend(now)
 
     def _fragment_done(self, now: float) -> None:
-        pending = self._present
-        assert pending is not None
+        pending = self._queue[0]
         if pending.is_last:
             self._finish(now, acknowledged=pending.request.to_one and self._radio.acks)
             return
@@ -401,8 +392,7 @@ class Mac:
         self._contend(now)
 
     def _give_up(self, now: float, cause: int) -> None:
-        assert self._present is not None
-        self._end_all(self._present, now, cause)
+        self._end_all(self._queue[0], now, cause)
         self._finish(now, acknowledged=False)
 
     # --- the end of a frame -------------------------------------------------------------------------------------------
@@ -416,7 +406,7 @@ class Mac:
         if pending.request.to_one and self._radio.acks:
             pending.cause = cause or pending.failed.get(place, 0) or self._take_in(pending, index, place, to, now)
             if not pending.cause:
-                to.answer(self, pending, turn, now)
+                to.at(now + self._radio.turnaround, partial(to.acknowledge, self, pending, turn))
             return
         if cause:
             pending.failed.setdefault(place, cause)
@@ -467,11 +457,8 @@ class Mac:
         if not pending.open:
             del self._open[pending.request.number]
 
-    def answer(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
-        """Acknowledge what a neighbour has sent, as soon as the radio has turned round."""
-        self.at(now + self._radio.turnaround, partial(self._acknowledge, sender, pending, turn))
-
-    def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
+    def acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
+        """Acknowledge what a neighbour has sent at a turn, unless that is in vain by now."""
         # It may have begun to send itself; and the other may wait no longer.
         if self.receiver.sends_until <= now + early(now) and turn == sender.turn and not self.is_spent(now):
             self.medium.acknowledge(self, sender, pending, turn, now)
@@ -487,9 +474,7 @@ class Mac:
         """Forget all frames that wait; one that was on the air and is not known to have arrived is lost."""
         self._flushed += 1
         self._held_bits = 0
-        waiting = [*([self._present] if self._present is not None else []), *self._queue]
-        self._queue.clear()
-        self._present = None
+        waiting, self._queue = self._queue, deque()
         for pending in waiting:
             self._end_all(pending, now, (pending.cause or LOST) if pending.begun else REFUSED)
             pending.conclude(False)

@@ -117,22 +117,21 @@ class Medium:
         self._ack_kind = shared.tally.kind(ACK) if radio.acks else -1
         self._on_death = on_death
         self._watch = BatteryWatch(shared.loop, self._died)
-        self._macs: list[Mac] = []
+        self._macs: dict[Hashable, Mac] = {}
         self.airtime = AirtimeLog(names, [], [] if log else None)
 
     # --- building -----------------------------------------------------------------------------------------------------
 
     def mac(self, name: Hashable, wiring: "Wiring", inbox: Inbox, clock: LocalClock | None = None) -> Mac:
         """Return the MAC layer of the next node."""
-        mac = Mac(self, len(self._macs), name, wiring, inbox, clock)
-        self._macs.append(mac)
+        mac = self._macs[name] = Mac(self, len(self._macs), name, wiring, inbox, clock)
         self.airtime.counts.append(mac.counts)
         return mac
 
     def connect(self, graph: "nx.Graph[Any]") -> None:
         """Set which nodes each one's transmissions reach, once all nodes are there."""
-        by_name = {mac.name: mac for mac in self._macs}
-        for mac in self._macs:
+        by_name = self._macs
+        for mac in by_name.values():
             for place, name in enumerate(mac.wiring.neighbors):
                 link, other = mac.wiring.links[place], by_name[name]
                 other.heard_from.append(mac)
@@ -161,14 +160,14 @@ class Medium:
 
     def start(self) -> None:
         """Begin to watch the batteries."""
-        self._watch.start(self._macs)
+        self._watch.start(list(self._macs.values()))
 
     def stop(self) -> None:
         """Let nothing more happen: the run is over."""
         self.events.stop()
         self._watch.stop()
         now = self._loop.now()
-        for mac in self._macs:
+        for mac in self._macs.values():
             if mac.receiver.sends_until > now:
                 self._count_until(mac, now)
             meter = mac.meter
@@ -178,7 +177,7 @@ class Medium:
 
     def switch(self, name: Hashable, on: bool) -> None:
         """Switch a node off, whatever it is doing, or on again."""
-        mac, now = next(each for each in self._macs if each.name == name), self._loop.now()
+        mac, now = self._macs[name], self._loop.now()
         if mac.on == on:
             return
         if on:
@@ -213,7 +212,7 @@ class Medium:
             if reception is not None and mac.meter is not None and mac.on:
                 mac.meter.hears_no_more(reception, now)
                 self._watch.plan(mac, now)
-        others = [each for each in self._macs if each.receiver.sends_until > now]
+        others = [each for each in self._macs.values() if each.receiver.sends_until > now]
         for receiver in sender.sensers:
             ends = [each.receiver.sends_until for each in others if receiver in each.sensers]
             receiver.senses_until(max(ends, default=now))
@@ -228,7 +227,7 @@ class Medium:
 
     def under_way(self) -> Iterator[tuple[int, int]]:
         """Yield key and kind of each link message that was taken and whose end is not known yet."""
-        for mac in self._macs:
+        for mac in self._macs.values():
             yield from mac.under_way()
 
     # --- on the air ---------------------------------------------------------------------------------------------------

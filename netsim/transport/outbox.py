@@ -154,7 +154,7 @@ class Outbox:
             self._header_bits,
             wiring.radio is not None,
         )
-        # Whether a broadcast needs no more than a row of the fan.
+        # Whether a broadcast needs no more than a row of its link draws.
         self._plain = (
             not self._transmitters
             and mac is None
@@ -424,7 +424,7 @@ class Outbox:
         if path is None:
             wiring = self._wiring
             link = wiring.links[place]
-            # On a simple link the fan has used this link's own streams.
+            # On a simple link the link draws have used this link's own streams.
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[place] = Path(link, wiring.keys[place : place + 1], wiring.seed, purpose)
         return path

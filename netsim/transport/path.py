@@ -37,15 +37,7 @@ class _Delays:
 
 
 class Path:
-    """One directed link from the moment a frame's bits have left to its arrivals.
-
-    Parameters
-    ----------
-    key : uint64 array, shape (1,)
-        The link's key.
-    purpose : str
-        Put before the name of each of its random streams, to keep them apart from the link's other draws.
-    """
+    """One directed link from the moment a frame's bits have left to its arrivals; ``purpose`` tells its draws apart."""
 
     __slots__ = ("_clocked", "_corrupts", "_delays", "_duplicates", "_last", "_link", "_losses", "_lost")
 

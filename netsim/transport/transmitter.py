@@ -90,67 +90,34 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
 
 @dataclass(frozen=True, slots=True)
 class TxRequest:
-    """What an outbox asks of a node's MAC layer on a `netsim.Radio` (`netsim.radio.mac.Mac.take`): a frame to send.
+    """A frame that an outbox asks a node's MAC layer to send on a `netsim.Radio` (`netsim.radio.mac.Mac.take`)."""
 
-    Attributes
-    ----------
-    number, kind : int
-        As in `netsim.core.records.Transmission`.
-    places : sequence of int
-        The sender's links that it is for.
-    to_one : bool
-        Whether it is for one neighbour only, who may acknowledge it.
-    outcome : Future or None
-        Where to put whether it was acknowledged.
-    """
-
+    # As in `netsim.core.records.Transmission`.
     number: int
     kind: int
     frame: Frame
+    # The sender's links that it is for, and whether it is for one neighbour, which may acknowledge it.
     places: Sequence[int]
     to_one: bool
+    # Where to put whether it was acknowledged.
     outcome: asyncio.Future[bool] | None = None
 
 
 @dataclass(frozen=True)
 class Departure:
-    """How a frame got through the transmitter of one link, or of an agent's radio.
+    """How a frame got through the transmitter of one link, or of an agent's radio."""
 
-    Attributes
-    ----------
-    cause : int
-        Why it did not; 0 if it did.
-    start : float
-        When sending starts, in seconds.
-    ends : sequence of float
-        When each fragment has left.
-    bits : int
-        What is sent, headers included.
-    """
-
+    # Why it did not; 0 if it did.
     cause: int
+    # When sending starts, and when each fragment has left, in seconds.
     start: float
     ends: Sequence[float]
+    # What is sent, headers included.
     bits: int
 
 
 class Transmitter:
-    """One sender's queue and transmitter: of a link on wires, of an agent on a radio.
-
-    Parameters
-    ----------
-    link : Link
-        Its rate, queue, MTU, header and budget.
-    round_period : float
-        Length of a round in seconds.
-    offset : float
-        When the first one opens, in seconds.
-
-    Attributes
-    ----------
-    release : callable or None
-        The budget, where there is one.
-    """
+    """One sender's queue and transmitter, of a link on wires or an agent on a radio; rounds count from ``offset``."""
 
     __slots__ = (
         "_busy_until",
@@ -172,6 +139,7 @@ class Transmitter:
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
         self.header_bits = link.header_bits
+        # The budget, where there is one.
         self.release: Release | None = None
         if link.budget is not None:
             budget = link.budget_model

@@ -604,9 +604,9 @@ def test_rounds_and_rows_have_the_radios_causes() -> None:
 
 
 def test_what_is_kept_of_the_air_can_be_pickled() -> None:
-    book = pickle.loads(pickle.dumps(radio_run(topology.path(2), {0: talk(0.0)}, trace=True).air))
-    assert book.airtime()["frames"].tolist() == [1, 0]
-    assert len(book.log) == 1
+    log = pickle.loads(pickle.dumps(radio_run(topology.path(2), {0: talk(0.0)}, trace=True).air))
+    assert log.airtime()["frames"].tolist() == [1, 0]
+    assert len(log.log) == 1
 
 
 def test_another_node_changes_no_draw() -> None:
