@@ -131,7 +131,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         mac = None if run.medium is None else run.medium.mac(name, wiring, inboxes[name], mine.clock)
         outbox = run.outboxes[name] = _outbox(settings, wiring, mine, i, name, names, mac)
         if own:
-            outbox.be_careful()
+            outbox.send_one_by_one()
         context = run.contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
         context.reliability = settings.link.reliability_model
         if mac is not None:
