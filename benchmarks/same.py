@@ -1,4 +1,4 @@
-"""Do two installs give the same results? Runs the studies in both and compares rounds.csv, ledger.csv and trace hashes.
+"""Do two installs give the same results? Runs the studies in both and compares all csv files and the trace hashes.
 
     python -m benchmarks.same OTHER            every study as it is by default, and with README's flags
     python -m benchmarks.same OTHER --short    the same, a few rounds each
@@ -45,7 +45,18 @@ SHORT = (
     "privacy --rounds 40",
     "deep --rows 300",
     "deep_network --rows 400 --rounds 60",
+    "aloha --agents 8 --duration 20",
+    "convergecast --agents 12 --readings 10",
+    "lifetime --rounds 100",
+    "mtu --rounds 60",
+    "pushsum",
+    "election",
+    "flooding",
+    "generals --wars 50",
+    "packet_loss --rounds 60 --agents 5 --edges 6 --lost 0.1 --repeats 2 --jobs 1",
 )
+WITH_DATA = ("intel_lab --rounds 60", "ulb_library --rounds 40")
+"""Those of `SHORT` that need NETSIM_DATA."""
 
 
 def ran(command: Path, words: str, folder: Path) -> str:
@@ -64,9 +75,9 @@ def compared(words: str, commands: tuple[Path, Path]) -> str:
             wrong = ran(command, words, folder)
             if wrong:
                 return f"{folder.name}: {wrong}"
-        texts = [[(folder / name).read_bytes() for name in ("rounds.csv", "ledger.csv")] for folder in folders]
-        hashes = [json.loads((folder / "summary.json").read_text())["trace_hash"] for folder in folders]
-    differ = [name for name, a, b in zip(("rounds.csv", "ledger.csv"), *texts, strict=True) if a != b]
+        tables = [{path.name: path.read_bytes() for path in folder.glob("*.csv")} for folder in folders]
+        hashes = [json.loads((folder / "summary.json").read_text()).get("trace_hash") for folder in folders]
+    differ = sorted(name for name in {*tables[0], *tables[1]} if tables[0].get(name) != tables[1].get(name))
     differ += ["trace hash"] * (hashes[0] != hashes[1])
     return f"differ: {', '.join(differ)}" if differ else "same"
 
@@ -83,7 +94,8 @@ def main() -> None:
     for each in (here, chosen.other):
         if not each.is_file():
             command.error(f"{each} is no file: must be the command netsim of an environment")
-    studies = chosen.only or (SHORT if chosen.short else FULL)
+    short = SHORT + (WITH_DATA if os.environ.get("NETSIM_DATA") else ())
+    studies = chosen.only or (short if chosen.short else FULL)
     alike = True
     with ThreadPoolExecutor(chosen.jobs) as pool:
         commands = here, chosen.other.absolute()
