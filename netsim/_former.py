@@ -32,7 +32,7 @@ ATTRIBUTES = {
 """Names of the package ``netsim``."""
 
 MODULES = {
-    "budget": "links.budget",
+    "budget": "links.link",
     "check": "util.check",
     "coders.coded": "wire.coded",
     "coders.inputs": "wire.inputs",
@@ -55,6 +55,7 @@ MODULES = {
     "live.rows": "live.view",
     "live.session": "live.server",
     "live.show": "live.view",
+    "links.budget": "links.link",
     "loss": "links.loss",
     "packing": "wire.packing",
     "presets": "radio.presets",
