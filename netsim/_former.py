@@ -131,6 +131,8 @@ NAMES = {
     "netsim.core.link_draws.Fan": "LinkDraws",
     "netsim.core.records.EXIT": "OUTCOME",
     "netsim.core.round_barrier.Gate": "RoundBarrier",
+    "netsim.links.latency.Trace": "TracedDelays",
+    "netsim.links.loss.Trace": "TracedLosses",
     "netsim.live.server.Session": "ViewServer",
     "netsim.radio.airtime.AirBook": "AirtimeLog",
     "netsim.radio.energy.Account": "EnergyAccount",
