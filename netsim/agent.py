@@ -250,7 +250,7 @@ class Agent:
         return Heard(context.inbox.arrived(deadline))
 
     def _must_be_neighbor(self, to: Hashable) -> None:
-        if to not in self._netsim.outbox.places:
+        if to not in self._netsim.outbox.link_index_of:
             near = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
             raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {near or 'none'}")
 

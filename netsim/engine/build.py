@@ -179,7 +179,7 @@ def build(
         mac = None if medium is None else medium.mac(name, wiring, inboxes[name], mine.clock)
         outbox = outboxes[name] = _outbox(settings, wiring, mine, i, name, names, mac)
         if own:
-            outbox.be_careful()
+            outbox.send_one_by_one()
         context = contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
         context.reliability = settings.link.reliability_model
         if mac is not None:

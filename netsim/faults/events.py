@@ -456,12 +456,12 @@ class Jitter(Fault):
         return f"up to {self.most:g} s of jitter{where} {self._span()}"
 
     def begin(self, player: "Player", number: int) -> None:
-        for outbox, place in player.outboxes(self.on):
-            outbox.disturb(place, number, self.most)
+        for outbox, link_index in player.outboxes(self.on):
+            outbox.begin_jitter(link_index, number, self.most)
 
     def end(self, player: "Player", number: int) -> None:
-        for outbox, place in player.outboxes(self.on):
-            outbox.calm(place, number)
+        for outbox, link_index in player.outboxes(self.on):
+            outbox.end_jitter(link_index, number)
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:

@@ -109,10 +109,10 @@ class Player:
                 self._run.set_link(*link, up=True)
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
-        """Yield the senders' outboxes, and the links' places there; without links, of all that there are."""
+        """Yield the senders' outboxes and the links' indices there; without links, those of all links."""
         for sender, receiver in links or [pair for a, b in self.graph.edges for pair in ((a, b), (b, a))]:
             outbox = self._run.contexts[sender].outbox
-            yield outbox, outbox.places[receiver]
+            yield outbox, outbox.link_index_of[receiver]
 
 
 def _state_of(name: Hashable, agent: Agent) -> Any:

@@ -128,15 +128,15 @@ class PendingFrame:
     cause: int = 0
     # Joules that it has cost its sender so far, if energy is kept.
     energy: float = 0.0
-    # By place, the cause for which the first missing fragment did not arrive; with acknowledgements, that the neighbour
+    # By link index, the cause for which the first missing fragment did not arrive; with acknowledgements, the neighbour
     # has lost the fragments that it had.
     failed: dict[int, int] = field(default_factory=dict)
     # The sender's links that it is for, and those of them at which its end is not known yet.
-    places: frozenset[int] = frozenset()
+    link_indices: frozenset[int] = frozenset()
     open: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.places, self.open = frozenset(self.request.places), set(self.request.places)
+        self.link_indices, self.open = frozenset(self.request.link_indices), set(self.request.link_indices)
 
     @property
     def bits(self) -> int:
@@ -156,11 +156,11 @@ class PendingFrame:
 
 
 class RadioLink(NamedTuple):
-    """A node that another's transmissions reach; ``place`` is −1 if they only disturb it."""
+    """A node that another's transmissions reach; ``link_index`` is −1 if they only disturb it."""
 
     mac: "Mac"
     receiver: Receiver
-    place: int
+    link_index: int
     power: float
     delay: float
 
@@ -184,14 +184,14 @@ class Mac:
         # The settings of its transmitter are those of this link.
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
-        # Its links, by place; those of acknowledgements have draws of their own.
+        # Its links, by link index; those of acknowledgements have draws of their own.
         self.paths = self._paths("")
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
         self.receiver, self.counts = Receiver(), Counts()
         cycle, energy = self._radio.duty_cycle, self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # The outbox's: the places of the links that are cut, of which a radio knows nothing; the inboxes that watch
+        # The outbox's: the indices of cut links, of which a radio knows nothing; the inboxes that watch
         # arrivals; and the links that have a burst of jitter.
         self.down: set[int] = set()
         self.watching: dict[int, Any] = {}
@@ -201,12 +201,12 @@ class Mac:
         # The last that it put on the air.
         self.emission: Emission | None = None
         # Set by `Medium.connect`: the links that its transmissions cross, those over which nothing is received, the
-        # receivers that sense them, the place of each neighbour by its number, the nodes that have this one as a
+        # receivers that sense them, the link index of each neighbour by its number, the nodes that have this one as a
         # neighbour, and the distances (m) of its neighbours, where energy depends on them.
         self.links: list[RadioLink] = []
         self.deaf: dict[int, Mac] = {}
         self.sensers: list[Receiver] = []
-        self.places: dict[int, int] = {}
+        self.link_index_of: dict[int, int] = {}
         self.heard_from: list[Mac] = []
         self.distances: list[float] = []
         key = np.array([draws.name_key(name)], dtype=np.uint64)
@@ -217,7 +217,7 @@ class Mac:
         self._queue: deque[PendingFrame] = deque()
         self._held_bits = 0
         self._silent_until = 0.0
-        # The frames whose end is not known at some place, by number.
+        # The frames whose end is not known on some link, by number.
         self._open: dict[int, PendingFrame] = {}
         # How often it has begun to send, or stopped waiting for an acknowledgement: a wait of an earlier turn is over.
         self.turn = 0
@@ -257,12 +257,12 @@ class Mac:
     def under_way(self) -> Iterator[tuple[int, int]]:
         """Yield key and kind of each link message whose end is not known yet."""
         for pending in self._open.values():
-            for place in sorted(pending.open):
-                yield self.key(place, pending), pending.request.kind
+            for link_index in sorted(pending.open):
+                yield self.key(link_index, pending), pending.request.kind
 
-    def key(self, place: int, pending: PendingFrame) -> int:
+    def key(self, link_index: int, pending: PendingFrame) -> int:
         """Return the key of a link message."""
-        return (self.wiring.first + place << self.medium.tally.shift) + pending.request.number
+        return (self.wiring.first + link_index << self.medium.tally.shift) + pending.request.number
 
     def _is_present(self, pending: PendingFrame) -> bool:
         return bool(self._queue) and self._queue[0] is pending
@@ -398,62 +398,64 @@ class Mac:
     # --- the end of a frame -------------------------------------------------------------------------------------------
 
     def arrived(
-        self, pending: PendingFrame, index: int, turn: int, place: int, to: "Mac", cause: int, now: float
+        self, pending: PendingFrame, index: int, turn: int, link_index: int, to: "Mac", cause: int, now: float
     ) -> None:
         """Note that a fragment has reached a neighbour, or the cause for which it has not."""
         if not to.inbox.up:
             cause = RECEIVER_DOWN
         if pending.request.to_one and self._radio.acks:
-            pending.cause = cause or pending.failed.get(place, 0) or self._take_in(pending, index, place, to, now)
+            pending.cause = (
+                cause or pending.failed.get(link_index, 0) or self._take_in(pending, index, link_index, to, now)
+            )
             if not pending.cause:
                 to.at(now + self._radio.turnaround, partial(to.acknowledge, self, pending, turn))
             return
         if cause:
-            pending.failed.setdefault(place, cause)
-        if index == len(pending.fragments) - 1 and place in pending.open:
-            cause = pending.failed.get(place, 0) or self._deliver(pending, place, now)
+            pending.failed.setdefault(link_index, cause)
+        if index == len(pending.fragments) - 1 and link_index in pending.open:
+            cause = pending.failed.get(link_index, 0) or self._deliver(pending, link_index, now)
             if cause:
-                self._ended(pending, place, now, cause)
+                self._ended(pending, link_index, now, cause)
 
-    def _take_in(self, pending: PendingFrame, index: int, place: int, to: "Mac", now: float) -> int:
+    def _take_in(self, pending: PendingFrame, index: int, link_index: int, to: "Mac", now: float) -> int:
         """Take in an acknowledged fragment: return 0, or the cause for which it is not received."""
         if index < pending.received:
             # Its acknowledgement was lost: the receiver knows it by its number.
             to.counts.duplicates += 1
             return 0
         is_last = index == len(pending.fragments) - 1
-        cause = self._deliver(pending, place, now) if is_last and place in pending.open else 0
+        cause = self._deliver(pending, link_index, now) if is_last and link_index in pending.open else 0
         pending.received += not cause
         return cause
 
-    def _deliver(self, pending: PendingFrame, place: int, now: float) -> int:
+    def _deliver(self, pending: PendingFrame, link_index: int, now: float) -> int:
         """Put a frame among the neighbour's arrivals: return 0, or why it is damaged."""
-        path, frame = self.paths[place], pending.request.frame
-        [(time, corrupted)] = self.bursts.delayed(place, [path.arrive(now)])
+        path, frame = self.paths[link_index], pending.request.frame
+        [(time, corrupted)] = self.bursts.delayed(link_index, [path.arrive(now)])
         if corrupted:
-            link = self.wiring.links[place]
+            link = self.wiring.links[link_index]
             received = None if link.crc else damaged(frame, path.damage_place(), self.medium.names)
             if received is None:
                 return CORRUPTED
             frame = received
-        self.wiring.inboxes[place].arrivals.push(time, self.key(place, pending), pending.request.kind, frame)
-        self._close(pending, place)
-        if place in self.watching:
-            self.watching[place].watch()
+        self.wiring.inboxes[link_index].arrivals.push(time, self.key(link_index, pending), pending.request.kind, frame)
+        self._close(pending, link_index)
+        if link_index in self.watching:
+            self.watching[link_index].watch()
         return 0
 
     def _end_all(self, pending: PendingFrame, now: float, cause: int) -> None:
-        """Count the end of a frame at all places at which it is still open."""
-        for place in sorted(pending.open):
-            self._ended(pending, place, now, pending.failed.get(place, cause))
+        """Count the end of a frame on all links on which it is still open."""
+        for link_index in sorted(pending.open):
+            self._ended(pending, link_index, now, pending.failed.get(link_index, cause))
 
-    def _ended(self, pending: PendingFrame, place: int, now: float, cause: int) -> None:
+    def _ended(self, pending: PendingFrame, link_index: int, now: float, cause: int) -> None:
         """Count the end of a link message that was not delivered."""
-        self.medium.tally.ended(now, self.key(place, pending), pending.request.kind, cause)
-        self._close(pending, place)
+        self.medium.tally.ended(now, self.key(link_index, pending), pending.request.kind, cause)
+        self._close(pending, link_index)
 
-    def _close(self, pending: PendingFrame, place: int) -> None:
-        pending.open.discard(place)
+    def _close(self, pending: PendingFrame, link_index: int) -> None:
+        pending.open.discard(link_index)
         if not pending.open:
             del self._open[pending.request.number]
 
@@ -466,9 +468,9 @@ class Mac:
     def forgotten_by(self, neighbour: "Mac") -> None:
         """Note that a neighbour has gone off, and has lost the fragments that it had of frames in several."""
         for pending in self._open.values():
-            for place in pending.open:
-                if self.wiring.receivers[place] == neighbour.number and (pending.index or pending.received):
-                    pending.failed.setdefault(place, RECEIVER_DOWN)
+            for link_index in pending.open:
+                if self.wiring.receivers[link_index] == neighbour.number and (pending.index or pending.received):
+                    pending.failed.setdefault(link_index, RECEIVER_DOWN)
 
     def flush(self, now: float) -> None:
         """Forget all frames that wait; one that was on the air and is not known to have arrived is lost."""

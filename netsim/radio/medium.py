@@ -38,7 +38,7 @@ ACK = "(acknowledgement)"
 """The kind under which the ledger counts acknowledgements' bits."""
 
 Arrivals = dict[float, list[tuple[int, Mac, Signal]]]
-"""By time of arrival (s): the place, the receiving node and the signal."""
+"""By time of arrival (s): the link index, the receiving node and the signal."""
 
 
 class EventQueue:
@@ -132,16 +132,16 @@ class Medium:
         """Set which nodes each one's transmissions reach, once all nodes are there."""
         by_name = self._macs
         for mac in by_name.values():
-            for place, name in enumerate(mac.wiring.neighbors):
-                link, other = mac.wiring.links[place], by_name[name]
+            for link_index, name in enumerate(mac.wiring.neighbors):
+                link, other = mac.wiring.links[link_index], by_name[name]
                 other.heard_from.append(mac)
-                mac.places[other.number] = place
+                mac.link_index_of[other.number] = link_index
                 if link.loss_model.mean < 1:
                     delay = link.latency_model.fixed or 0.0
                     power = self.radio.power(mac.name, name)
-                    mac.links.append(RadioLink(other, other.receiver, place, power, delay))
+                    mac.links.append(RadioLink(other, other.receiver, link_index, power, delay))
                 else:
-                    mac.deaf[place] = other
+                    mac.deaf[link_index] = other
             understand = {link.mac.name for link in mac.links}
             if self.radio.sensing is None:
                 mac.sensers = [link.receiver for link in mac.links]
@@ -236,17 +236,17 @@ class Medium:
         """Put a fragment on the air from now to ``end`` (s)."""
         request = pending.request
         if self.tally.keeps and pending.index == pending.retries == 0:
-            for each in sorted(pending.places):
+            for each in sorted(pending.link_indices):
                 self.tally.left(now, sender.key(each, pending), request.number, sum(pending.fragments))
-        to = request.places[0] if request.to_one else -1
-        arrivals = self._emit(sender, pending, now, end, request.kind, pending.bits, to, pending.places)
+        to = request.link_indices[0] if request.to_one else -1
+        arrivals = self._emit(sender, pending, now, end, request.kind, pending.bits, to, pending.link_indices)
         for arrival, signals in arrivals.items():
             self.events.at(arrival, partial(self._arrive, sender, pending, (pending.index, sender.turn), signals))
         self.events.at(end, partial(sender.sent, pending))
 
     def acknowledge(self, sender: Mac, receiver: Mac, pending: PendingFrame, turn: int, now: float) -> None:
         """Put an acknowledgement of what ``receiver`` has sent at a turn on the air."""
-        bits, to = self.radio.ack_bits, sender.places[receiver.number]
+        bits, to = self.radio.ack_bits, sender.link_index_of[receiver.number]
         end = now + self.radio.seconds(bits, sender.link)
         sender.counts.acks += 1
         sender.counts.ack_airtime_s += end - now
@@ -265,7 +265,7 @@ class Medium:
         to: int,
         wanted: Collection[int],
     ) -> Arrivals:
-        """Send to the neighbour at a place (−1: to all) from now to ``end`` (s); return what arrives where wanted."""
+        """Send over a link (−1: to all) from now to ``end`` (s); return what arrives over the wanted links."""
         is_ack = kind == self._ack_kind
         joules = self._spend(sender, now, end, bits, to)
         pending.energy += 0.0 if is_ack else joules
@@ -278,27 +278,27 @@ class Medium:
         width, paths = early(now), sender.ack_paths if is_ack else sender.paths
         arrivals: Arrivals = {}
         emission = sender.emission = Emission(end, is_ack, [])
-        for mac, receiver, place, power, delay in sender.links:
-            if place in wanted:
-                arrival, lost = paths[place].cross(end)
+        for mac, receiver, link_index, power, delay in sender.links:
+            if link_index in wanted:
+                arrival, lost = paths[link_index].cross(end)
                 # A transmission over a link that is cut disturbs others as any does, and is not received.
-                cause = LINK_DOWN if place in sender.down else 0
+                cause = LINK_DOWN if link_index in sender.down else 0
                 signal = Signal(now + (arrival - end), arrival, power, lost, cause)
-                arrivals.setdefault(arrival, []).append((place, mac, signal))
+                arrivals.setdefault(arrival, []).append((link_index, mac, signal))
             else:
                 signal = Signal(now + delay, end + delay, power)
-            awaits = is_ack and place in wanted
-            reception = self._reach(mac, signal, now, end, bits, awaits) if place >= 0 else None
+            awaits = is_ack and link_index in wanted
+            reception = self._reach(mac, signal, now, end, bits, awaits) if link_index >= 0 else None
             receiver.hear(signal, now, width)
             emission.reached.append((mac, signal, reception))
-        for place, mac in sender.deaf.items():
-            if place in wanted:
-                signal = Signal(now, end, 0.0, cause=LINK_DOWN if place in sender.down else LOST)
+        for link_index, mac in sender.deaf.items():
+            if link_index in wanted:
+                signal = Signal(now, end, 0.0, cause=LINK_DOWN if link_index in sender.down else LOST)
                 if not mac.on or mac.is_spent(now):
                     signal.spoil(RECEIVER_DOWN)
                 # It disturbs nothing; but its receiver may go off before its end.
                 mac.receiver.hear(signal, now, width)
-                arrivals.setdefault(end, []).append((place, mac, signal))
+                arrivals.setdefault(end, []).append((link_index, mac, signal))
         for receiver in sender.sensers:
             receiver.sense(now, end, width)
         return arrivals
@@ -326,20 +326,20 @@ class Medium:
         now: float,
     ) -> None:
         index, turn = sent
-        for place, mac, signal in signals:
-            sender.arrived(pending, index, turn, place, mac, signal.fate(self._captures_above), now)
+        for link_index, mac, signal in signals:
+            sender.arrived(pending, index, turn, link_index, mac, signal.fate(self._captures_above), now)
 
     def _acknowledged(self, mac: Mac, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
         if signal.fate(self._captures_above) == 0 and mac.inbox.up:
             mac.acknowledged(pending, turn, now)
 
-    def _spend(self, sender: Mac, now: float, end: float, bits: int, place: int) -> float:
-        """Count what a frame costs its sender, and return it, in joules; without a place (−1) it is for all."""
+    def _spend(self, sender: Mac, now: float, end: float, bits: int, link_index: int) -> float:
+        """Count what a frame costs its sender, and return it, in joules; −1 stands for all links."""
         meter = sender.meter
         if meter is None:
             return 0.0
         distances = sender.distances
-        distance = 0.0 if not distances else distances[place] if place >= 0 else max(distances)
+        distance = 0.0 if not distances else distances[link_index] if link_index >= 0 else max(distances)
         meter.transmit(now, end, bits, distance)
         if meter.committed > meter.allowance:
             self._watch.plan(sender, now)

@@ -86,14 +86,14 @@ class Outbox:
 
     Attributes
     ----------
-    places : dict
-        The place of each neighbour among the links.
+    link_index_of : dict
+        Each neighbour's index among the links.
     bursts : Bursts
         Bursts of jitter on the links.
     down : set of int
-        The places of the links that are cut.
+        The indices of the links that are cut.
     watching : dict
-        Who wants to be told when something is on its way there, by place.
+        Who wants to be told when something is on its way there, by link index.
     """
 
     __slots__ = (
@@ -109,13 +109,13 @@ class Outbox:
         "_plain",
         "_quick",
         "_shared",
-        "_spreader",
+        "_broadcast_path",
         "_transmissions",
         "_transmitters",
         "_wiring",
         "bursts",
         "down",
-        "places",
+        "link_index_of",
         "watching",
     )
 
@@ -143,7 +143,7 @@ class Outbox:
         self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
         headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
         self._header_bits = min(headers, default=0)
-        self._spreader = BroadcastPath(
+        self._broadcast_path = BroadcastPath(
             shared.encoder,
             number,
             name,
@@ -163,10 +163,10 @@ class Outbox:
             and bool(wiring.links)
         )
         self._quick = self._plain
-        self.places = {neighbor: place for place, neighbor in enumerate(wiring.neighbors)}
+        self.link_index_of = {neighbor: link_index for link_index, neighbor in enumerate(wiring.neighbors)}
         self.watching: dict[int, Inbox | RemoteEndpoint] = {}
-        for place, inbox in enumerate(wiring.inboxes):
-            inbox.watchers += (self.watching, place)
+        for link_index, inbox in enumerate(wiring.inboxes):
+            inbox.watchers += (self.watching, link_index)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links took the frame."""
@@ -180,18 +180,20 @@ class Outbox:
         deadline = rounds.open_deadline if round_number == rounds.open_round else rounds.deadline(round_number)
         if now >= deadline and rounds.is_closing(round_number, now):
             round_number, deadline = 0, math.inf
-        slot = self._kinds.get(kind)
-        if slot is None:
-            slot = self._kind(kind)
+        kind_id = self._kinds.get(kind)
+        if kind_id is None:
+            kind_id = self._kind(kind)
         if self._quick:
             number = self._transmissions
-            taken = self._spreader.broadcast(now, number, slot, kind, round_number, payload, raw_data, deadline)
+            taken = self._broadcast_path.broadcast(
+                now, number, kind_id, kind, round_number, payload, raw_data, deadline
+            )
             self._transmissions = number + 1
         else:
-            taken = self._offer_all(now, slot, kind, round_number, payload, raw_data)
+            taken = self._offer_all(now, kind_id, kind, round_number, payload, raw_data)
         if self.watching:
-            for place in sorted(self.watching):
-                self.watching[place].watch()
+            for link_index in sorted(self.watching):
+                self.watching[link_index].watch()
         return taken
 
     def send(
@@ -210,19 +212,19 @@ class Outbox:
 
         On a `netsim.Radio` whether it was acknowledged is put into ``outcome``, if that is given.
         """
-        shared, place = self._shared, self.places[to]
+        shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
         self._check(kind, now)
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
-        slot = self._kinds.get(kind)
-        if slot is None:
-            slot = self._kind(kind)
+        kind_id = self._kinds.get(kind)
+        if kind_id is None:
+            kind_id = self._kind(kind)
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply, sequence)
-        taken = self._offer(now, slot, frame, (place,), payload, raw_data, outcome=outcome) > 0
-        if place in self.watching:
-            self.watching[place].watch()
+        taken = self._offer(now, kind_id, frame, (link_index,), payload, raw_data, outcome=outcome) > 0
+        if link_index in self.watching:
+            self.watching[link_index].watch()
         return taken
 
     @property
@@ -237,31 +239,31 @@ class Outbox:
 
     def set_link(self, to: Hashable, up: bool) -> None:
         """Cut the link to a neighbour, or mend it."""
-        (self.down.discard if up else self.down.add)(self.places[to])
-        self._choose_way()
+        (self.down.discard if up else self.down.add)(self.link_index_of[to])
+        self._choose_path()
 
     def skip_numbers(self, count: int) -> None:
         """Leave the first so many numbers of transmissions to somebody who sent under the same name before."""
         self._transmissions = max(self._transmissions, count)
 
-    def be_careful(self) -> None:
+    def send_one_by_one(self) -> None:
         """Send each frame on its own: its receivers' rounds may close at other times than this agent's."""
         self._plain = False
-        self._choose_way()
+        self._choose_path()
 
-    def disturb(self, place: int, number: int, most: float) -> None:
+    def begin_jitter(self, link_index: int, number: int, most: float) -> None:
         """Let a burst of jitter (up to ``most`` seconds) begin on a link, the fault of this number in the script."""
         wiring = self._wiring
-        key = draws.stream_keys(wiring.seed, wiring.keys[place : place + 1], f"jitter {number}")
-        self.bursts.begin(place, number, most, draws.Stream(int(key[0])), wiring.links[place].fifo)
-        self._choose_way()
+        key = draws.stream_keys(wiring.seed, wiring.keys[link_index : link_index + 1], f"jitter {number}")
+        self.bursts.begin(link_index, number, most, draws.Stream(int(key[0])), wiring.links[link_index].fifo)
+        self._choose_path()
 
-    def calm(self, place: int, number: int) -> None:
+    def end_jitter(self, link_index: int, number: int) -> None:
         """Let a burst of jitter end."""
-        self.bursts.end(place, number)
-        self._choose_way()
+        self.bursts.end(link_index, number)
+        self._choose_path()
 
-    def _choose_way(self) -> None:
+    def _choose_path(self) -> None:
         self._quick = self._plain and not (self.down or self.bursts.matter)
 
     # --- counting -----------------------------------------------------------------------------------------------------
@@ -288,15 +290,15 @@ class Outbox:
         number = self._kinds[name] = self._shared.tally.kind(name)
         return number
 
-    def _key(self, place: int, number: int) -> int:
-        return (self._wiring.first + place << self._shared.tally.shift) + number
+    def _key(self, link_index: int, number: int) -> int:
+        return (self._wiring.first + link_index << self._shared.tally.shift) + number
 
     # --- stages of one frame on one link ------------------------------------------------------------------------------
 
     def _offer_all(
         self,
         now: float,
-        slot: int,
+        kind_id: int,
         kind: str,
         round_number: int,
         payload: Any,
@@ -308,14 +310,14 @@ class Outbox:
             return 0
         data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=sequence)
         frame = new_frame(kind, self._name, round_number, now, data, payload, sequence=sequence)
-        return self._offer(now, slot, frame, range(len(self._wiring.links)), payload, raw_data, to_all=True)
+        return self._offer(now, kind_id, frame, range(len(self._wiring.links)), payload, raw_data, to_all=True)
 
     def _offer(
         self,
         now: float,
-        slot: int,
+        kind_id: int,
         frame: Frame,
-        places: Sequence[int],
+        link_indices: Sequence[int],
         payload: Any,
         raw_data: bool,
         to_all: bool = False,
@@ -327,63 +329,65 @@ class Outbox:
         self._transmissions += 1
         if self._mac is not None:
             # The medium counts what the frame costs on the air as it is sent; that a link is cut no sender can know.
-            taken, wire = self._hand_over(self._mac, now, TxRequest(number, slot, frame, places, not to_all, outcome))
+            taken, wire = self._hand_over(
+                self._mac, now, TxRequest(number, kind_id, frame, link_indices, not to_all, outcome)
+            )
         else:
-            taken, wire = self._carry(now, number, slot, frame, places, to_all)
+            taken, wire = self._carry(now, number, kind_id, frame, link_indices, to_all)
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
-        link, each = (TO_ALL, 0) if to_all else (wiring.first + places[0], 0 if on_radio else wire)
+        link, each = (TO_ALL, 0) if to_all else (wiring.first + link_indices[0], 0 if on_radio else wire)
         me, check_sum = self._number, crc32(frame.data)
-        record = Transmission(now, number, slot, me, link, int(taken > 0), bits, raw, wire, clipped, each, check_sum)
-        tally.sent(record, len(places), frame.round, frame.is_reply)
+        record = Transmission(now, number, kind_id, me, link, int(taken > 0), bits, raw, wire, clipped, each, check_sum)
+        tally.sent(record, len(link_indices), frame.round, frame.is_reply)
         return taken
 
     def _carry(
-        self, now: float, number: int, slot: int, frame: Frame, places: Sequence[int], to_all: bool
+        self, now: float, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool
     ) -> tuple[int, int]:
         """Send a frame over links one by one; return how many took it, and the bits sent."""
         wiring, tally, size = self._wiring, self._shared.tally, len(frame.data)
         on_radio = wiring.radio is not None
-        delays = self._spreader.delays() if to_all else ()
+        delays = self._broadcast_path.delays() if to_all else ()
         # A radio sends once for all, unless every link is cut.
-        once = self._leave(now, None, size) if on_radio and not self.down.issuperset(places) else None
+        once = self._leave(now, None, size) if on_radio and not self.down.issuperset(link_indices) else None
         taken = wire = 0
-        for place in places:
-            sent = once if once is not None and place not in self.down else self._leave(now, place, size)
+        for link_index in link_indices:
+            sent = once if once is not None and link_index not in self.down else self._leave(now, link_index, size)
             if sent.cause:
-                tally.ended(now, self._key(place, number), slot, sent.cause)
+                tally.ended(now, self._key(link_index, number), kind_id, sent.cause)
                 continue
             taken += 1
             if tally.keeps and (to_all or sent.start > now):
-                tally.left(sent.start, self._key(place, number), number, sent.bits)
-            if delays and wiring.links[place].is_simple and len(sent.ends) == 1:
-                copies = [(sent.ends[0] + delays[place], False)] if delays[place] >= 0.0 else []
+                tally.left(sent.start, self._key(link_index, number), number, sent.bits)
+            if delays and wiring.links[link_index].is_simple and len(sent.ends) == 1:
+                copies = [(sent.ends[0] + delays[link_index], False)] if delays[link_index] >= 0.0 else []
             else:
-                copies = self._path(place).carry(sent.ends)
-            self._arrive(now, place, number, slot, frame, self.bursts.delayed(place, copies), sent)
+                copies = self._path(link_index).carry(sent.ends)
+            self._arrive(now, link_index, number, kind_id, frame, self.bursts.delayed(link_index, copies), sent)
             wire = sent.bits if on_radio else wire + sent.bits
             if to_all and not on_radio:
-                tally.link_bits(wiring.first + place, slot, sent.bits)
+                tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
         return taken, wire
 
     def _hand_over(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
         """Give a frame to the MAC layer; return how many links took it, and no bits yet."""
         cause = mac.take(request, now)
         if not cause:
-            return len(request.places), 0
-        for place in request.places:
-            self._shared.tally.ended(now, self._key(place, request.number), request.kind, cause)
+            return len(request.link_indices), 0
+        for link_index in request.link_indices:
+            self._shared.tally.ended(now, self._key(link_index, request.number), request.kind, cause)
         if request.outcome is not None:
             request.outcome.set_result(False)
         return 0, 0
 
-    def _leave(self, now: float, place: int | None, size: int) -> Departure:
-        """Pass the transmitter of a link; without a place, that of the agent's radio."""
-        if place in self.down:
+    def _leave(self, now: float, link_index: int | None, size: int) -> Departure:
+        """Pass the transmitter of a link; without an index, that of the agent's radio."""
+        if link_index in self.down:
             return Departure(LINK_DOWN, now, (), 0)
-        transmitter = self._transmitters.get(place or 0)
+        transmitter = self._transmitters.get(link_index or 0)
         if transmitter is None:
-            on_wires = place is not None and self._wiring.radio is None
-            header = self._wiring.links[place or 0].header_bits if on_wires else self._header_bits
+            on_wires = link_index is not None and self._wiring.radio is None
+            header = self._wiring.links[link_index or 0].header_bits if on_wires else self._header_bits
             return Departure(_TAKEN, now, (now,), 8 * size + header)
         fragments = transmitter.fragments(size)
         cause, start, ends = transmitter.accept(now, fragments)
@@ -392,39 +396,39 @@ class Outbox:
         return Departure(_TAKEN, start, ends, sum(fragments))
 
     def _arrive(
-        self, now: float, place: int, number: int, kind: int, frame: Frame, copies: Copies, sent: Departure
+        self, now: float, link_index: int, number: int, kind: int, frame: Frame, copies: Copies, sent: Departure
     ) -> None:
         """Put a frame's copies into the neighbour's inbox, or count why not."""
         wiring, tally = self._wiring, self._shared.tally
-        key = self._key(place, number)
+        key = self._key(link_index, number)
         if not copies:
             tally.ended(now, key, kind, LOST)
         for copy, (time, corrupted) in enumerate(copies):
             if copy:
                 # A number of its own: two copies may arrive at the same instant.
-                key = self._key(place, self._transmissions)
+                key = self._key(link_index, self._transmissions)
                 self._transmissions += 1
-                tally.duplicate(wiring.first + place, kind)
+                tally.duplicate(wiring.first + link_index, kind)
                 if tally.keeps:
                     tally.left(sent.start, key, number, sent.bits)
-            received = self._damaged(place, frame) if corrupted else frame
+            received = self._damaged(link_index, frame) if corrupted else frame
             if received is None:
                 tally.ended(time, key, kind, CORRUPTED)
             else:
-                wiring.inboxes[place].arrivals.push(time, key, kind, received)
+                wiring.inboxes[link_index].arrivals.push(time, key, kind, received)
 
-    def _damaged(self, place: int, frame: Frame) -> Frame | None:
+    def _damaged(self, link_index: int, frame: Frame) -> Frame | None:
         """Return what a receiver makes of a frame with one bit flipped; None if it notices."""
-        if self._wiring.links[place].crc:
+        if self._wiring.links[link_index].crc:
             return None
-        return damaged(frame, self._path(place).damage_place(), self._agents)
+        return damaged(frame, self._path(link_index).damage_place(), self._agents)
 
-    def _path(self, place: int) -> Path:
-        path = self._paths.get(place)
+    def _path(self, link_index: int) -> Path:
+        path = self._paths.get(link_index)
         if path is None:
             wiring = self._wiring
-            link = wiring.links[place]
+            link = wiring.links[link_index]
             # On a simple link the link draws have used this link's own streams.
             purpose = "one by one " if link.is_simple else ""
-            path = self._paths[place] = Path(link, wiring.keys[place : place + 1], wiring.seed, purpose)
+            path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

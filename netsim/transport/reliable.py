@@ -75,9 +75,9 @@ class ReliableOutbox(Outbox):
         self._broadcasts += 1
         number = 2 * self._broadcasts
         taken = self._offer_all(now, self._kind(kind), kind, round_number, payload, raw_data, number)
-        self._keep(None, number, kind, payload, round_number, raw_data, list(self.places) if taken else [])
-        for place in sorted(self.watching):
-            self.watching[place].watch()
+        self._keep(None, number, kind, payload, round_number, raw_data, list(self.link_index_of) if taken else [])
+        for link_index in sorted(self.watching):
+            self.watching[link_index].watch()
         return taken
 
     def send(
@@ -133,7 +133,7 @@ class ReliableOutbox(Outbox):
         self._kept[key] = _Sent(data, raw_data, round_number, waiting)
         if self._settings.way == "ack":
             self._shared.loop.call_at_true(self._shared.loop.now() + self._after, self._again, key)
-        elif len(self._kept) > self._settings.window * (1 + len(self.places)):
+        elif len(self._kept) > self._settings.window * (1 + len(self.link_index_of)):
             self._kept.popitem(last=False)
 
     def _again(self, key: tuple[Hashable | None, int]) -> None:

@@ -96,7 +96,7 @@ class TxRequest:
     kind: int
     frame: Frame
     # The sender's links that it is for, and whether it is for one neighbour, which may acknowledge it.
-    places: Sequence[int]
+    link_indices: Sequence[int]
     to_one: bool
     # Where to put whether it was acknowledged.
     outcome: asyncio.Future[bool] | None = None
@@ -186,7 +186,9 @@ class Transmitter:
 def transmitters_of(
     links: Sequence[Link], radio: Link | None, round_period: float, offset: float
 ) -> dict[int, Transmitter]:
-    """Return the transmitters by place, where frames may wait, be refused or be cut up; on a radio all share one."""
+    """Return the transmitters by link index, of links that queue, refuse or fragment frames; a radio has one for all."""
     if radio is not None:
         return dict.fromkeys(range(len(links)), Transmitter(radio, round_period, offset)) if radio.has_port else {}
-    return {place: Transmitter(link, round_period, offset) for place, link in enumerate(links) if link.has_port}
+    return {
+        link_index: Transmitter(link, round_period, offset) for link_index, link in enumerate(links) if link.has_port
+    }

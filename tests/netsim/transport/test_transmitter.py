@@ -72,12 +72,12 @@ class Plain:
             used[math.floor(when / self.period)] += amount
         if bits > budget.bits:
             return None
-        place = max([math.floor(now / self.period), *used])
-        while used[place] + bits > budget.bits:
+        link_index = max([math.floor(now / self.period), *used])
+        while used[link_index] + bits > budget.bits:
             if budget.over == "refuse":
                 return None
-            place += 1
-        return max(now, place * self.period)
+            link_index += 1
+        return max(now, link_index * self.period)
 
 
 def random_link(rng: random.Random, per: str | None, over: str) -> Link:
@@ -252,12 +252,12 @@ def test_a_hundred_thousand_frames_may_wait(link: Link) -> None:
 )
 def test_settings_at_the_ends_of_their_ranges(link: Link, expected: list[float] | None) -> None:
     transmitter = Transmitter(link, 1.0)
-    for place in range(2):
+    for link_index in range(2):
         cause, _, ends = transmitter.accept(5.0, transmitter.fragments(100))
         if expected is None:
             assert (cause, ends) == ("refused", [])
         else:
-            assert ends == pytest.approx([expected[place]])
+            assert ends == pytest.approx([expected[link_index]])
 
 
 def test_a_bucket_that_would_never_fill_again_refuses_and_keeps_what_it_has() -> None:
