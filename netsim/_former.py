@@ -32,7 +32,7 @@ ATTRIBUTES = {
 """Names of the package ``netsim``."""
 
 MODULES = {
-    "budget": "links.budget",
+    "budget": "links.link",
     "check": "util.check",
     "coders.coded": "wire.coded",
     "coders.inputs": "wire.inputs",
@@ -57,6 +57,7 @@ MODULES = {
     "live.rows": "live.view",
     "live.session": "live.server",
     "live.show": "live.view",
+    "links.budget": "links.link",
     "loss": "links.loss",
     "packing": "wire.packing",
     "presets": "radio.presets",
@@ -134,6 +135,8 @@ NAMES = {
     "netsim.core.link_draws.Fan": "LinkDraws",
     "netsim.core.records.EXIT": "OUTCOME",
     "netsim.core.round_barrier.Gate": "RoundBarrier",
+    "netsim.links.latency.Trace": "TracedDelays",
+    "netsim.links.loss.Trace": "TracedLosses",
     "netsim.live.server.Session": "ViewServer",
     "netsim.live.view.Changes": "ShownChanges",
     "netsim.live.view.Rows": "ShownRows",

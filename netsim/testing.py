@@ -12,6 +12,7 @@ docs/testing.md shows it on an agent of your own.
 """
 
 import asyncio
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -31,9 +32,6 @@ from netsim.util import check
 __all__ = ["Actor", "Listener", "Replier", "Rounder", "Talker", "counts", "losing", "play", "sized"]
 
 _A = TypeVar("_A", bound="Actor")
-
-# What `play` hands on to Network.run; the rest makes the network.
-_OF_RUN = frozenset({"probes", "until", "sample", "trace", "progress", "clock", "speed"})
 
 
 class Actor(Agent):
@@ -216,9 +214,8 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
     BadInput, AgentError, Stalled
         As `netsim.Network.run` does.
     """
-    of_run = {name: value for name, value in settings.items() if name in _OF_RUN}
-    of_network = {name: value for name, value in settings.items() if name not in _OF_RUN}
-    return Network(shape(len(agents)), **of_network).run(dict(enumerate(agents)), **of_run)
+    of_run = {name: settings.pop(name) for name in inspect.signature(Network.run).parameters if name in settings}
+    return Network(shape(len(agents)), **settings).run(dict(enumerate(agents)), **of_run)
 
 
 def counts(run: Run, **of: Any) -> dict[str, int]:

@@ -42,9 +42,9 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable]) -> Fram
             match rest:
                 case []:
                     return new_frame(kind, names[sender], number, sent_at, data, payload)
-                case [int(request), bool(is_reply)]:
-                    # A negative number is a sequence if the link numbers frames; its receiver decides.
-                    sequence = -request if -(1 << 63) < request < 0 else 0
+                case [int(request), bool(is_reply)] if request > -(1 << 63):
+                    # A negative number is a sequence number if the link numbers frames; its receiver decides.
+                    sequence = max(-request, 0)
                     return new_frame(kind, names[sender], number, sent_at, data, payload, request, is_reply, sequence)
     raise WireError(f"{len(data)} bytes are no frame")
 

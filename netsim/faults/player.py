@@ -22,44 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["Player"]
 
 
-class _Life:
-    """Whether an agent is down, and what it has left."""
-
-    def __init__(self) -> None:
-        self.holds = 0
-        self.lost_state = self.gone = False
-
-
 class Player:
-    """Has the faults of a script happen.
-
-    Parameters
-    ----------
-    faults : Faults
-        The script.
-    graph : networkx Graph
-        The network's.
-    run : Runtime
-        The run.
-
-    Attributes
-    ----------
-    actions : list of (float, callable)
-        What to call at which time (s): faults begin and end.
-
-    Raises
-    ------
-    BadInput
-        If an agent that is to lose its state cannot be copied.
-    """
+    """Has the faults of a script happen in a run; raises BadInput if an agent that is to lose its state has no copy."""
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
         self.graph = graph
         self._run = run
-        self._held: Counter[tuple[Hashable, Hashable]] = Counter()
-        self._lives: dict[Hashable, _Life] = {}
+        # How many faults hold a link, and an agent, down.
+        self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
+        self._down: Counter[Hashable] = Counter()
+        # The agents that have lost their state, and those that never come back.
+        self._lost: set[Hashable] = set()
+        self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}
         self._states: dict[Hashable, Any] = {}
+        # What to call at which time (s), as faults begin and end.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
             fault.prepare(self)
@@ -73,33 +50,32 @@ class Player:
 
     def is_down(self, agent: Hashable) -> bool:
         """Return whether an agent's code must not run."""
-        return agent in self._lives and self._lives[agent].holds > 0
+        return self._down[agent] > 0
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
     def down(self, agent: Hashable, for_good: bool = False) -> None:
         """Let an agent fail, for one reason more."""
-        life = self._lives.setdefault(agent, _Life())
-        life.holds += 1
-        if life.holds == 1:
+        self._down[agent] += 1
+        if self._down[agent] == 1:
             self._run.set_receiver(agent, up=False)
             self.cut(self._outgoing(agent))
             self._run.halt(agent)
-        if for_good and not life.gone:
-            life.gone = True
+        if for_good and agent not in self._gone:
+            self._gone.add(agent)
             self._run.give_up(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
         """Take one reason away; without any left, the agent begins anew."""
-        life = self._lives[agent]
-        life.lost_state = life.lost_state or not keeps_state
-        life.holds -= 1
-        if life.holds:
+        if not keeps_state:
+            self._lost.add(agent)
+        self._down[agent] -= 1
+        if self._down[agent]:
             return
         self._run.set_receiver(agent, up=True)
         self.mend(self._outgoing(agent))
-        if life.lost_state:
-            life.lost_state = False
+        if agent in self._lost:
+            self._lost.remove(agent)
             _restore(self._run.agents[agent], self._states[agent])
         self._run.restart(agent)
 
@@ -121,15 +97,15 @@ class Player:
     def cut(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
         """Cut links, for one reason more."""
         for link in links:
-            self._held[link] += 1
-            if self._held[link] == 1:
+            self._cut[link] += 1
+            if self._cut[link] == 1:
                 self._run.set_link(*link, up=False)
 
     def mend(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
         """Take one reason away; without any left, a link is up again."""
         for link in links:
-            self._held[link] -= 1
-            if not self._held[link]:
+            self._cut[link] -= 1
+            if not self._cut[link]:
                 self._run.set_link(*link, up=True)
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":

@@ -1,6 +1,5 @@
 from . import latency, loss, measured, rate
-from .budget import Budget
-from .link import Link
+from .link import Budget, Link
 from .measured import Measured, cellular, from_reception, from_table, grenoble, intel_lab, ulb_library
 from .reliability import Reliability
 

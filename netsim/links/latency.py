@@ -10,10 +10,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.util import check
 
 __all__ = ["Latency", "constant", "exponential", "normal", "of", "pareto", "trace", "uniform"]
+
+__getattr__ = former_names(__name__)
 
 Delays = NDArray[np.float64]
 
@@ -99,7 +102,7 @@ class Pareto(_Random):
 
 
 @dataclass(frozen=True, eq=False)
-class Trace(_Random):
+class TracedDelays(_Random):
     """Measured delays, in their order, from the start again after the last."""
 
     values: Delays
@@ -161,7 +164,7 @@ def trace(seconds: ArrayLike) -> Latency:
     values = check.finite_array("seconds", seconds).flatten()
     if not len(values) or values.min() < 0:
         raise check.refuse("seconds", seconds, "at least one delay, none of them negative")
-    return Trace(values)
+    return TracedDelays(values)
 
 
 def of(value: "float | Latency") -> Latency:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from netsim.errors import BadInput
 from netsim.links import latency as latencies
 from netsim.links import loss as losses
 from netsim.links import reliability as reliabilities
-from netsim.links.budget import Budget
 from netsim.links.latency import Latency
 from netsim.links.loss import Bernoulli, Loss
 from netsim.links.rate import Rate
@@ -16,6 +16,38 @@ from netsim.util import check
 
 # What crosses a link is counted in integers of 64 bits.
 _MOST_HEADER_BITS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bits that may be sent, per second or per round; what exceeds it is refused or waits.
+
+    Parameters
+    ----------
+    bits : float
+        Bits per round, or per second.
+    per : {"round", "second"}
+        Per round: a fresh ``bits`` at each round's opening, nothing saved. Per second: a token bucket that fills at
+        ``bits`` a second, so that any window of t seconds carries at most ``burst`` + ``bits``·t.
+    over : {"refuse", "wait"}
+        What happens to a frame that does not fit: it is refused, or it waits for its turn. A frame larger than the
+        whole budget (or burst) is always refused.
+    burst : float, optional
+        Size of the bucket in bits, full at first; default ``bits`` (one second's worth). Per second only.
+    """
+
+    bits: float
+    per: Literal["round", "second"] = "round"
+    over: Literal["refuse", "wait"] = "refuse"
+    burst: float | None = None
+
+    def __post_init__(self) -> None:
+        check.put(self, bits=check.finite("budget", self.bits, above=0))
+        check.fields(self, check.one_of, "per", allowed=("round", "second"))
+        check.fields(self, check.one_of, "over", allowed=("refuse", "wait"))
+        check.fields(self, check.finite, "burst", above=0, optional=True)
+        if self.burst is not None and self.per == "round":
+            raise BadInput(f"burst = {self.burst:g}: must be None for a budget per round")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from netsim._former import former_names
 from netsim.errors import BadInput
 from netsim.util import check, draws
 from netsim.util.typing import Vector
 
 __all__ = ["Clocked", "Loss", "bernoulli", "gilbert_elliott", "of", "trace", "varying"]
+
+__getattr__ = former_names(__name__)
 
 Decide = Callable[[float], bool]
 
@@ -161,7 +164,7 @@ class _Slots(Clocked):
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class TracedLosses:
     """Recorded outcomes, in their order, from the start again after the last.
 
     A link begins at ``start``, or, if that is None, at a place of its own.
@@ -282,7 +285,7 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
     if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
         raise check.refuse("lost", lost, "a sequence of at least one 0 (arrived) or 1 (lost)")
     start = None if offsets is None else check.integer("offsets", offsets, low=0, high=len(values) - 1)
-    return Trace(tuple(bool(v) for v in values), start)
+    return TracedLosses(tuple(bool(v) for v in values), start)
 
 
 def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:

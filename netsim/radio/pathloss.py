@@ -8,6 +8,7 @@ Communications", 2nd ed. 2002, section 4.9.
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import combinations, permutations
 from typing import Any
 
 import networkx as nx
@@ -85,11 +86,9 @@ class LogDistance:
         places = _places(positions)
         check.integer("seed", seed, low=0)
         found = {}
-        for a, here in places.items():
-            for b, there in places.items():
-                if a != b:
-                    shadow = self.shadowing * _normal(seed, a, b, self.symmetric) if self.shadowing else 0.0
-                    found[a, b] = self.transmit_power - self.path_loss(math.dist(here, there)) - shadow
+        for (a, here), (b, there) in permutations(places.items(), 2):
+            shadow = self.shadowing * _normal(seed, a, b, self.symmetric) if self.shadowing else 0.0
+            found[a, b] = self.transmit_power - self.path_loss(math.dist(here, there)) - shadow
         return found
 
     def reception(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
@@ -142,8 +141,7 @@ def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)
-    nodes = list(places)
-    pairs = ((a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :])
+    pairs = combinations(places, 2)
     graph.add_edges_from((a, b) for a, b in pairs if math.dist(places[a], places[b]) <= reach)
     return graph
 

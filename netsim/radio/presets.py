@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from netsim.links import latency
-from netsim.links.budget import Budget
-from netsim.links.link import Link
+from netsim.links.link import Budget, Link
 from netsim.radio.energy import Energy
 from netsim.radio.settings import LoRaAirtime, Radio
 from netsim.util import check

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from netsim._former import former_names
 from netsim.core import Frame
-from netsim.links.budget import Budget
-from netsim.links.link import Link
+from netsim.links.link import Budget, Link
 from netsim.links.rate import Rate
 from netsim.util.check import ROUNDING
 

@@ -36,6 +36,7 @@ def test_settings_go_where_they_belong() -> None:
     )
     assert (run.ended_at, told) == (2.0, [1, 2, 3, 4])
     assert set(run.trace.table()["event"]) == {"sent", "lost"}
+    assert play(Actor(), blas_threads=1, seed=3).ended_at == 0.0
     with pytest.raises(BadInput, match="until = -1"):
         play(Actor(), until=-1)
     with pytest.raises(TypeError, match="period"):
