@@ -84,9 +84,9 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
         def play_part(agents: Agents) -> None:
             transport = plan.transport(host, network.graph, network.round_period, folder / PARTS)
             transport.first_run = number
+            report_row = partial(report, number)
             with suppress(Missed):  # it began again, and the others are further
-                _run(network, agents, wanted, trace=False, progress=lambda row: report(number, row),
-                     transport=transport)  # fmt: skip
+                _run(network, agents, wanted, trace=False, progress=report_row, transport=transport)
 
         is_last = number + 1 == plan.runs
         # The study goes on with the results of a simulation, which needs the agents as they are now.

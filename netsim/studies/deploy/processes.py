@@ -119,6 +119,9 @@ class Ended(SystemExit):
 
 def is_fork() -> bool:
     """Fork this process; return True in the fork, and in this process, once the fork has ended well, False."""
+    if sys.stdout is not None:
+        # Else the fork would print again what waits here.
+        sys.stdout.flush()
     parent, fork = os.getpid(), os.fork()
     if not fork:
         die_with(parent)
