@@ -25,7 +25,7 @@ from netsim.run import Run
 from netsim.studies import Study, catalogue
 from netsim.studies.deploy import sameness
 from netsim.studies.deploy.plan import PARTS, Plan
-from netsim.studies.deploy.processes import Ended, Processes, is_fork
+from netsim.studies.deploy.processes import Ended, Processes, forked
 from netsim.studies.execute import reserved, show_saved, terminable
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation
@@ -92,7 +92,7 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
         # The study goes on with the results of a simulation, which needs the agents as they are now.
         if not is_last and not hasattr(os, "fork"):
             play_part(copy.deepcopy(dict(agents)))
-        elif is_last or is_fork():
+        elif is_last or forked():
             play_part(agents)
             raise Ended(0)
         return _run(network, agents, wanted, trace=False)
