@@ -326,14 +326,15 @@ def _must_have(content: dict[str, Any], file: str, **kinds: Any) -> None:
                     raise BadInput(f"{file}: {key}[{name!r}] must not be {type(each).__name__}")
 
 
-def read_part(folder: Path, name: str) -> "pd.DataFrame | None":
-    """Return a table of a whole run folder, names as text; None if it is not there."""
+def read_part(folder: Path, name: str, algorithm: str) -> "pd.DataFrame | None":
+    """Return an algorithm's rows of a table of a whole run folder, names as text; None if the table is not there."""
     path = find_table(folder, name)
     if path is None:
         return None
     try:
         table = read_table(path, text=["algorithm", "sender", "receiver", "kind", "agent"])
-        return table.astype({each: str for each in ("algorithm", "agent") if each in table.columns})
+        table = table.astype({each: str for each in ("algorithm", "agent") if each in table.columns})
+        return table[table["algorithm"] == algorithm]
     except Exception as error:
         raise BadInput(f"run folder = {str(folder)!r}: {path.name} cannot be read ({one_line(error)})") from None
 

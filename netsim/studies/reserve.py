@@ -89,14 +89,14 @@ def reserve(folder: str | Path) -> Reservation:
 
 def reserve_next(name: str) -> Reservation:
     """Reserve the first ``runs/NAME-n`` that is free; raises BadInput if it cannot be written."""
-    for number in itertools.count(1):
-        folder = Path("runs") / f"{name}-{number}"
+    numbers = itertools.count(1)
+    while True:
+        folder = Path("runs") / f"{name}-{next(numbers)}"
         with refusals(folder):
             taken = os.path.lexists(folder)
         found = None if taken else _reserve(folder, 0.0, new=True)
         if isinstance(found, Reservation):
             return found
-    raise AssertionError("numbers do not end")
 
 
 @contextmanager
@@ -117,14 +117,11 @@ def locked(folder: Path) -> Iterator[bool]:
 def _reserve(folder: str | Path, patience: float, new: bool = False) -> Reservation | Path | None:
     """Return a reservation, the lock that another run holds, or None if a folder that must be ``new`` is there."""
     with refusals(folder):
-        for attempt in itertools.count(1):
-            try:
+        for _ in range(9):
+            # Another run that ended may have taken a folder above away again.
+            with suppress(FileNotFoundError):
                 return _try_to_reserve(folder, patience, new)
-            except FileNotFoundError:
-                # Another run that ended took a folder above away again.
-                if attempt == 10:
-                    raise
-    raise AssertionError("unreachable")
+        return _try_to_reserve(folder, patience, new)
 
 
 def _try_to_reserve(folder: str | Path, patience: float, new: bool) -> Reservation | Path | None:

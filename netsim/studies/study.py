@@ -226,33 +226,19 @@ class Study:
     @property
     def rounds(self) -> "pd.DataFrame":
         """One row for each algorithm and round; `COLUMNS` and the study's own columns first."""
-        import pandas as pd
-
-        parts = [run.rounds.assign(algorithm=name) for name, run in self.runs.items()]
-        table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        table = _stacked({name: run.rounds for name, run in self.runs.items()})
         return table.reindex(columns=[*self._columns, *(name for name in table.columns if name not in self._columns)])
 
     @property
     def ledger(self) -> "pd.DataFrame":
         """One row for each algorithm, link and kind of message."""
-        import pandas as pd
-
-        parts = [run.ledger.table() for run in self.runs.values()]
-        for name, part in zip(self.runs, parts, strict=True):
-            part.insert(0, "algorithm", name)
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        return _stacked({name: run.ledger.table() for name, run in self.runs.items()})
 
     @property
     def states(self) -> "pd.DataFrame | None":
         """The watched states of each algorithm's agents, as `Run.states` has them; None if none were watched."""
-        import pandas as pd
-
         watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
-        parts = [run.states.assign(algorithm=name) for name, run in watched.items()]
-        if not parts:
-            return None
-        table = pd.concat(parts, ignore_index=True)
-        return table[["algorithm", *(name for name in table.columns if name != "algorithm")]]
+        return _stacked({name: run.states for name, run in watched.items()}) if watched else None
 
     @property
     def trace_hash(self) -> str:
@@ -316,6 +302,16 @@ class Study:
 def title_of(scenario: str, algorithm: str) -> str:
     """Return the title of a run's page."""
     return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
+
+
+def _stacked(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
+    """Return tables one under another, their names in a first column ``algorithm``."""
+    import pandas as pd
+
+    if not tables:
+        return pd.DataFrame()
+    table = pd.concat([table.assign(algorithm=name) for name, table in tables.items()], ignore_index=True)
+    return table[["algorithm", *table.columns.drop("algorithm")]]
 
 
 def _titled(figure: "Figure") -> str:

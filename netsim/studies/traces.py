@@ -1,5 +1,6 @@
 """The trace of a run folder, or a trace file: found, checked, and made into a page or a file for another program."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,10 @@ def export(
 
 def traced(folder: str | Path) -> list[str]:
     """Return the algorithms of which a run folder has traces, in the order in which they ran."""
-    summary = load(folder, partial=True)["summary"]
+    return _traced(load(folder, partial=True)["summary"])
+
+
+def _traced(summary: Mapping[str, Any]) -> list[str]:
     return [name for name in summary["algorithms"] if trace_name(name) in summary["bytes"]]
 
 
@@ -103,12 +107,13 @@ def find_trace(place: str | Path, algorithm: str | None, progress: Progress | No
 
 
 def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -> TracedRun:
-    found, names = load(folder, partial=True), traced(folder)
+    found = load(folder, partial=True)
+    settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
+    names = _traced(summary)
     if not names:
         raise BadInput(f"run folder = {str(folder)!r}: must hold a trace; run it again with --trace")
     name = names[-1] if algorithm is None else check.one_of("algorithm", algorithm, names)
     log = TraceFile(folder / trace_name(name), progress)
-    settings, summary, rounds = found["settings"], found["summary"], found["rounds"]
     notes = [partial_text(found)] if summary["partial"] else []
     if len(names) > 1:
         others = ", ".join(each for each in names if each != name)
@@ -121,18 +126,12 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
     )
     suffix = "" if algorithm is None else f"-{trace_name(name)[6:-4]}"
     _check_ledger(folder, name, log)
-    return TracedRun(log, about, folder, suffix, rounds[rounds["algorithm"] == name], _part(folder, "states", name))
-
-
-def _part(folder: Path, table: str, algorithm: str) -> "pd.DataFrame | None":
-    """Return the rows of one algorithm in a table of a folder, or None if there is no such table."""
-    found = read_part(folder, table)
-    return None if found is None else found[found["algorithm"] == algorithm]
+    return TracedRun(log, about, folder, suffix, rounds[rounds["algorithm"] == name], read_part(folder, "states", name))
 
 
 def _check_ledger(folder: Path, algorithm: str, log: TraceFile) -> None:
     """Raise BadInput unless the ledger has as many frames as the trace: then the two are of one run."""
-    ledger: Any = _part(folder, "ledger", algorithm)
+    ledger: Any = read_part(folder, "ledger", algorithm)
     offered = 0 if ledger is None or ledger.empty else int(ledger["offered"].sum() + ledger["duplicated"].sum())
     there = log.count("exits") + log.count("in_flight")
     if offered != there:

@@ -99,9 +99,6 @@ class Curves {
     const left = this.plot.valToPos(t, "x");
     this.line.style.transform = `translateX(${left}px)`;
     const at = countUpTo(this.x, t) - 1;
-    for (const { value, i } of this.rows) {
-      const text = at < 0 ? "–" : short(this.values[i][at]);
-      if (value.textContent !== text) value.textContent = text;
-    }
+    for (const { value, i } of this.rows) setText(value, at < 0 ? "–" : short(this.values[i][at]));
   }
 }

@@ -85,6 +85,15 @@ class Look {
     this.colours = this.causes.map((cause) => colours[cause] || this.ink);
   }
 
+  // Text with a rim in the paper's colour, to be read above lines.
+  write(context, text, x, y, rim) {
+    context.lineWidth = rim;
+    context.strokeStyle = this.paper;
+    context.strokeText(text, x, y);
+    context.fillStyle = this.ink;
+    context.fillText(text, x, y);
+  }
+
   mark(context, cause, x, y, size) {
     const shape = SHAPES[this.causes[cause]] || SHAPES.in_flight;
     context.save();
@@ -139,6 +148,11 @@ function ticks(from, to, count) {
     list.push(Number((i * step).toPrecision(12)));
   }
   return list;
+}
+
+// A text that has not changed makes the browser lay out nothing.
+function setText(place, text) {
+  if (place.textContent !== text) place.textContent = text;
 }
 
 // Elements with text in them: names come from the run's author, and are never read as HTML.

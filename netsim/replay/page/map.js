@@ -47,8 +47,7 @@ class MapView {
     };
     stroke(this.pairs, look.line, this.pairs.length > 1500 ? 0.4 : 1.3);
     if (chosen) {
-      const mine = ([i, j]) => (chosen.link ? chosen.link.includes(i) && chosen.link.includes(j) : i === chosen.agent || j === chosen.agent);
-      stroke(this.pairs.filter(mine), look.soft, chosen.link ? 4 : 2);
+      stroke(this.pairs.filter(([i, j]) => this.page.concerns(i, j)), look.soft, chosen.link ? 4 : 2);
     }
   }
 
@@ -128,14 +127,7 @@ class MapView {
     if (meta.agents.length > 60) return;
     context.font = `${this.radius > 8 ? 12 : 11}px system-ui, sans-serif`;
     context.textAlign = "center";
-    context.lineWidth = 4;
-    context.strokeStyle = look.paper;
-    context.fillStyle = look.ink;
-    meta.agents.forEach((name, i) => {
-      const text = clipped(name, 14), y = this.y[i] + this.radius + 13;
-      context.strokeText(text, this.x[i], y);
-      context.fillText(text, this.x[i], y);
-    });
+    meta.agents.forEach((name, i) => look.write(context, clipped(name, 14), this.x[i], this.y[i] + this.radius + 13, 4));
   }
 
   // Frames that did not arrive, for a moment, fading.

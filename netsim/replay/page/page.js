@@ -115,6 +115,12 @@ class Page {
     this.resize();
   }
 
+  // Whether the chosen link is that of two agents, or the chosen agent one of them.
+  concerns(i, j) {
+    const { link, agent } = this.chosen;
+    return link ? link.includes(i) && link.includes(j) : i === agent || j === agent;
+  }
+
   choose(chosen) {
     this.chosen = chosen;
     this.views.map.drawUnder();

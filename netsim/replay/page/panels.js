@@ -87,9 +87,7 @@ class StatePanel {
     if (bar.hidden) return;
     const { low, high, log } = states.range(states.at(t));
     const texts = [short(low, 4), log ? "logarithmic" : "", short(high, 4)];
-    bar.querySelectorAll("span").forEach((each, i) => {
-      if (each.textContent !== texts[i]) each.textContent = texts[i];
-    });
+    bar.querySelectorAll("span").forEach((each, i) => setText(each, texts[i]));
   }
 }
 
@@ -177,8 +175,7 @@ class Counts {
     for (const { now, index } of this.rows.values()) {
       if (index < 0) continue;
       all += counts[index];
-      const text = String(counts[index]);
-      if (now.textContent !== text) now.textContent = text;
+      setText(now, String(counts[index]));
     }
     this.ended.textContent = String(all);
   }

@@ -92,14 +92,11 @@ class SequenceView {
 
   drawArrows(context, rows) {
     const { events, look, chosen } = this.page, { depart, end, sender, receiver, cause, reply } = events;
-    const mine = (row) => !chosen || (chosen.link
-      ? chosen.link.includes(sender[row]) && chosen.link.includes(receiver[row])
-      : sender[row] === chosen.agent || receiver[row] === chosen.agent);
     const heads = rows.length < 900, marked = rows.length < 2500;
     const few = Math.min(1, 500 / Math.max(rows.length, 1));
     return new Thinned(rows, MOST_DRAWN).forEach((row) => {
       const why = cause[row], reach = why ? Math.min(look.reach[why], 0.9) : 1;
-      const x = this.across(depart[row]), y = this.row(sender[row]), yes = mine(row);
+      const x = this.across(depart[row]), y = this.row(sender[row]), yes = !chosen || this.page.concerns(sender[row], receiver[row]);
       let toX = this.across(Math.min(end[row], this.page.span)), toY = y + (this.row(receiver[row]) - y) * reach;
       if (why && toX - x < 1) {
         // What ended at once, as a loss that is decided when it is sent: a stub, or many would hide one another.

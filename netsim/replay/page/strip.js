@@ -72,16 +72,9 @@ class Strip {
       context.fillRect(x, height - 18, 1, 4);
       context.fillText(`${short(time)} s`, x, height - 3);
     }
-    const label = (text, y) => {
-      context.textAlign = "right";
-      context.lineWidth = 3;
-      context.strokeStyle = look.paper;
-      context.strokeText(text, inner + 4, y);
-      context.fillStyle = look.ink;
-      context.fillText(text, inner + 4, y);
-    };
-    if (most[0]) label(`delivered, at most ${most[0]}`, 11);
-    if (most[1]) label(`other ends, at most ${most[1]}`, 2 * half - 3);
+    context.textAlign = "right";
+    if (most[0]) look.write(context, `delivered, at most ${most[0]}`, inner + 4, 11, 3);
+    if (most[1]) look.write(context, `other ends, at most ${most[1]}`, inner + 4, 2 * half - 3, 3);
   }
 
   draw(t) {

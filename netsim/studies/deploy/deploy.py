@@ -27,7 +27,7 @@ from netsim.run import Run
 from netsim.studies import Study, catalogue
 from netsim.studies.deploy import sameness
 from netsim.studies.deploy.plan import PARTS, Plan
-from netsim.studies.deploy.processes import Ended, Processes, is_fork
+from netsim.studies.deploy.processes import Ended, Processes, forked
 from netsim.studies.execute import reserved, show_saved, terminable
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation
@@ -87,14 +87,14 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
             transport = plan.transport(host, network.graph, network.round_period, folder / PARTS)
             transport.first_run = number
             with suppress(Missed):  # it began again, and the others are further
-                mine = network.result_of(agents, result.probes, lambda row: report(number, row))
+                mine = network.result_of(agents, result.probes, partial(report, number))
                 _run(network, settings, mine, transport)
 
         is_last = number + 1 == plan.runs
         # The study goes on with the results of a simulation, which needs the agents as they are now.
         if not is_last and not hasattr(os, "fork"):
             play_part(copy.deepcopy(result.agents))
-        elif is_last or is_fork():
+        elif is_last or forked():
             play_part(result.agents)
             raise Ended(0)
         return _run(network, settings, result)

@@ -117,8 +117,11 @@ class Ended(SystemExit):
     """This process has no more to do: it has played its part, or a fork of it has failed, and printed why."""
 
 
-def is_fork() -> bool:
+def forked() -> bool:
     """Fork this process; return True in the fork, and in this process, once the fork has ended well, False."""
+    if sys.stdout is not None:
+        # Else the fork would print again what waits here.
+        sys.stdout.flush()
     parent, fork = os.getpid(), os.fork()
     if not fork:
         die_with(parent)

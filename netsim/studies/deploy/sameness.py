@@ -1,5 +1,6 @@
 """Whether a deployment has the results of the simulation, and where they begin to differ."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,10 @@ def where(simulated: Run, deployed: Run) -> str:
     return ""
 
 
-def losses(run: Run) -> dict[str, int]:
+def losses(run: Run) -> Counter[str]:
     """Return how many link messages were late, and how many went missing between processes."""
     counts = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
-    return {name: counts[name] for name in _ENDS if counts.get(name)}
+    return Counter({name: counts.get(name, 0) for name in _ENDS})
 
 
 def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[MergedRun]) -> list[str]:
@@ -47,8 +48,7 @@ def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[Merged
     for name, expected, made in zip(names, simulated, found, strict=True):
         if same(expected, made.run):
             continue
-        before, now = losses(expected), losses(made.run)
-        more = {cause: count - before.get(cause, 0) for cause, count in now.items() if count > before.get(cause, 0)}
+        more = losses(made.run) - losses(expected)
         first = where(expected, made.run)
         place = f"from {first} on" if first else "in when frames were sent or came, not in any row"
         counted = (

@@ -110,9 +110,9 @@ def test_there_are_as_many_packets_by_cause_as_in_the_ledger(run: Run, path: Pat
     assert by_link == {
         (*link, cause): int(row[cause]) for link, row in table.iterrows() for cause in expected if row[cause]
     }
-    # All that a page of the run says in its counts stands in the file's own comment, too.
-    told = ", ".join(f"{count:,} {cause}" for cause, count in frames_of(run.trace).counts.items() if count)
-    assert f"{len(capture.packets):,} frames: {told}." in capture.comments
+    # All counts that a page of the run shows stand in the file's own comment, too.
+    ends = ", ".join(f"{count:,} {cause}" for cause, count in frames_of(run.trace).counts.items() if count)
+    assert f"{len(capture.packets):,} frames: {ends}." in capture.comments
 
 
 def test_times_lengths_addresses_and_ports_are_those_of_the_frames(run: Run, path: Path) -> None:
@@ -132,7 +132,7 @@ def test_times_lengths_addresses_and_ports_are_those_of_the_frames(run: Run, pat
     assert (link, most, options[9]) == (101, 28, [b"\x09"])
 
 
-def test_the_comment_says_what_became_of_a_frame(run: Run, path: Path) -> None:
+def test_the_comment_names_the_fate_of_a_frame(run: Run, path: Path) -> None:
     pattern = re.compile(
         r"(?P<cause>\w+) at (?P<end>\S+) s after (?P<after>\S+) s(?:, left after (?P<waited>\S+) s)?; "
         r"kind (?P<kind>\w+), (?:round (?P<round>\d+)|no round), message (?P<number>\d+), "
@@ -215,7 +215,7 @@ def test_a_file_is_the_same_from_memory_and_from_a_trace_file(run: Run, path: Pa
     assert pcapng.read(tmp_path / "file.pcapng").packets == pcapng.read(path).packets
 
 
-def test_what_is_thinned_is_said(run: Run, tmp_path: Path) -> None:
+def test_what_is_thinned_is_noted(run: Run, tmp_path: Path) -> None:
     capture = pcapng.read(run.export(tmp_path / "thin.pcapng", most=60))
     shown = len(capture.packets)
     assert 0 < shown <= 60
@@ -540,7 +540,7 @@ def test_the_command(
     assert command(str(folder), *words) == (0, f"{tmp_path / 'g'}\n")
     assert nx.read_graphml(tmp_path / "g").graph["title"] == "coke: CTA"
     assert command(str(folder)) == (2, "netsim: Missing option '--format'.\n")
-    status, said = command(str(folder), "--format", "svg")
-    assert (status, said) == (2, "netsim: format = 'svg': must be one of pcapng, graphml, json\n")
-    status, said = command(str(tmp_path), "--format", "json")
-    assert (status, said.count("\n")) == (2, 1)
+    status, output = command(str(folder), "--format", "svg")
+    assert (status, output) == (2, "netsim: format = 'svg': must be one of pcapng, graphml, json\n")
+    status, output = command(str(tmp_path), "--format", "json")
+    assert (status, output.count("\n")) == (2, 1)

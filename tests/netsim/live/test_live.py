@@ -1,4 +1,4 @@
-"""A run that is shown while it goes on (docs/replay.md): it is the same, and what pages are told is what happened."""
+"""A run that is shown while it goes on (docs/replay.md): it is the same, and pages get what happened."""
 
 import http.client
 import json
@@ -98,7 +98,7 @@ def play(name: str, shown: Callable[[Network], Any] | None = None, **settings: A
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.usefixtures("always")
-def test_the_run_is_the_same_and_the_page_is_told_all_that_the_trace_has(name: str) -> None:
+def test_the_run_is_the_same_and_the_page_gets_all_that_the_trace_has(name: str) -> None:
     plain = play(name, trace=True)
     pages: list[Page] = []
 
@@ -172,7 +172,7 @@ def test_the_newest_are_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
     assert page.frames["start"].min() > np.median(frames["start"])
     with pytest.raises(BadInput, match="trace = False"):
         _ = run.trace
-    # What was looked at is kept by nobody.
+    # What was looked at is not kept.
     assert not any(len(each) for each in run.ledger.tally.records().values())
 
 
@@ -294,7 +294,7 @@ class Broken(Rounder):
                 raise ValueError("broken <b>")
 
 
-def test_a_run_that_fails_says_why_and_ends_as_ever() -> None:
+def test_a_run_that_fails_gives_the_reason_and_ends_as_ever() -> None:
     graph = topology.random_geometric(4, radius=0.9, seed=2)
     found = Network(graph)
     pages: list[Page] = []
@@ -339,7 +339,7 @@ def test_what_cannot_be_shown_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
     assert len(looks) == 1
 
 
-def test_nobody_is_shown_what_comes_after_the_block() -> None:
+def test_what_comes_after_the_block_is_not_shown() -> None:
     found, _ = network("lossy")
     with live_view(found, browser=False):
         pass
@@ -371,7 +371,7 @@ def asked(place: urllib.parse.SplitResult, path: str, host: str | None = None, m
     return answer
 
 
-def test_it_is_for_this_machine_and_for_those_who_know_the_address(place: urllib.parse.SplitResult) -> None:
+def test_it_is_for_this_machine_and_for_those_that_know_the_address(place: urllib.parse.SplitResult) -> None:
     assert place.hostname == "127.0.0.1"
     assert re.fullmatch(r"/[\w-]{32}/", place.path)
     page = asked(place, place.path + "1/")

@@ -79,8 +79,8 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(
     assert state["time"] == state["known"] == pytest.approx(1.9, abs=1e-6)
     assert state["playing"]
     assert state["running"]
-    told = "document.querySelector('[data-part=running]').textContent"
-    assert browser.run(told) == "running · known to 1.9 s"
+    state = "document.querySelector('[data-part=running]').textContent"
+    assert browser.run(state) == "running · known to 1.9 s"
     # How many rounds there will be is not known yet.
     clock = "document.querySelector('[data-part=clock]').textContent"
     assert " · round 19 · " in browser.run(clock)
@@ -111,7 +111,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(
         assert state["states"]["value"] == states_at(plain.states, columns, at)["value"].tolist()
     assert browser.run("document.images.length") == 0
     assert all(url.startswith((address[0], "data:")) for url in browser.requested)
-    assert [line for line in browser.said if "ERR_CONNECTION_REFUSED" not in line] == []
+    assert [line for line in browser.output if "ERR_CONNECTION_REFUSED" not in line] == []
 
 
 def check_counts(page: chromium.Page, run: Any) -> None:
@@ -179,9 +179,9 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
         [*command, "--watch", "--pace", "3"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    said = process.stdout.readline()
-    address = re.fullmatch(r"watch it at (http://127\.0\.0\.1:\d+/[\w-]+/)\n", said)
-    assert address, said
+    output = process.stdout.readline()
+    address = re.fullmatch(r"watch it at (http://127\.0\.0\.1:\d+/[\w-]+/)\n", output)
+    assert address, output
     # As a page does that goes from run to run.
     titles: dict[int, str] = {}
     number = 1
@@ -208,18 +208,18 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (["--pace", "2"], "pace = 2: must go with --watch"),
         (["--no-browser"], "no-browser: must go with --watch"),
         (["--watch", "--pace", "0"], "pace = 0"),
     ],
 )
-def test_flags_that_make_no_sense_are_refused(words: list[str], says: str, tmp_path: Path) -> None:
+def test_flags_that_make_no_sense_are_refused(words: list[str], expected: str, tmp_path: Path) -> None:
     done = call(*QUICK[:2], *words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("netsim: ")
-    assert says in done.stderr
+    assert expected in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -215,7 +215,7 @@ def test_on_a_shared_medium_a_frame_departs_as_its_first_fragment_does() -> None
     assert not any((row.sender, row.number) in first.index for row in table[table["bits"] == 0].itertuples())
 
 
-def test_a_reply_is_told_from_its_request() -> None:
+def test_a_reply_is_distinguished_from_its_request() -> None:
     class Asker(Agent):
         async def run(self) -> None:
             await self.request(1, "ask", 1)
@@ -446,7 +446,7 @@ def test_what_is_no_traced_run_is_refused_in_one_line(folder: Path, tmp_path: Pa
     assert "must be a whole trace file; this one is none" in refusal(trace)
 
 
-def test_a_trace_of_an_earlier_version_says_so(folder: Path, tmp_path: Path) -> None:
+def test_a_trace_of_an_earlier_version_is_reported(folder: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(folder / "trace-DKLA.npz") as old, zipfile.ZipFile(tmp_path / "old.npz", "w") as new:
         for name in old.namelist():
             if name not in ("details.npy", "left.npy", "in_flight.npy"):
@@ -485,8 +485,8 @@ def test_the_command(
     assert command(str(folder / "trace-CTA.npz"), "--out", str(page), "--most", "50") == (0, f"{page}\n")
     assert stand.given[-1][0]["shown"] <= 50 < stand.given[-1][0]["total"]
     assert command(str(folder), "--most", "0") == (2, "netsim: most = 0: must be a whole number >= 1\n")
-    status, said = command(str(tmp_path), "--out", str(page))
-    assert (status, said.count("\n")) == (2, 1)
+    status, output = command(str(tmp_path), "--out", str(page))
+    assert (status, output.count("\n")) == (2, 1)
 
 
 def test_curves_of_many_rows_and_many_changes_of_states_are_thinned(
@@ -503,8 +503,8 @@ def test_curves_of_many_rows_and_many_changes_of_states_are_thinned(
     assert len(meta["curves"]["x"]) == 5
     assert meta["curves"]["x"][-1] == run.rounds["time_s"].iloc[-1]
     states, agents = run.states, meta["states"]["agents"]
-    said = "States show 39 of 54 changes: of agents that changed often some, evenly, and the last."
-    assert meta["notes"] == ["Curves show 5 of 12 rows, evenly.", said]
+    output = "States show 39 of 54 changes: of agents that changed often some, evenly, and the last."
+    assert meta["notes"] == ["Curves show 5 of 12 rows, evenly.", output]
     assert [agents.count(i) for i in range(7)] == [9] * 3 + [3] * 4
     for i in range(7):
         mine = states[states["agent"] == i]["time_s"].tolist()

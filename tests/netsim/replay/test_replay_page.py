@@ -101,7 +101,7 @@ def test_the_page_holds_all_its_parts_and_asks_for_nothing(small: tuple[dict[str
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "wanted"),
     [
         ("cause", None, "with a column 'cause'"),
         ("end", np.zeros(2), "must be of shape (1,), as start"),
@@ -111,18 +111,18 @@ def test_the_page_holds_all_its_parts_and_asks_for_nothing(small: tuple[dict[str
         ("depart", np.array([0.5]), "start <= depart <= end"),
     ],
 )
-def test_columns_that_cannot_be_shown_are_refused(name: str, value: Any, says: str) -> None:
+def test_columns_that_cannot_be_shown_are_refused(name: str, value: Any, wanted: str) -> None:
     meta, columns = one_frame()
     if value is None:
         del columns[name]
     else:
         columns[name] = value
-    with pytest.raises(BadInput, match=re.escape(says)) as caught:
+    with pytest.raises(BadInput, match=re.escape(wanted)) as caught:
         html(meta, columns)
     assert "\n" not in str(caught.value)
 
 
-def one_frame(**told: Any) -> tuple[dict[str, Any], Columns]:
+def one_frame(**text: Any) -> tuple[dict[str, Any], Columns]:
     """Return a page's data with two agents and one lost frame."""
     meta = {
         "title": "one frame", "command": "", "versions": {}, "agents": ["a", "b"], "positions": [[0, 0], [1, 0]],
@@ -132,7 +132,7 @@ def one_frame(**told: Any) -> tuple[dict[str, Any], Columns]:
     }  # fmt: skip
     values = {"start": 0.25, "depart": 0.25, "end": 0.375, "receiver": 1, "cause": 1, "round": 1, "bits": 8}
     columns = {name: np.array([values.get(name, 0)], dtype=dtype) for name, dtype in COLUMNS.items()}
-    return meta | told, columns
+    return meta | text, columns
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def quiet(browser: chromium.Page) -> None:
     assert browser.run("performance.getEntriesByType('resource').length") == 0
     assert [url for url in browser.requested if not url.startswith(("file:", "data:"))] == []
     assert len([url for url in browser.requested if url.startswith("file:")]) == 1
-    assert browser.said == []
+    assert browser.output == []
 
 
 def test_what_is_shown_at_a_time_is_what_the_columns_say(
@@ -181,8 +181,8 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
         meta["ended_at"],
     ]
     changes = meta["states"]
-    told = pd.DataFrame({"time_s": changes["times"], "agent": changes["agents"], "sent": changes["sent"]})
-    told["value"] = changes["values"]["value"]
+    text = pd.DataFrame({"time_s": changes["times"], "agent": changes["agents"], "sent": changes["sent"]})
+    text["value"] = changes["values"]["value"]
     for view in ("map", "sequence"):
         at = ", ".join(repr(float(time)) for time in times)
         states = page.run(f"replay.show('{view}'), [{at}].map((time) => (replay.seek(time), replay.state()))")
@@ -192,7 +192,7 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
             assert state["waiting"] == np.flatnonzero((start <= time) & (depart > time)).tolist()
             ended = np.bincount(cause[end <= time], minlength=len(meta["causes"]))
             assert state["ended"] == dict(zip(meta["causes"], ended.tolist(), strict=True))
-            expected = states_at(told, columns, time)["value"].tolist()
+            expected = states_at(text, columns, time)["value"].tolist()
             assert state["states"]["value"] == pytest.approx(expected, rel=1e-7)
     quiet(page)
 
@@ -270,12 +270,12 @@ def test_the_inspector_tells_what_an_agent_and_a_link_did(
     page = shown(browser, tmp_path, recorded)
     page.run("replay.seek(1.5); replay.choose({agent: 4})")
     rows = "Object.fromEntries([...document.querySelectorAll('[data-part=inspected] tr[data-row]')].map("
-    told = page.run(rows + "(row) => [row.dataset.row, [...row.cells].slice(1).map((cell) => cell.textContent)]))")
+    text = page.run(rows + "(row) => [row.dataset.row, [...row.cells].slice(1).map((cell) => cell.textContent)]))")
     over = columns["end"] <= 1.5
     for cause in ("delivered", "lost"):
         ended = over & (columns["cause"] == meta["causes"].index(cause))
         by = [int(np.sum(ended & (columns[role] == 4))) for role in ("sender", "receiver")]
-        assert told[cause] == [str(count) for count in by]
+        assert text[cause] == [str(count) for count in by]
     times = page.run("[...document.querySelectorAll('[data-part=latest] time')].map((time) => time.textContent)")
     mine = (columns["sender"] == 4) | (columns["receiver"] == 4)
     latest = np.concatenate([columns["start"][mine], columns["end"][mine]])
@@ -342,13 +342,13 @@ def spoken(how: str, latency: float, path: Path, **settings: Any) -> Path:
     ("how", "settings", "rounds"),
     [("in rounds", {}, 3), ("in rounds", {"sample": 0.1}, 3), ("outside rounds", {"sample": 0.5}, 0)],
 )
-def test_a_round_is_told_while_one_is_open(
+def test_a_round_is_shown_while_one_is_open(
     how: str, settings: dict[str, Any], rounds: int, browser: chromium.Page, tmp_path: Path
 ) -> None:
     browser.open(spoken(how, 0.1, tmp_path, **settings))
-    told = [browser.run(f"replay.seek({time}), {CLOCK}") for time in (0, 0.5, 1.2, 99)]
+    text = [browser.run(f"replay.seek({time}), {CLOCK}") for time in (0, 0.5, 1.2, 99)]
     numbers = [1, 2, 3, 3]
-    for clock, number in zip(told, numbers, strict=True):
+    for clock, number in zip(text, numbers, strict=True):
         assert re.findall(r"round .*? ·", clock) == ([f"round {number} of {rounds} ·"] if rounds else [])
     buttons = "['round-back', 'round-on'].map((name) => document.querySelector(`[data-part=${name}]`).hidden)"
     assert browser.run(buttons) == [not rounds] * 2
@@ -361,7 +361,7 @@ CLOCK = "document.querySelector('[data-part=clock]').textContent"
 NOTES = "[...document.querySelectorAll('[data-part=notes] li')].map((li) => li.textContent)"
 
 
-def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_says_so(
+def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_notes_it(
     browser: chromium.Page, tmp_path: Path
 ) -> None:
     browser.open(spoken("in rounds", 0.0, tmp_path))
@@ -377,8 +377,8 @@ def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_says_so(
     assert browser.run("replay.state().drawn")["shown"] == 0
     browser.run("replay.show('sequence'); replay.seek(0.7)")
     assert "drawn over the round" not in browser.run(CLOCK)
-    said = "12 frames took no time (latency is 0): the map draws them over the rest of their round."
-    assert said in browser.run(NOTES)
+    output = "12 frames took no time (latency is 0): the map draws them over the rest of their round."
+    assert output in browser.run(NOTES)
     quiet(browser)
 
 
@@ -432,7 +432,7 @@ def test_a_frame_leaves_from_an_agent_that_is_shown_as_it_was(browser: chromium.
     assert browser.run("document.querySelector('[data-part=inspected] dd').textContent") == "7"
 
 
-def test_flooding_is_seen_to_spread_from_those_who_know(browser: chromium.Page, tmp_path: Path) -> None:
+def test_flooding_is_seen_to_spread_from_those_that_know(browser: chromium.Page, tmp_path: Path) -> None:
     run = find_study("flooding").execute(trace=True).runs["flooding"]
     browser.open(run.replay(tmp_path / "page.html"))
     columns = frames_of(run.trace).columns
@@ -449,7 +449,7 @@ def test_flooding_is_seen_to_spread_from_those_who_know(browser: chromium.Page, 
 EMPTY = {name: np.array([], dtype=dtype) for name, dtype in COLUMNS.items()}
 
 
-@pytest.mark.parametrize("name", ["one", "empty", "alone", "nobody", "huge", "tiny", "at once", "one kind of state"])
+@pytest.mark.parametrize("name", ["one", "empty", "alone", "no agent", "huge", "tiny", "at once", "one kind of state"])
 def test_runs_at_the_edge(name: str, browser: chromium.Page, tmp_path: Path) -> None:
     meta, columns = one_frame()
     none = {"links": [], "counts": {"delivered": 0}, "total": 0, "shown": 0, "kinds": [], "ended_at": 0.0}
@@ -457,7 +457,7 @@ def test_runs_at_the_edge(name: str, browser: chromium.Page, tmp_path: Path) -> 
         columns, meta = EMPTY, meta | none
     elif name == "alone":
         columns, meta = EMPTY, meta | none | {"agents": ["a"], "positions": [[3.0, 4.0]], "ended_at": 2.0}
-    elif name == "nobody":
+    elif name == "no agent":
         columns, meta = EMPTY, meta | none | {"agents": [], "positions": [], "causes": ["delivered"]}
     elif name in ("huge", "tiny"):
         scale = 1e15 if name == "huge" else 1e-12
@@ -487,7 +487,7 @@ def test_runs_at_the_edge(name: str, browser: chromium.Page, tmp_path: Path) -> 
     quiet(page)
 
 
-def test_too_many_frames_are_thinned_and_the_page_says_so(browser: chromium.Page, tmp_path: Path) -> None:
+def test_too_many_frames_are_thinned_and_the_page_notes_it(browser: chromium.Page, tmp_path: Path) -> None:
     meta, columns = one_frame(
         counts={"delivered": 20_000}, total=30_000, shown=20_000, omitted="Every third is left out."
     )
@@ -498,7 +498,7 @@ def test_too_many_frames_are_thinned_and_the_page_says_so(browser: chromium.Page
         drawn = page.run("replay.state().drawn")
         assert drawn["underway"] == 20_000
         assert 2_000 < drawn["drawn"] <= 6_000
-        said = page.run("document.querySelector('[data-part=thinned]').textContent")
-        assert said == f"Thinned: {drawn['drawn']} of 20000 frames drawn."
+        output = page.run("document.querySelector('[data-part=thinned]').textContent")
+        assert output == f"Thinned: {drawn['drawn']} of 20000 frames drawn."
     notes = page.run("document.querySelector('[data-part=notes]').textContent")
     assert "Shown are 20000 of 30000 link messages. Every third is left out." in notes

@@ -65,7 +65,7 @@ def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any], run
         run.widget(**settings)
 
 
-def test_without_a_trace_or_anywidget_one_line_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_trace_or_anywidget_one_line_reports_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = topology.random_geometric(3, radius=1.0, seed=3)
     with pytest.raises(BadInput, match="trace = False"):
         Network(graph).run({node: Average(2) for node in graph}).widget()
@@ -102,7 +102,7 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     assert browser.run("values.speed") == 0.5
     browser.run("model.set('height', 300)")
     assert browser.run(f"{frame}.clientHeight") == 300
-    # It plays, and says where it is, but not at each picture.
+    # It plays, and reports where it is, but not at each picture.
     browser.run("saved.length = 0; model.set('time', 0); model.set('playing', true)")
     until(browser, "values.time > 0.3")
     assert browser.run("saved.length") < 12
@@ -114,5 +114,5 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     assert browser.run("keys") == []
     browser.run("clean(); model.set('time', 0.5)")
     assert [url for url in browser.requested if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
-    assert browser.said == []
+    assert browser.output == []
     widget.close()

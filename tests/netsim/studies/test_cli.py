@@ -120,7 +120,7 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (["run", "cok"], "scenario = 'cok': must be one of aloha, averaging, coke, "),
         (["run", "coke", "--los", "0.1"], "--loss"),
@@ -152,26 +152,26 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
         (["shaw"], "shaw"),
     ],
 )
-def test_a_mistake_ends_in_one_line_and_status_2(words: list[str], says: str, tmp_path: Path) -> None:
+def test_a_mistake_ends_in_one_line_and_status_2(words: list[str], expected: str, tmp_path: Path) -> None:
     done = call(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("netsim: ")
-    assert says in line
+    assert expected in line
     assert not list(tmp_path.iterdir()), "nothing half-written"
 
 
 def test_an_unknown_table_and_too_few_samples(tmp_path: Path) -> None:
     pd.DataFrame({"x": range(9), "y": range(9)}).to_csv(tmp_path / "small.csv.gz", index=False)
-    for words, says in (
+    for words, expected in (
         (["--data", "smal"], "small"),
         (["--data", "small", "--agents", "5"], "agents = 5: must be at most 4"),
     ):
         done = call("run", "coke", *words, cwd=tmp_path, NETSIM_DATA=str(tmp_path))
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
-        assert says in line
+        assert expected in line
 
 
 def test_an_agent_that_raises_is_named_with_its_round_and_line(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_help_shows_every_parameter(tmp_path: Path) -> None:
 
 
 def test_a_scenario_parameter_needs_a_type_and_a_default(tmp_path: Path) -> None:
-    for number, (signature, says) in enumerate(
+    for number, (signature, expected) in enumerate(
         (
             ("study, *, agents=3", "'agents' the type int"),
             ("study, *, agents: int", "'agents' a default"),
@@ -250,7 +250,7 @@ def test_a_scenario_parameter_needs_a_type_and_a_default(tmp_path: Path) -> None
     ):
         path = tmp_path / f"mine{number}.py"
         path.write_text(f"def mine({signature}):\n    pass\n")
-        with pytest.raises(BadInput, match=says):
+        with pytest.raises(BadInput, match=expected):
             catalogue.find_study(str(path))
 
 

@@ -42,7 +42,7 @@ def test_a_sweep_has_a_row_for_each_point(room: Path) -> None:
     assert found["spread"].iloc[0] == found["spread"].iloc[1], "the same settings"
 
 
-def test_seeds_are_told_together(room: Path) -> None:
+def test_seeds_are_summarised_together(room: Path) -> None:
     places = [str(room / "a"), str(room / "sweep")]
     each = compare.table(places, ["spread"])
     title, together = compare.titled(each, ["spread"], "median", False)
@@ -183,7 +183,7 @@ def test_the_command_prints_and_draws(name: str, begins: bytes, room: Path) -> N
     assert (room / name).read_bytes().startswith(begins)
 
 
-def test_a_figure_that_cannot_be_written_is_told_in_one_line_and_leaves_the_old_one(
+def test_a_figure_that_cannot_be_written_is_reported_in_one_line_and_leaves_the_old_one(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half(figure: Figure, file: Any, **_: Any) -> None:
@@ -238,13 +238,13 @@ def extreme(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("metrics", [["value"], ["value", "other"]])
-@pytest.mark.parametrize(("of", "told"), [("mean", 1e308 / 3), ("median", 1e308)])
-def test_what_sums_overflow_has_a_mean_all_the_same(metrics: list[str], of: str, told: float, extreme: Path) -> None:
+@pytest.mark.parametrize(("of", "value"), [("mean", 1e308 / 3), ("median", 1e308)])
+def test_what_sums_overflow_has_a_mean_all_the_same(metrics: list[str], of: str, value: float, extreme: Path) -> None:
     words = [word for name in metrics for word in ("--metric", name)]
     done = call("compare", "sweep", *words, "--statistic", of, "--out", "out.png", cwd=extreme)
     assert (done.returncode, done.stderr) == (0, "")
     together = compare.titled(compare.table([str(extreme / "sweep")], metrics), metrics, of, False)[1]
-    assert together[of if len(metrics) == 1 else "value"].tolist() == pytest.approx([told], rel=1e-12)
+    assert together[of if len(metrics) == 1 else "value"].tolist() == pytest.approx([value], rel=1e-12)
 
 
 def test_only_seeds_with_a_value_are_counted(extreme: Path) -> None:
@@ -256,7 +256,7 @@ def test_only_seeds_with_a_value_are_counted(extreme: Path) -> None:
     assert "3 to 4" in call("show", "sweep", cwd=extreme).stdout
 
 
-def test_what_matplotlib_warned_of_is_told_as_run_tells_it(extreme: Path) -> None:
+def test_what_matplotlib_warned_of_is_reported_as_by_run(extreme: Path) -> None:
     done = call("compare", "run", "--metric", "value", "--out", "out.png", cwd=extreme)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1].startswith("out.png: Glyph 23398 ")

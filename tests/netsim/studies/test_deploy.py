@@ -138,7 +138,7 @@ def rows_in(journal: Path) -> int:
 
 
 def wait_for(folder: Path, parts: int) -> None:
-    """Wait until so many parts have written three rows."""
+    """Wait until this many parts have written three rows."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if sum(rows_in(path) >= 3 for path in folder.glob("parts/run-0/*.journal")) >= parts:
@@ -157,8 +157,8 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
     time.sleep(3.0)
     again = start(folder, "p1")
     for process in (running["p0"], running["p2"], again):
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 0, output
     done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     plan = Plan.read(folder)
@@ -197,14 +197,14 @@ def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path
     os.kill(running["p0"].pid, signal.SIGKILL)
     running["p0"].communicate()
     for name in ("p1", "p2"):
-        _, said = running[name].communicate(timeout=120)
-        assert running[name].returncode == 0, said
+        _, output = running[name].communicate(timeout=120)
+        assert running[name].returncode == 0, output
     done = netsim("gather", folder, "--out", "run", cwd=tmp_path)
     assert f"Process {plan.host('p0').address} was killed" in done.stdout
     assert len(load(tmp_path / "run")["rounds"]) == 20
 
 
-def test_a_process_whose_peers_never_come_says_who(study: Path, tmp_path: Path) -> None:
+def test_a_process_whose_peers_never_come_names_them(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "deployment"
     plan = planned(folder, study, rounds=5)
     content = json.loads((folder / "deployment.json").read_text())
@@ -217,7 +217,7 @@ def test_a_process_whose_peers_never_come_says_who(study: Path, tmp_path: Path) 
         assert plan.host(name).address in done.stderr
 
 
-def test_hosts_elsewhere_are_told_what_to_run(study: Path, tmp_path: Path) -> None:
+def test_hosts_elsewhere_get_the_commands_to_run(study: Path, tmp_path: Path) -> None:
     (tmp_path / "hosts.toml").write_text(
         '[hosts.a]\naddress = "192.0.2.1:9000"\nagents = [0, 1]\n[hosts.b]\naddress = "192.0.2.2:9000"\n'
     )
@@ -233,7 +233,7 @@ def test_hosts_elsewhere_are_told_what_to_run(study: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "expected"),
     [
         (("--processes", 1), "processes = 1: must be"),
         (("--processes", 9), "processes = 9: must be at most one for each of 8 agents"),
@@ -246,34 +246,34 @@ def test_hosts_elsewhere_are_told_what_to_run(study: Path, tmp_path: Path) -> No
         (("--processes", 2, "--proceses", 2), "No such option '--proceses'. (Did you mean"),
     ],
 )
-def test_bad_flags_end_in_a_line(study: Path, tmp_path: Path, flags: tuple[object, ...], says: str) -> None:
+def test_bad_flags_end_in_a_line(study: Path, tmp_path: Path, flags: tuple[object, ...], expected: str) -> None:
     done = netsim("deploy", "averages.py", "--rounds", 3, *flags, cwd=tmp_path)
     assert done.returncode == 2
-    assert says in done.stderr
+    assert expected in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_is_not_to_be_had_is_told_before_any_work(study: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_reached_is_reported_before_any_work(study: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken, socket.socket() as silent:
         for each in (taken, silent):
             each.bind(("127.0.0.1", 0))
-        taken_at, nobody = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, silent))
+        taken_at, closed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, silent))
         [free] = addresses(1)
         (tmp_path / "hosts.toml").write_text(f'[hosts.a]\naddress = "{free}"\n[hosts.b]\naddress = "{taken_at}"\n')
         asked = [(("--nodes", "hosts.toml"), f"here = '{taken_at}': must be an address that can be had (Address")]
         if importlib.util.find_spec("aiomqtt"):
-            flags = ("--processes", 2, "--transport", "mqtt", "--broker", nobody)
-            asked.append((flags, f"broker = '{nobody}': cannot be reached (Connection refused)"))
-        for words, says in asked:
+            flags = ("--processes", 2, "--transport", "mqtt", "--broker", closed)
+            asked.append((flags, f"broker = '{closed}': cannot be reached (Connection refused)"))
+        for words, expected in asked:
             done = netsim("deploy", "averages.py", "--rounds", 3, *words, cwd=tmp_path)
             assert done.returncode == 2
-            assert done.stderr.startswith(f"netsim: {says}")
+            assert done.stderr.startswith(f"netsim: {expected}")
             assert done.stderr.count("\n") == 1
             assert not (tmp_path / "runs").exists()
 
 
-def test_without_aiomqtt_it_is_told_before_any_work(study: Path, tmp_path: Path) -> None:
+def test_without_aiomqtt_it_is_reported_before_any_work(study: Path, tmp_path: Path) -> None:
     (tmp_path / "aiomqtt.py").write_text("raise ImportError")
     done = netsim("deploy", "averages.py", "--processes", 2, "--transport", "mqtt", cwd=tmp_path)
     assert done.returncode == 2
@@ -288,7 +288,7 @@ def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("[hosts", "must be a TOML file"),
         ("[hosts.a]\naddress='x:1'", "must have two tables [hosts.NAME] at least"),
@@ -303,14 +303,14 @@ def test_what_is_on_the_air_is_not_deployed(tmp_path: Path) -> None:
         ("[hosts.'/a']\naddress='x:1'\n[hosts.b]\naddress='y:1'", "hosts = '/a': must be names of"),
     ],
 )
-def test_bad_files_of_hosts_are_named(tmp_path: Path, text: str, says: str) -> None:
+def test_bad_files_of_hosts_are_named(tmp_path: Path, text: str, expected: str) -> None:
     from netsim import BadInput
 
     path = tmp_path / "hosts.toml"
     path.write_text(text)
     with pytest.raises(BadInput) as found:
         hosts_in(str(path))
-    assert says in str(found.value)
+    assert expected in str(found.value)
 
 
 def test_agents_are_dealt_evenly() -> None:
@@ -346,19 +346,19 @@ def test_an_algorithm_is_the_simulations(name: str, how: str, tmp_path: Path) ->
 
 
 def must_be_the_simulation(words: tuple[object, ...], folder: Path) -> None:
-    said = ""
+    output = ""
 
     def deploy(seconds: float, out: Path) -> None:
-        nonlocal said
+        nonlocal output
         done = netsim("deploy", *words, *HOW, "--round-time", seconds, "--out", out, cwd=folder)
         assert done.returncode == 0, done.stderr
-        said = done.stdout
+        output = done.stdout
 
     relaxed(deploy, folder)
     runs = "1 run" if "QC-ODKLA" in words else "2 runs"
     same = "The same as in the simulation, to the last bit: all rows and the trace hash of"
-    found = re.search(rf"{same} {runs}, ([\d,]+) link messages\.", said)
-    assert found, said
+    found = re.search(rf"{same} {runs}, ([\d,]+) link messages\.", output)
+    assert found, output
     assert int(found[1].replace(",", "")) >= 50
 
 
@@ -384,12 +384,12 @@ def deploying(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_who_ends_a_deployment_finds_nothing_left(number: int, status: int, tmp_path: Path) -> None:
+def test_a_deployment_that_is_ended_leaves_nothing(number: int, status: int, tmp_path: Path) -> None:
     with deploying(tmp_path) as (running, temporary):
         running.send_signal(number)
-        _, said = running.communicate(timeout=30)
+        _, output = running.communicate(timeout=30)
     assert running.returncode == status
-    assert "interrupted; no run folder was written" in said
+    assert "interrupted; no run folder was written" in output
     assert list(temporary.iterdir()) == []
     assert [path.name for path in (tmp_path / "home").rglob("*") if path.is_file()] == ["averages.py"]
     if sys.platform == "linux":
@@ -449,12 +449,12 @@ def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
 def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) -> None:
     done = netsim("deploy", "averaging", "--processes", 2, "--round-time", "1e-6", cwd=tmp_path)
     assert done.returncode == 2
-    says = "netsim: round_time = 1e-06: must be longer: all rounds had passed before the processes took part\n"
-    assert done.stderr.endswith(says)
+    expected = "netsim: round_time = 1e-06: must be longer: all rounds had passed before the processes took part\n"
+    assert done.stderr.endswith(expected)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
-def test_who_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
+def test_a_process_that_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "averages.py").write_text(STUDY)
     (tmp_path / "temporary").mkdir()
     command = [sys.executable, "-m", "netsim", "deploy", "averages.py", "--processes", "2", "--round-time", "0.1"]
@@ -471,10 +471,10 @@ def test_who_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
         seconds = [int(path.name) for path in running_there if "p2" in _read(path / "cmdline").split("\0")]
         for second in sorted(seconds):
             os.kill(second, signal.SIGSTOP)
-        said, _ = running.communicate(timeout=60)
+        output, _ = running.communicate(timeout=60)
     assert running.returncode == 1
     assert str(tmp_path) not in _commands()
-    assert " was killed, or its part was cut off: what it took with it is missing." in said
+    assert " was killed, or its part was cut off: what it took with it is missing." in output
 
 
 def _commands() -> str:

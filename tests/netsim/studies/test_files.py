@@ -131,10 +131,10 @@ def test_a_measure_that_is_no_number_ends_the_run_at_its_round(value: Any) -> No
 
 @pytest.mark.parametrize("column", [0, None, "", " ", "a\nb", "a\0", "\udce4", b"a", ("a", "b"), "round", "trace_hash"])
 def test_a_column_has_a_name_of_its_own_that_can_be_written(column: Any) -> None:
-    says = r"^probe measure, column = (?!.*\n).*: must be printable text, after round 1$"
+    wanted = r"^probe measure, column = (?!.*\n).*: must be printable text, after round 1$"
     if column in ("round", "trace_hash"):
-        says = rf"^probe column '{column}': must not be a column that is there already$"
-    with pytest.raises(BadInput, match=says):
+        wanted = rf"^probe column '{column}': must not be a column that is there already$"
+    with pytest.raises(BadInput, match=wanted):
         play(returns({column: 1.0}))
 
 
@@ -283,7 +283,7 @@ def test_a_folder_that_went_away_during_the_run(tmp_path: Path, temporary: Path)
     load(kept)
 
 
-def test_if_nothing_can_be_written_one_line_says_so(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_nothing_can_be_written_one_line_reports_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
     study = studied()
     big_table(study)
@@ -359,8 +359,8 @@ def test_runs_at_the_same_time_have_folders_of_their_own_by_default(room: Path) 
     at_once = [
         subprocess.Popen(words, cwd=room, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
     ]
-    said = [process.communicate(timeout=60)[1] for process in at_once]
-    assert [process.returncode for process in at_once] == [0, 0, 0], said
+    output = [process.communicate(timeout=60)[1] for process in at_once]
+    assert [process.returncode for process in at_once] == [0, 0, 0], output
     assert sorted(path.name for path in (room / "runs").iterdir()) == ["mine-1", "mine-2", "mine-3"]
     for number in (1, 2, 3):
         load(room / "runs" / f"mine-{number}")
@@ -420,7 +420,7 @@ Show = Callable[[Path], tuple[int, str, str]]
 
 
 def seal(path: Path) -> None:
-    """Write the files' sizes into the summary, as one would who edits a folder with care."""
+    """Write the files' sizes into the summary, as a careful editor of a folder would."""
     try:
         summary = json.loads((path / "summary.json").read_text())
         for name in summary["bytes"]:
@@ -560,7 +560,7 @@ def test_an_edited_folder_is_shown_or_refused_in_one_line(seed: int, folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "says"),
+    ("name", "change", "wanted"),
     [
         ("settings", lambda tree: tree.update(parameters=[1]), "settings.json: 'parameters' must be dict, not list"),
         ("settings", lambda tree: tree.pop("scenario"), "settings.json must have 'scenario'"),
@@ -572,7 +572,7 @@ def test_an_edited_folder_is_shown_or_refused_in_one_line(seed: int, folder: Pat
         ("summary", lambda tree: tree["bytes"].update({"../x": 3}), "../x has 0 bytes of 3: it was cut short"),
     ],
 )
-def test_the_line_says_what_is_wrong(name: str, change: Any, says: str, folder: Path, tmp_path: Path) -> None:
+def test_the_line_names_what_is_wrong(name: str, change: Any, wanted: str, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "broken")
     path = tmp_path / "broken" / f"{name}.json"
     tree = json.loads(path.read_text())
@@ -582,18 +582,18 @@ def test_the_line_says_what_is_wrong(name: str, change: Any, says: str, folder: 
         seal(tmp_path / "broken")
     with pytest.raises(BadInput) as caught:
         load(tmp_path / "broken")
-    assert says in str(caught.value)
+    assert wanted in str(caught.value)
 
 
 def test_a_column_of_text_and_a_missing_one_are_named(folder: Path, tmp_path: Path) -> None:
-    for number, (old, new, says) in enumerate(
+    for number, (old, new, wanted) in enumerate(
         ((",0.25,", ",high,", "column 'mse' must hold numbers"), ("algorithm,", "method,", "a column 'algorithm'"))
     ):
         broken = tmp_path / str(number)
         shutil.copytree(folder, broken)
         (broken / "rounds.csv").write_text((broken / "rounds.csv").read_text().replace(old, new))
         seal(broken)
-        with pytest.raises(BadInput, match=says):
+        with pytest.raises(BadInput, match=wanted):
             load(broken)
 
 
@@ -784,7 +784,7 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "wanted"),
     [
         ("x = 1\ndef mine(study:\n    pass\n", r"SyntaxError \(mine\.py, line 2\): '\(' was never closed"),
         ("def mine(study):\n  pass\n pass\n", r"IndentationError \(mine\.py, line 3\): "),
@@ -801,9 +801,9 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
         ("(" * 5000 + ")" * 5000, r"\w+Error"),
     ],
 )
-def test_a_file_that_does_not_run_is_refused_with_its_line(text: str, says: str, tmp_path: Path) -> None:
+def test_a_file_that_does_not_run_is_refused_with_its_line(text: str, wanted: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must be a Python file that runs; {says}"):
+    with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must be a Python file that runs; {wanted}"):
         catalogue.find_study(path)
     assert not [key for key in sys.modules if "_scenario_" in key]
 
@@ -818,7 +818,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signature", "says"),
+    ("signature", "wanted"),
     [
         ("study, *, agents: int | str = 3", "'agents' the type int"),
         ("study, *, agents: list[int] = 3", "'agents' the type int"),
@@ -830,9 +830,9 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         ("study, **more: int", "'more' a default"),
     ],
 )
-def test_a_parameter_that_can_be_no_flag_is_refused(signature: str, says: str, tmp_path: Path) -> None:
+def test_a_parameter_that_can_be_no_flag_is_refused(signature: str, wanted: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"def mine({signature}) -> None:\n    pass\n")
-    with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must (have|give its parameter) {says}"):
+    with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must (have|give its parameter) {wanted}"):
         catalogue.find_study(path)
 
 
@@ -916,7 +916,7 @@ def test_an_agent_can_be_copied_while_it_runs() -> None:
 
 
 @pytest.mark.parametrize("duplicate", COPIES[1:])
-def test_a_run_can_be_pickled_or_says_why_not(duplicate: Callable[[Any], Any]) -> None:
+def test_a_run_can_be_pickled_or_gives_the_reason(duplicate: Callable[[Any], Any]) -> None:
     run = pickled_run(Heard, lambda agents: 1.0)
     try:
         again = duplicate(run)
@@ -935,9 +935,9 @@ from netsim import Link, Network, Radio, topology
 from netsim.testing import Listener, Talker, sized
 
 for medium in ("wires", Radio(access="aloha")):
-    says = Talker([(0.0, sized(100)), (0.5, sized(1000))])
+    talker = Talker([(0.0, sized(100)), (0.5, sized(1000))])
     network = Network(topology.path(2), Link(rate=8000.0), medium=medium)
-    run = network.run({0: says, 1: Listener()}, until=1.0, trace=True)
+    run = network.run({0: talker, 1: Listener()}, until=1.0, trace=True)
     for again in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run)):
         assert again.ledger.table().equals(run.ledger.table())
         assert list(again.ledger.in_flight()) == list(run.ledger.in_flight())

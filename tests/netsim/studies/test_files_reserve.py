@@ -386,7 +386,7 @@ print(json.dumps(found))
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.parametrize("inside", [False, True])
-def test_whatever_the_moment_of_a_kill_a_folder_is_whole_or_no_run_folder(inside: bool, tmp_path: Path) -> None:
+def test_at_any_moment_of_a_kill_a_folder_is_whole_or_no_run_folder(inside: bool, tmp_path: Path) -> None:
     words = [sys.executable, "-W", "ignore", "-c", _SAVE_AND_KILL, str(tmp_path), str(inside)]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -69,7 +69,7 @@ def test_the_same_names_are_identical(room: Path) -> None:
     assert (verdict.state, verdict.where) == ("identical", "")
 
 
-def test_what_differs_is_told_by_its_name(room: Path, tmp_path: Path) -> None:
+def test_what_differs_is_reported_by_its_name(room: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     shutil.copytree(room / "out", again)
     (path,) = again.glob("rounds.*")

@@ -111,21 +111,21 @@ def test_a_signal_hands_over_what_there_is(number: int, ignored: bool, status: i
 
 
 @pytest.mark.parametrize(
-    ("end", "rounds", "says"),
+    ("end", "rounds", "expected"),
     [
         ("agent", 4, "agent 0 raised ZeroDivisionError in round 5 (slow.py, line 13): division by zero"),
         ("stall", 5, "every task waits for what can never come"),
         ("well", 4, "scenario 'slow.py' raised ZeroDivisionError (slow.py, line 32): division by zero"),
     ],
 )
-def test_a_run_that_fails_hands_over_what_there_is(end: str, rounds: int, says: str, room: Path) -> None:
+def test_a_run_that_fails_hands_over_what_there_is(end: str, rounds: int, expected: str, room: Path) -> None:
     done = call("run", "slow.py", "--end", end, "--out", "out", cwd=room)
     assert done.returncode == 2
     line = done.stderr.splitlines()[-1]
-    assert says in line
+    assert expected in line
     assert line.endswith("; what there is so far is in out, marked partial")
     found = folders.load(room / "out", partial=True)
-    assert says in found["summary"]["partial"]["why"]
+    assert expected in found["summary"]["partial"]["why"]
     assert found["summary"]["partial"]["cut"] == (None if end == "well" else "second")
     assert len(found["rounds"]) == rounds
     assert conserves(pd.read_csv(room / "out" / "ledger.csv"))
@@ -236,7 +236,7 @@ def test_the_error_carries_the_run_so_far(end: Any, kind: type[BaseException], i
             asyncio.run(notebook()) if inside else play()
     finally:
         signal.signal(signal.SIGINT, before)
-    # At a standstill nobody is left who keeps round 6 from closing.
+    # At a standstill no agent is left that keeps round 6 from closing.
     is_whole_so_far(caught.value.run, 6 if end is stalls else 5)  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""The page of a run folder, report.html: docs/run_folder.md says what it holds."""
+"""The page of a run folder, report.html: what it holds is in docs/run_folder.md."""
 
 import ast
 import base64
@@ -45,8 +45,8 @@ def test_it_holds_what_the_folder_does(tmp_path: Path) -> None:
     page = saved(tmp_path / "out")
     (data,) = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", page)
     assert base64.b64decode(data) == (tmp_path / "out" / "curve.png").read_bytes()
-    for told in ("Many rows", "netsim run mine --loss 0.1", "numpy", "40 of 100 rows", "many.csv", "trace_hash"):
-        assert told in page
+    for shown in ("Many rows", "netsim run mine --loss 0.1", "numpy", "40 of 100 rows", "many.csv", "trace_hash"):
+        assert shown in page
     assert page.count("<tr><td>") == 60
 
 
@@ -54,7 +54,7 @@ def captions(page: str) -> list[str]:
     return [html.unescape(each) for each in re.findall(r"<figcaption>(.*?)</figcaption>", page)]
 
 
-def test_a_figure_stands_over_the_sentence_that_says_what_it_shows(tmp_path: Path) -> None:
+def test_a_figure_stands_over_the_sentence_on_what_it_shows(tmp_path: Path) -> None:
     study = Study("mine", {})
     for name, title, caption in (("a", "A title", "What it shows: a < b."), ("b", "A long\ntitle", ""), ("c", "", "")):
         figure = Figure(figsize=(2, 2))
@@ -65,7 +65,7 @@ def test_a_figure_stands_over_the_sentence_that_says_what_it_shows(tmp_path: Pat
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert captions(page) == ["What it shows: a < b.", "A long title", "The figure c."]
     alternatives = [html.unescape(str(each.get("alt"))) for tag, each in Tags(page).tags if tag == "img"]
-    assert alternatives == captions(page), "who cannot see it reads the same"
+    assert alternatives == captions(page), "a reader who cannot see it gets the same words"
 
 
 def test_every_figure_of_a_study_of_ours_has_a_sentence() -> None:
@@ -75,8 +75,8 @@ def test_every_figure_of_a_study_of_ours_has_a_sentence() -> None:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "study.figure":
                 assert len(call.args) == 3, f"{path.name}, line {call.lineno}: has no caption"
-                said = call.args[2]
-                parts = said.values if isinstance(said, ast.JoinedStr) else [said]
+                output = call.args[2]
+                parts = output.values if isinstance(output, ast.JoinedStr) else [output]
                 if isinstance(end := parts[-1], ast.Constant):
                     assert str(end.value).endswith("."), f"{path.name}, line {call.lineno}: is no sentence"
 

@@ -117,7 +117,7 @@ def test_too_few_values_have_no_interval(of: str, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "of", "told"),
+    ("counts", "of", "shown"),
     [
         ([12, 12], "mean", "95 % interval of the mean (Student's t, n = 12)"),
         ([12, 3, 5], "mean", "95 % interval of the mean (Student's t, n = 3 to 12)"),
@@ -127,8 +127,8 @@ def test_too_few_values_have_no_interval(of: str, most: int) -> None:
         ([4], "median", "no 95 % interval of the median, which takes 6 (n = 4)"),
     ],
 )
-def test_which_interval_it_is_and_of_how_many_is_told(counts: list[int], of: str, told: str) -> None:
-    assert results.interval_text(counts, of=of) == told
+def test_the_text_names_the_interval_and_how_many_values(counts: list[int], of: str, shown: str) -> None:
+    assert results.interval_text(counts, of=of) == shown
 
 
 def test_groups_and_what_is_empty() -> None:

@@ -44,7 +44,7 @@ def test_the_limit_of_a_process_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "expected"),
     [
         (lambda: topology.ring(HUGE), "agents = "),
         (lambda: topology.path(HUGE), "agents = "),
@@ -60,9 +60,9 @@ def test_the_limit_of_a_process_counts() -> None:
         (lambda: RandomFourier(1, 1_000_000)(np.zeros((1_000_000, 1))), "features = 1000000"),
     ],
 )
-def test_what_no_memory_holds_is_refused_before_it_is_made(make: Callable[[], object], says: str) -> None:
+def test_what_no_memory_holds_is_refused_before_it_is_made(make: Callable[[], object], expected: str) -> None:
     start = time.monotonic()
-    with pytest.raises(BadInput, match=f"^{says}.*{NEEDS}$"):
+    with pytest.raises(BadInput, match=f"^{expected}.*{NEEDS}$"):
         make()
     assert time.monotonic() - start < 5.0
 
@@ -75,7 +75,7 @@ def test_what_memory_holds_is_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (("averaging", "--agents", "1000000000000"), "agents = 1000000000000"),
         (("averaging", "--agents", "1000000", "--radius", "1"), "radius = 1.0"),
@@ -91,11 +91,11 @@ def test_what_memory_holds_is_made() -> None:
         (("pushsum", "--rounds", "1000000000000"), "rounds = 1000000000000"),
     ],
 )
-def test_a_study_that_no_memory_holds_ends_in_one_line(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_a_study_that_no_memory_holds_ends_in_one_line(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     done = call("run", *words, "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     (line,) = [each for each in done.stderr.splitlines() if each.startswith("netsim: ")]
-    assert line.startswith(f"netsim: {says}: must be smaller; ")
+    assert line.startswith(f"netsim: {expected}: must be smaller; ")
     assert " GiB, more than the " in line
     assert not list(tmp_path.iterdir())
 

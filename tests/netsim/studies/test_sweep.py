@@ -68,13 +68,13 @@ def files(folder: Path) -> dict[str, bytes]:
         ({"deaf": [True, False], "medium": ["a b", "c,d"]}, "--deaf --no-deaf --medium 'a b' --medium c,d"),
     ],
 )
-def test_values_are_told_as_the_flags_that_list_them(values: dict[str, Any], flags: str, study: str) -> None:
+def test_values_are_shown_as_the_flags_that_list_them(values: dict[str, Any], flags: str, study: str) -> None:
     chosen = grid(find_study(study), values)
     assert flags_of(chosen.values) == flags
     assert grid(find_study(study), _listed(find_study(study), tuple(shlex.split(flags)))) == chosen
 
 
-def test_what_is_left_open_is_told_as_none() -> None:
+def test_what_is_left_open_is_shown_as_none() -> None:
     chosen = grid(find_study("coke"), {"bits": [None, 3], "sigma": None})
     assert flags_of(chosen.values) == "--bits none,3"
 
@@ -95,7 +95,7 @@ def test_what_flags_list(kind: type, optional: bool, texts: list[str], values: l
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "says"),
+    ("kind", "text", "expected"),
     [
         (int, "0:", "x = '0:': must be whole numbers, or a range such as 0:20, with commas between"),
         (int, "1.5", "must be whole numbers"),
@@ -105,10 +105,10 @@ def test_what_flags_list(kind: type, optional: bool, texts: list[str], values: l
         (bool, "maybe", "must be true or false"),
     ],
 )
-def test_what_flags_cannot_list(kind: type, text: str, says: str) -> None:
+def test_what_flags_cannot_list(kind: type, text: str, expected: str) -> None:
     with pytest.raises(BadInput) as caught:
         values_of(Parameter("x", kind, False, None, ""), [text])
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_points_are_all_combinations_each_once(study: str) -> None:
@@ -130,7 +130,7 @@ def test_names_are_names_of_folders(study: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "expected"),
     [
         ({"lss": 0.1}, "parameter = 'lss': must be one of"),
         ({"loss": []}, "loss = []: must be a value, or several"),
@@ -141,11 +141,11 @@ def test_names_are_names_of_folders(study: str) -> None:
     ],
 )
 def test_what_cannot_be_swept_is_refused_before_anything_runs(
-    study: str, given: dict[str, Any], says: str, tmp_path: Path
+    study: str, given: dict[str, Any], expected: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput) as caught:
         sweep(study, out=tmp_path / "out", **given)
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -220,7 +220,7 @@ def test_what_a_killed_sweep_was_writing_is_cleared_away(study: str, tmp_path: P
     assert files(tmp_path / "out") == whole
 
 
-def test_the_command_says_what_came_of_it(study: str, tmp_path: Path) -> None:
+def test_the_command_prints_the_result(study: str, tmp_path: Path) -> None:
     done = call("sweep", study, "--seed", "0:3", "--fail", "1", "--no-deaf", "--out", "out", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "seed=1 failed: scenario" in done.stdout
@@ -266,7 +266,7 @@ def test_libraries_are_not_counted_as_the_memory_of_a_point(megabytes: int, tmp_
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "output"),
     [
         (["--seed", "3:0"], "seed = '3:0': must be a range from"),
         (
@@ -275,7 +275,7 @@ def test_libraries_are_not_counted_as_the_memory_of_a_point(megabytes: int, tmp_
         ),
     ],
 )
-def test_what_no_sweep_can_have_is_refused_by_what_was_typed(flags: list[str], said: str, tmp_path: Path) -> None:
+def test_what_no_sweep_can_have_is_refused_by_what_was_typed(flags: list[str], output: str, tmp_path: Path) -> None:
     done = call("sweep", "averaging", *flags, "--out", "q", cwd=tmp_path)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert output in done.stderr

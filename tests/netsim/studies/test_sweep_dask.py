@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster: real schedulers and workers, the same files as here, and what is missing is said."""
+"""Sweeps on a Dask cluster: real schedulers and workers, the same files as here, and what is missing is reported."""
 
 import os
 import re
@@ -119,10 +119,15 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
         port = str(free.getsockname()[1])
     (tmp_path / "commands").write_text("trap 'kill $(jobs -p)' EXIT\n" + commands.replace("8786", port))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    with (tmp_path / "said").open("w") as said:
-        words: dict[str, Any] = {"cwd": tmp_path, "env": os.environ | {"PATH": path}, "stdout": said, "stderr": said}
+    with (tmp_path / "output").open("w") as output:
+        words: dict[str, Any] = {
+            "cwd": tmp_path,
+            "env": os.environ | {"PATH": path},
+            "stdout": output,
+            "stderr": output,
+        }
         subprocess.run(["bash", "-e", "commands"], check=False, timeout=120, **words)
-    assert "sweeps/there: 8 of 8 points, 0 failed; points.csv" in (tmp_path / "said").read_text()
+    assert "sweeps/there: 8 of 8 points, 0 failed; points.csv" in (tmp_path / "output").read_text()
 
 
 # --- workers that die -------------------------------------------------------------------------------------------------
@@ -189,9 +194,9 @@ def test_a_scheduler_that_goes_ends_the_sweep_in_one_line(study: str, tmp_path: 
     closer = threading.Thread(target=close)
     closer.start()
     words: dict[str, Any] = {"seed": range(4), "slow": 1.0, "log": str(log)}
-    says = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address, **words)
+    expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address, **words)
     closer.join()
-    assert says == "dask: its scheduler has gone; what is done is whole, and the same command goes on"
+    assert expected == "dask: its scheduler has gone; what is done is whole, and the same command goes on"
     sweep(study, out=tmp_path / "out", jobs=2, **words)
     sweep(study, out=tmp_path / "here", jobs=2, **words)
     assert files(tmp_path / "out") == files(tmp_path / "here")
@@ -201,7 +206,7 @@ def test_a_scheduler_that_goes_ends_the_sweep_in_one_line(study: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "expected"),
     [
         ({"dask": "hello"}, "dask = 'hello': must be a scheduler's address, such as tcp://127.0.0.1:8786"),
         ({"dask": "http://localhost:8786"}, "must be a scheduler's address"),
@@ -213,13 +218,13 @@ def test_a_scheduler_that_goes_ends_the_sweep_in_one_line(study: str, tmp_path: 
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(
-    study: str, tmp_path: Path, given: dict[str, Any], says: str
+    study: str, tmp_path: Path, given: dict[str, Any], expected: str
 ) -> None:
-    assert says in refusal(study, out=tmp_path / "out", seed=range(2), **given)
+    assert expected in refusal(study, out=tmp_path / "out", seed=range(2), **given)
     assert not (tmp_path / "out").exists()
 
 
-def test_where_nobody_answers_is_said_in_one_line_within_a_time(
+def test_a_scheduler_that_does_not_answer_is_reported_in_one_line_within_a_time(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = call("sweep", "mine.py", "--dask", "tcp://127.0.0.1:1", "--out", "out", cwd=tmp_path)
@@ -228,15 +233,15 @@ def test_where_nobody_answers_is_said_in_one_line_within_a_time(
     assert done.stderr == f"netsim: dask = 'tcp://127.0.0.1:1': {wanted}\n"
     monkeypatch.setattr("netsim.studies.sweeps.cluster._WORKERS_S", 1.0)
     with local(0) as empty:
-        says = refusal(study, out=tmp_path / "out", dask=empty.scheduler_address)
-    assert "it has none after 1 s" in says
+        expected = refusal(study, out=tmp_path / "out", dask=empty.scheduler_address)
+    assert "it has none after 1 s" in expected
 
 
 def test_workers_with_several_threads_are_refused(study: str, tmp_path: Path) -> None:
     with local(1, threads_per_worker=2) as cluster:
-        says = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
-    assert "must be a scheduler whose workers have one thread each" in says
-    assert says.endswith("has 2")
+        expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
+    assert "must be a scheduler whose workers have one thread each" in expected
+    assert expected.endswith("has 2")
 
 
 def no_bytes(most: int) -> None:
@@ -251,16 +256,16 @@ def test_a_worker_that_cannot_write_is_named(
 ) -> None:
     workers = everywhere(no_bytes, 0)
     try:
-        says = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
+        expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
     finally:
         everywhere(no_bytes, -1)
-    assert says.startswith(f"out = {str(tmp_path / 'out')!r}: worker {min(workers)} must have that folder")
-    assert says.endswith("one that cannot be written (File too large)")
+    assert expected.startswith(f"out = {str(tmp_path / 'out')!r}: worker {min(workers)} must have that folder")
+    assert expected.endswith("one that cannot be written (File too large)")
     assert sweep(study, out=tmp_path / "out", dask=cluster.scheduler_address).failed == {}
 
 
-def test_a_folder_that_is_not_shared_is_told(study: str, tmp_path: Path) -> None:
-    """What a worker says that has no such folder, or one of its own under that name."""
+def test_a_folder_that_is_not_shared_is_reported(study: str, tmp_path: Path) -> None:
+    """The report of a worker that has no such folder, or one of its own under that name."""
     from netsim.studies.sweeps.cluster import examine
 
     work = SweepRun(study, study, tmp_path, tmp_path / "running-x", Limits(), Formats())
@@ -286,12 +291,12 @@ def test_a_worker_with_another_netsim_is_named(
 ) -> None:
     (here, *_) = everywhere(set_version, "0.0.9").values()
     try:
-        says = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
+        expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
     finally:
         everywhere(set_version, here)
-    assert says.startswith("dask: netsim: worker tcp://127.0.0.1:")
-    assert f"must have {here} (" in says
-    assert "it has 0.0.9 (" in says
+    assert expected.startswith("dask: netsim: worker tcp://127.0.0.1:")
+    assert f"must have {here} (" in expected
+    assert "it has 0.0.9 (" in expected
 
 
 def test_a_worker_without_this_netsim_is_named(study: str, tmp_path: Path) -> None:
@@ -303,12 +308,12 @@ def test_a_worker_without_this_netsim_is_named(study: str, tmp_path: Path) -> No
         worker = subprocess.Popen([*command, "--no-dashboard"], cwd=tmp_path, stderr=subprocess.DEVNULL)
         try:
             cluster.wait_for_workers(1, timeout=120)
-            says = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
+            expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
         finally:
             worker.terminate()
             worker.wait()
-    assert says.startswith("dask: worker tcp://127.0.0.1:")
-    assert "must have the netsim that is here" in says
+    assert expected.startswith("dask: worker tcp://127.0.0.1:")
+    assert "must have the netsim that is here" in expected
 
 
 def test_a_worker_without_the_data_or_the_study_is_named(
@@ -317,18 +322,18 @@ def test_a_worker_without_the_data_or_the_study_is_named(
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path / "data"))
     everywhere(unset)
-    says = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
-    assert says.startswith("NETSIM_DATA: worker tcp://127.0.0.1:")
-    assert says.endswith("must have a folder of data, as here; it has no folder of data")
+    expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address)
+    assert expected.startswith("NETSIM_DATA: worker tcp://127.0.0.1:")
+    assert expected.endswith("must have a folder of data, as here; it has no folder of data")
     monkeypatch.delenv("NETSIM_DATA")
     mine = str(shutil.copy(study, tmp_path / "other.py"))
     everywhere(hide_files)
     try:
-        says = refusal(mine, out=tmp_path / "other", dask=cluster.scheduler_address)
+        expected = refusal(mine, out=tmp_path / "other", dask=cluster.scheduler_address)
     finally:
         everywhere(show_files)
-    assert says.startswith(f"scenario = {mine!r}: worker tcp://127.0.0.1:")
-    assert says.endswith("as here; it has none")
+    assert expected.startswith(f"scenario = {mine!r}: worker tcp://127.0.0.1:")
+    assert expected.endswith("as here; it has none")
 
 
 def hide_files() -> None:
@@ -346,10 +351,10 @@ def unset() -> None:
     os.environ.pop("NETSIM_DATA", None)
 
 
-def test_without_dask_it_says_what_to_install(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_it_names_what_to_install(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    says = refusal(study, out=tmp_path / "out", dask="tcp://127.0.0.1:8786")
-    assert says.endswith("must be left out where Dask is not installed: in netsim's clone, pip install '.[dask]'")
+    expected = refusal(study, out=tmp_path / "out", dask="tcp://127.0.0.1:8786")
+    assert expected.endswith("must be left out where Dask is not installed: in netsim's clone, pip install '.[dask]'")
 
 
 def test_what_is_sent_is_small() -> None:

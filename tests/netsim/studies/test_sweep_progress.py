@@ -1,4 +1,4 @@
-"""What is said while a sweep runs: done, failed, left, time left; on a terminal one live line."""
+"""What is shown while a sweep runs: done, failed, left, time left; on a terminal one live line."""
 
 import os
 import re
@@ -90,7 +90,7 @@ def test_on_a_terminal_one_line_is_kept_true(study: str, tmp_path: Path) -> None
         env=os.environ | {"COLUMNS": "120", "TERM": "xterm"},
     )
     os.close(theirs)
-    said = b""
+    output = b""
     while True:
         try:
             read = os.read(ours, 4096)
@@ -98,15 +98,15 @@ def test_on_a_terminal_one_line_is_kept_true(study: str, tmp_path: Path) -> None
             break
         if not read:
             break
-        said += read
+        output += read
     os.close(ours)
     assert process.wait() == 1  # a point failed
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode())
     assert "3 done, 1 failed, 0 left" in plain
     assert len([line for line in plain.split("\n") if line.strip("\r ")]) == 1, "all in one line"
 
 
-def test_who_is_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_quiet_reporter_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with Reporter(quiet=True).tally("mine", 4) as tally:
         tally(4, 0)
     assert capfd.readouterr() == ("", "")

@@ -191,10 +191,12 @@ def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     before = files(out)
     edit()
     for seeds in ([0, 1, 2], [0, 1]):
-        says = refusal(scenario, out=out, seed=seeds, jobs=jobs, **given)
-        assert says.startswith(f"out = {str(out)!r}: must hold points of the code and data that are there now; {path} ")
-        assert "changed since 2 of its 2 points ran" in says
-        assert "--redo" in says
+        expected = refusal(scenario, out=out, seed=seeds, jobs=jobs, **given)
+        assert expected.startswith(
+            f"out = {str(out)!r}: must hold points of the code and data that are there now; {path} "
+        )
+        assert "changed since 2 of its 2 points ran" in expected
+        assert "--redo" in expected
     assert files(out) == before, "what is refused changes nothing"
     sweep(scenario, out=out, seed=[0, 1, 2], jobs=jobs, redo=True, **given)
     sweep(scenario, out=tmp_path / "whole", seed=[0, 1, 2], jobs=jobs, **given)
@@ -274,8 +276,8 @@ def test_points_that_recorded_nothing_are_refused(study: str, tmp_path: Path) ->
     summary = json.loads((point / "summary.json").read_text())
     summary["bytes"]["settings.json"] = (point / "settings.json").stat().st_size
     (point / "summary.json").write_text(json.dumps(summary))
-    says = refusal(study, out=tmp_path / "out", seed=[0, 1])
-    assert "a netsim that recorded nothing of these ran 1 of its 2 points (--redo runs those anew" in says
+    expected = refusal(study, out=tmp_path / "out", seed=[0, 1])
+    assert "a netsim that recorded nothing of these ran 1 of its 2 points (--redo runs those anew" in expected
     sweep(study, out=tmp_path / "out", seed=[0, 1], redo=True)
     assert recorded(point) == settings
 
@@ -292,17 +294,17 @@ def test_failures_are_of_a_version_too(study: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_change_while_it_runs_is_told_at_the_end(jobs: int, study: str, tmp_path: Path) -> None:
+def test_a_change_while_it_runs_is_reported_at_the_end(jobs: int, study: str, tmp_path: Path) -> None:
     edits = (
         "from pathlib import Path\nif seed == 1:\n        Path(__file__).write_text(Path(__file__).read_text() + '#')\n"
     )
     Path(study).write_text(STUDY.replace("total = 0.0\n", "total = 0.0\n    " + edits.replace("\nif", "\n    if"), 1))
-    says = refusal(study, out=tmp_path / "out", seed=range(8), jobs=jobs)
-    assert f"must hold points of one version; {study} changed while the sweep ran (--redo" in says
+    expected = refusal(study, out=tmp_path / "out", seed=range(8), jobs=jobs)
+    assert f"must hold points of one version; {study} changed while the sweep ran (--redo" in expected
     assert not (tmp_path / "out" / "points.csv").exists()
 
 
-def test_the_command_says_it_in_one_line(study: str, tmp_path: Path) -> None:
+def test_the_command_reports_it_in_one_line(study: str, tmp_path: Path) -> None:
     assert call("sweep", "mine.py", "--seed", "0:2", "--out", "out", cwd=tmp_path).returncode == 0
     Path(study).write_text(STUDY + "\n")
     done = call("sweep", "mine.py", "--seed", "0:3", "--out", "out", cwd=tmp_path)
@@ -379,11 +381,11 @@ def test_a_folder_that_holds_another_points_run_is_refused(tmp_path: Path, read:
     (points / "seed=0").rename(tmp_path / "kept")
     (points / "seed=1").rename(points / "seed=0")
     (tmp_path / "kept").rename(points / "seed=1")
-    said = r"seed=0'?: must hold the run of seed=0; it holds that of seed=1"
+    output = r"seed=0'?: must hold the run of seed=0; it holds that of seed=1"
     if read == "load":
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=output):
             netsim.results.load(folder)
         return
     done = call(read, str(folder), *(("--metric", "delivered") if read == "compare" else ()), cwd=tmp_path)
     assert done.returncode == 2
-    assert re.search(said, done.stderr)
+    assert re.search(output, done.stderr)

@@ -182,7 +182,7 @@ def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path:
             assert process.poll() is None
             time.sleep(0.02)
         process.kill()
-        # Its output ends only once nobody has it open any more: neither who works, nor who is idle.
+        # Its output ends only once no worker, busy or idle, has it open any more.
         process.communicate(timeout=120)
     finally:
         with suppress(ProcessLookupError):
@@ -191,16 +191,18 @@ def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path:
 
 @pytest.mark.slow
 @posix
-def test_interrupted_it_says_how_to_go_on(study: str, tmp_path: Path) -> None:
+def test_interrupted_it_prints_how_to_go_on(study: str, tmp_path: Path) -> None:
     flags = ["sweep", study, "--seed", "0:6", "--slow", "0.3", "--jobs", "2", "--out", "out"]
     process = started(flags, tmp_path)
     while not entries(tmp_path / "out" / "points"):
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.splitlines()[-1] == ("netsim: interrupted; what is done in out is whole, and the same command goes on")
-    assert "Traceback" not in said
+    assert output.splitlines()[-1] == (
+        "netsim: interrupted; what is done in out is whole, and the same command goes on"
+    )
+    assert "Traceback" not in output
     assert entries(tmp_path / "out") == ["points", "sweep.json"]
     assert call(*flags, cwd=tmp_path).returncode == 0
     sweep(study, out=tmp_path / "whole", seed=range(6), slow=0.3, jobs=2)
@@ -234,7 +236,7 @@ def test_a_full_disk_ends_the_sweep_and_not_the_points(
 @pytest.mark.slow
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_system_that_refuses_to_write_is_told_in_one_line(study: str, tmp_path: Path, jobs: str) -> None:
+def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_path: Path, jobs: str) -> None:
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {MAIN}"
     words = ["sweep", study, "--seed", "0:4", "--jobs", jobs, "--out", "out"]
     done = subprocess.run(
@@ -256,7 +258,7 @@ def test_a_folder_that_cannot_be_written_is_refused(study: str, tmp_path: Path) 
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     if os.access(closed, os.W_OK):
-        pytest.skip("who runs this may write everywhere")
+        pytest.skip("this user may write everywhere")
     for out in (closed, closed / "out"):
         with pytest.raises(BadInput, match=r"must be a folder that can be written \(Permission denied\)"):
             sweep(study, out=out, seed=range(2))
@@ -278,7 +280,7 @@ def test_of_two_sweeps_into_one_folder_the_second_is_refused(study: str, tmp_pat
         "netsim: out = 'out': must be a folder that no other sweep writes; if none does, one was killed: "
         f"then remove {str(Path('out', LOCK))!r}\n"
     )
-    said, _ = first.communicate(timeout=60)
+    output, _ = first.communicate(timeout=60)
     assert first.returncode == 0
-    assert said.splitlines()[-1] == "out: 4 of 4 points, 0 failed; points.csv"
+    assert output.splitlines()[-1] == "out: 4 of 4 points, 0 failed; points.csv"
     assert entries(tmp_path / "out") == ["points", "points.csv", "sweep.json"]

@@ -108,8 +108,8 @@ def test_where_it_begins(row: int, column: str, value: Any, folder: Path) -> Non
     assert found.state == "differs"
     names = old.splitlines()[0].split(",")
     before = old.splitlines()[row].split(",")[names.index(column)]
-    said = f"rounds.csv, algorithm mine, round {row}, column {column}: {value(before)} recorded, {before} now"
-    assert found.where == said
+    output = f"rounds.csv, algorithm mine, round {row}, column {column}: {value(before)} recorded, {before} now"
+    assert found.where == output
     assert found.others == ("other.csv",)
 
 
@@ -158,23 +158,23 @@ def test_what_is_recorded_is_true(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         (STUDY + "\n", "has changed since it ran"),
         ("def mine(study) -> None:\n    pass\n", "has changed since it ran"),
         (None, "must be an existing Python file"),
     ],
 )
-def test_a_file_that_changed_or_went_is_told(text: str | None, says: str, folder: Path, tmp_path: Path) -> None:
+def test_a_file_that_changed_or_went_is_reported(text: str | None, expected: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").unlink()
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
-    with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{says}[^\n]*$"):
+    with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{expected}[^\n]*$"):
         netsim.studies.verify(folder)
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "says"),
+    ("name", "change", "expected"),
     [
         ("settings.json", lambda text: text.replace('"seed"', '"sed"'), "it has no parameter 'sed' any more"),
         (
@@ -187,9 +187,9 @@ def test_a_file_that_changed_or_went_is_told(text: str | None, says: str, folder
         ("settings.json", lambda text: text.replace('"partial": false', '"partial": true'), "it is partial"),
     ],
 )
-def test_what_cannot_be_repeated_is_refused_in_one_line(name: str, change: Any, says: str, folder: Path) -> None:
+def test_what_cannot_be_repeated_is_refused_in_one_line(name: str, change: Any, expected: str, folder: Path) -> None:
     edit(folder, name, change)
-    with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{says}[^\n]*$"):
+    with pytest.raises(BadInput, match=rf"^run folder = [^\n]*{expected}[^\n]*$"):
         netsim.studies.verify(folder)
 
 
@@ -244,7 +244,7 @@ def test_a_changed_method_or_table_is_named_as_the_cause(tmp_path: Path, monkeyp
     assert netsim.studies.verify(place).state == "identical"
 
 
-def test_another_source_of_netsim_is_a_fact_and_none_that_was_recorded_is_said(folder: Path) -> None:
+def test_another_source_of_netsim_is_a_fact_and_one_that_was_not_recorded_is_reported(folder: Path) -> None:
     def other(text: str) -> str:
         settings = json.loads(text)
         settings["source_sha256"]["netsim"] = "0" * 64
@@ -253,8 +253,8 @@ def test_another_source_of_netsim_is_a_fact_and_none_that_was_recorded_is_said(f
     edit(folder, "settings.json", other)
     assert netsim.studies.verify(folder).elsewhere == ("the source of netsim has changed",)
     edit(folder, "settings.json", lambda text: text.replace("source_sha256", "unknown"))
-    (said,) = netsim.studies.verify(folder).elsewhere
-    assert said.startswith("recorded without the SHA-256 of netsim's source and of the files read")
+    (output,) = netsim.studies.verify(folder).elsewhere
+    assert output.startswith("recorded without the SHA-256 of netsim's source and of the files read")
 
 
 # --- traces -----------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_a_trace_is_repeated_and_compared(traced: Path) -> None:
     assert netsim.studies.verify(traced).state == "identical"
 
 
-def test_a_trace_of_another_run_is_told(traced: Path, tmp_path: Path) -> None:
+def test_a_trace_of_another_run_is_reported(traced: Path, tmp_path: Path) -> None:
     other = find_study(str(tmp_path / "mine.py")).execute(trace=True, seed=4).save(tmp_path / "other")
     shutil.copy(other / NAME, traced / NAME)
     seal(traced)
@@ -293,14 +293,14 @@ def test_a_trace_of_another_run_is_told(traced: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "column", "by", "says"),
+    ("stream", "column", "by", "expected"),
     [
         ("details", "round", 1, ", column round: 2 recorded, 1 now"),
         ("left", "bits", 8, ", column bits: "),
         ("left", "time", 1e-3, ", column time: "),
     ],
 )
-def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, says: str, traced: Path) -> None:
+def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, expected: str, traced: Path) -> None:
     """Of what is kept for a replay only."""
 
     def change(records: Any) -> None:
@@ -310,7 +310,7 @@ def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, sa
     found = netsim.studies.verify(traced)
     assert found.state == "differs"
     assert found.where.startswith(f"{NAME}, {stream}, sender ")
-    assert says in found.where
+    assert expected in found.where
 
 
 def test_last_digits_of_a_trace(traced: Path) -> None:
@@ -323,7 +323,7 @@ def test_last_digits_of_a_trace(traced: Path) -> None:
     assert found.where.startswith(f"{NAME}, left, ")
 
 
-def test_a_damaged_trace_is_told(traced: Path, tmp_path: Path) -> None:
+def test_a_damaged_trace_is_reported(traced: Path, tmp_path: Path) -> None:
     data = bytearray((traced / NAME).read_bytes())
     middle = len(data) // 2
     data[middle : middle + 200] = bytes(200)
@@ -334,7 +334,7 @@ def test_a_damaged_trace_is_told(traced: Path, tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_changed_trace_is_told(traced: Path) -> None:
+def test_a_changed_trace_is_reported(traced: Path) -> None:
     def change(records: Any) -> None:
         records["wire_bits"][0] += 8
 
