@@ -229,7 +229,7 @@ def deep_network(
     networks = {each: each.network(graph, seed) for each in links}
     model = model.resolved(data, len(classes))
     parts = deal(table, size.agents, train_share=_TRAIN_SHARE, seed=seed)
-    study.note(*table.said)
+    study.note(*table.notes)
     study.record(samples, size, model, methods)
     loss, (inputs, target) = model.loss(len(classes)), training(parts)
     regularizer = model.regularizer / len(parts)

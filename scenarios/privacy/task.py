@@ -48,7 +48,7 @@ class Size(Bandwidth):
     samples : int
         Samples of each agent to train on; as many again are for the test.
     public : int
-        Samples that all agents read, for successive projections only: so many of the training samples in all.
+        Samples that all agents read, for successive projections only: this many of the training samples in all.
     features : int
         Number of random frequencies, of a sine and a cosine each.
     sigma : float
@@ -96,7 +96,7 @@ class Size(Bandwidth):
         table = scale_unit(load_table(data, columns))
         enough(len(table.target), self.agents, 4)
         check.integer("samples", self.samples, low=2, high=len(table.target) // (2 * self.agents))
-        return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.said
+        return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.notes
 
 
 class Entry(NamedTuple):

@@ -253,7 +253,7 @@ class Rows(Preparation):
     Parameters
     ----------
     rows : int
-        Use only so many rows of the table, taken at random.
+        Use only this many rows of the table, taken at random.
     """
 
     rows: int | None = None
