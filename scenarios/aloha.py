@@ -82,7 +82,7 @@ def aloha(
     load : float
         Frames that all stations together begin in the time of one frame, on average.
     rooms : int
-        The stations are in so many rooms, and sense those of their own only; from room to room they are hidden.
+        The stations are in this many rooms, and sense those of their own only; from room to room they are hidden.
     duration : float
         For how long stations speak, in seconds.
     seed : int

@@ -78,7 +78,7 @@ class CokeSteps(BatchSteps):
     gradient : float
         Factor of CTA's gradient: 2 is the gradient of the squared error, 1 that of half of it.
     bits : int
-        Also run COKE with its changes quantized to so many bits an element (1-16), range per message; with 8 it is
+        Also run COKE with its changes quantized to this many bits an element (1-16), range per message; with 8 it is
         called "COKE 8-bit", and --algorithms may name it.
     unheard : str
         Of a neighbour that CTA did not hear in a round its last state counts ("kept"), or it is left out and the other

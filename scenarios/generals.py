@@ -101,11 +101,11 @@ def _draw(table: pd.DataFrame, wars: int, title: str) -> "Figure":
     """Draw the shares of the wars by the number of messages, with two standard errors, beside the expected ones."""
     figure, panel = drawing(6.5, 4.4)
     count = table["messages"]
-    for colour, mark, outcome, said in (("C0", "o", "both", "both attack"), ("C3", "s", "alone", "one attacks alone")):
+    for colour, mark, outcome, label in (("C0", "o", "both", "both attack"), ("C3", "s", "alone", "one attacks alone")):
         share, expected = table[outcome], table[f"{outcome} expected"]
         error = 2 * np.sqrt(expected * (1 - expected) / wars)
-        panel.plot(count, expected, "--", color=colour, linewidth=1.2, label=f"{said}, expected")
-        panel.errorbar(count, share, error, fmt=mark, color=colour, capsize=3, label=f"{said}, measured")
+        panel.plot(count, expected, "--", color=colour, linewidth=1.2, label=f"{label}, expected")
+        panel.errorbar(count, share, error, fmt=mark, color=colour, capsize=3, label=f"{label}, measured")
     panel.set_xlabel("messages in a war at most")
     panel.set_ylabel(f"share of {wars} wars")
     panel.set_xticks(count if len(count) <= 12 else count[::5])

@@ -182,7 +182,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     study.figure(
         "alive",
         _draw(ends, rounds, title),
-        "How many batteries are not empty after so many rounds: a panel for each way that radios are used.",
+        "How many batteries are not empty, by round: a panel for each way that radios are used.",
     )
 
 

@@ -44,7 +44,7 @@ class Air:
     widths : str
         Bits an element, with commas between: 64 or 32 (floats, of states), or 1 to 16 (of changes, range per message).
     remedy : str
-        "ack": each hearer acknowledges each message; "nack": who notices a gap asks for what it missed.
+        "ack": each hearer acknowledges each message; "nack": a hearer that notices a gap asks for what it missed.
     period : float
         Seconds of a round; long enough for all to speak one after the other, and to repeat what was lost.
     """
@@ -156,7 +156,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
             study.note(f"{name}: {frames}.{on_radio(run)}")
     study.note(
         "The energy is that of frames sent and heard, of an agent in a round. Listening all the time costs "
-        f"{1e3 * _IDLE * air.period:.0f} mJ besides, whatever is said: only who sleeps saves by saying less."
+        f"{1e3 * _IDLE * air.period:.0f} mJ besides, whatever is sent: only an agent that sleeps saves by sending less."
     )
     title = f"{algorithm}, models of {task.size} elements, {len(task.nodes)} agents, frames lost {air.loss:g}"
     study.figure(

@@ -59,13 +59,13 @@ class RunningPushSum(PushSum):
 
     def __init__(self, value: float, rounds: int) -> None:
         super().__init__(value, rounds)
-        self.said: Any = np.zeros(2)
+        self.sent: Any = np.zeros(2)
         self.known: dict[Any, Any] = {}
 
     def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
         """Return the sum of all shares so far."""
-        self.said = self.said + share
-        return self.said
+        self.sent = self.sent + share
+        return self.sent
 
     def received(self, frame: netsim.Frame) -> Any:
         """Return what is new in a neighbour's sum."""

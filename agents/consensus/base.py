@@ -6,7 +6,7 @@ makes of what it hears, `SharingAgent.say` and `SharingAgent.hear`, know no roun
 when.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -196,21 +196,29 @@ class SharingAgent(Cited, netsim.Agent):
         """Use what was heard."""
 
 
-def check_weights(weights: Any, names: Iterable[Hashable]) -> None:
-    """Raise BadInput unless ``weights`` has a number for each name."""
-    for name in names:
-        try:
-            weight = weights[name]
-        except (LookupError, TypeError):
-            raise BadInput(f"weights: must have a number for {name!r}, as for the agent and each neighbour") from None
-        check.finite(f"weights[{name!r}]", weight)
+class Weighted(SharingAgent):
+    """Base of the methods that weigh what they know of their neighbours, by ``weights`` and ``unheard``."""
 
+    weights: Mapping[Any, float]
+    unheard: str
+    weighs_itself = True
 
-def check_unheard(unheard: str, censor: Censor) -> None:
-    """Raise BadInput for an unknown way to count those not heard, or one that a censor makes wrong."""
-    check.one_of("unheard", unheard, ("kept", "dropped"))
-    if unheard == "dropped" and not isinstance(censor, Always):
-        raise BadInput("unheard = 'dropped': must go without a censor, for a censored neighbour is unchanged")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.one_of("unheard", self.unheard, ("kept", "dropped"))
+        if self.unheard == "dropped" and not isinstance(self.censor, Always):
+            raise BadInput("unheard = 'dropped': must go without a censor, for a censored neighbour is unchanged")
+
+    def start(self) -> None:
+        """Check the weights; a subclass that has a `start` of its own calls this one."""
+        for name in (self.name, *self.neighbors) if self.weighs_itself else self.neighbors:
+            try:
+                weight = self.weights[name]
+            except (LookupError, TypeError):
+                expected = f"must have a number for {name!r}, as for the agent and each neighbour"
+                raise BadInput(f"weights: {expected}") from None
+            check.finite(f"weights[{name!r}]", weight)
+        self.sharing.only_present = self.unheard == "dropped"
 
 
 @dataclass(eq=False, repr=False)
@@ -287,7 +295,7 @@ class Dual(SharingAgent):
 
 
 @dataclass(eq=False, repr=False)
-class Diffusion(SharingAgent):
+class Diffusion(Weighted):
     """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
     A neighbour that is not believed is left out and the other weights grow to sum to 1, for a zero in its place would
@@ -312,15 +320,6 @@ class Diffusion(SharingAgent):
     eta: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
     unheard: str = "kept"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_unheard(self.unheard, self.censor)
-
-    def start(self) -> None:
-        """Check the weights; a subclass that has a `start` of its own calls this one."""
-        check_weights(self.weights, [self.name, *self.neighbors])
-        self.sharing.only_present = self.unheard == "dropped"
 
     def combined(self) -> Array:
         """Return ψ_i, which is θ_i as long as no neighbour with a weight is known."""

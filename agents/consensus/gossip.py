@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from netsim.agents import papers
-from netsim.agents.consensus.base import SharingAgent, asks, check_unheard, check_weights
+from netsim.agents.consensus.base import Weighted, asks
 from netsim.agents.costs.local import Problem
 from netsim.agents.schedule import Scheduled
 from netsim.util.typing import Array
 
 
 @dataclass(eq=False, repr=False)
-class Gossip(SharingAgent):
+class Gossip(Weighted):
     """Base of the methods that gossip over known states θ̂ (Koloskova, Stich and Jaggi 2019, CHOCO-gossip).
 
     Parameters
@@ -34,15 +34,7 @@ class Gossip(SharingAgent):
     gamma: Scheduled = Scheduled(above=0.0)
     weights: Mapping[Any, float]
     unheard: str = "kept"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_unheard(self.unheard, self.censor)
-
-    def start(self) -> None:
-        """Check the weights; a subclass that has a `start` of its own calls this one."""
-        check_weights(self.weights, self.neighbors)
-        self.sharing.only_present = self.unheard == "dropped"
+    weighs_itself = False
 
     def pull(self) -> Array:
         """Return Σ_n w_in (θ̂_n − θ̂_i) over the neighbours whose θ̂_n is known, in the shape of θ."""

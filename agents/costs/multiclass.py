@@ -3,7 +3,8 @@
 The class that is predicted is the one of the largest score, argmax_j f_j.
 """
 
-from typing import Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,46 +17,27 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 
-class MulticlassLoss(Protocol):
+class MulticlassLoss(ABC):
     """A loss that is convex in the scores f.
 
     Every method takes n samples at once: ``f`` of shape (n, C), and ``y`` of shape (n,) with classes 0 … C − 1, as
     integers or as whole numbers in an array of floats.
+
+    Parameters
+    ----------
+    classes : int
+        Number C ≥ 2 of classes.
+
+    Attributes
+    ----------
+    name : str
+        The name by which `by_name` finds the loss.
+    smooth : bool
+        Whether it has a derivative everywhere.
     """
 
-    @property
-    def name(self) -> str:
-        """The name by which `by_name` finds the loss."""
-
-    @property
-    def classes(self) -> int:
-        """Number C of classes."""
-
-    @property
-    def smooth(self) -> bool:
-        """Whether it has a derivative everywhere."""
-
-    def check_targets(self, y: NDArray[Any], /) -> None:
-        """Raise BadInput unless every target is the number of a class."""
-
-    def value(self, f: Array, y: NDArray[Any], /) -> Array:
-        """Return ℓ(f, y), shape (n,)."""
-
-    def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
-        """Return ∂ℓ/∂f, a subgradient where there is a kink, shape (n, C)."""
-
-    def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
-        """Return (∂²ℓ/∂f²) v for a direction v of each sample, both of shape (n, C)."""
-
-    def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return the slopes s, shape (C,), that solve s = ℓ'(f − k·s, y) for one sample with f of shape (C,), k > 0.
-
-        They are those at the minimum over one sample: argmin_g ℓ(g, y) + ‖g − f‖²/(2k) is g = f − k·s.
-        """
-
-
-class _OfClasses:
-    """What the losses of C classes share: C, and what a target may be."""
+    name: str
+    smooth: bool
 
     def __init__(self, classes: int) -> None:
         self.classes = check.integer("classes", classes, low=2)
@@ -70,20 +52,34 @@ class _OfClasses:
                 f"targets[{bad[0]}] = {y[bad[0]]}: must be a class, a whole number from 0 to {self.classes - 1}"
             )
 
+    @abstractmethod
+    def value(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return ℓ(f, y), shape (n,)."""
 
-class Softmax(_OfClasses):
+    @abstractmethod
+    def derivative(self, f: Array, y: NDArray[Any], /) -> Array:
+        """Return ∂ℓ/∂f, a subgradient where there is a kink, shape (n, C)."""
+
+    @abstractmethod
+    def curvature(self, f: Array, y: NDArray[Any], v: Array, /) -> Array:
+        """Return (∂²ℓ/∂f²) v for a direction v of each sample, both of shape (n, C)."""
+
+    @abstractmethod
+    def slope(self, f: Array, k: float, y: int, /) -> Array:
+        """Return the slopes s, shape (C,), that solve s = ℓ'(f − k·s, y) for one sample with f of shape (C,), k > 0.
+
+        They are those at the minimum over one sample: argmin_g ℓ(g, y) + ‖g − f‖²/(2k) is g = f − k·s.
+        """
+
+
+class Softmax(MulticlassLoss):
     """The logistic loss of C classes, −log of the right one's softmax: log Σ_j exp(f_j) − f_y.
 
     It is stable at any scores.
-
-    Parameters
-    ----------
-    classes : int
-        Number C ≥ 2 of classes.
     """
 
-    name: ClassVar[str] = "logistic"
-    smooth: ClassVar[bool] = True
+    name = "logistic"
+    smooth = True
 
     def value(self, f: Array, y: NDArray[Any], /) -> Array:
         """Return log Σ_j exp(f_j) − f_y, shape (n,)."""
@@ -102,7 +98,7 @@ class Softmax(_OfClasses):
         return _shares(f, k, y, 1.0)
 
 
-class MulticlassHinge(_OfClasses):
+class MulticlassHinge(MulticlassLoss):
     """The hinge loss of Crammer and Singer, max(0, 1 + f_r − f_y), r the best wrong class.
 
     It is max_j m_j of the margins m_j = f_j − f_y + [j ≠ y]. At a temperature τ > 0 it is smooth instead, τ log Σ_j
@@ -121,7 +117,7 @@ class MulticlassHinge(_OfClasses):
         Whether τ > 0.
     """
 
-    name: ClassVar[str] = "hinge"
+    name = "hinge"
 
     def __init__(self, classes: int, temperature: float = 0.0) -> None:
         super().__init__(classes)
@@ -166,7 +162,7 @@ class MulticlassHinge(_OfClasses):
         return margins
 
 
-class OneVsRest(_OfClasses):
+class OneVsRest(MulticlassLoss):
     """The sum over the classes of a loss of two: class j's score against the sign +1 for y = j, −1 for another.
 
     Parameters

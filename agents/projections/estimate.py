@@ -117,7 +117,7 @@ class Ensemble:
         return np.intersect1d(self.access[agent], self.access[other], assume_unique=True)
 
     def on_air(self, agent: int) -> Places:
-        """Return the examples of an agent that anybody else reads, ascending."""
+        """Return the examples of an agent that any other agent reads, ascending."""
         own = self.access[agent]
         return own[self.readers[own] > 1]
 
@@ -132,7 +132,7 @@ class Part:
 
     Both ends of a link know which examples they share, and take their values in ascending order of the examples'
     numbers, so that values travel without indices. On a radio an agent broadcasts the values of all examples that
-    anybody shares with it; a receiver knows which of these it reads itself.
+    any other agent shares with it; a receiver knows which of these it reads itself.
 
     ``inputs``, ``targets``, ``gram`` and ``regularizer`` are x_j (one a row) and y_j for j in S_i, K_i, and λ_i;
     ``sharers`` the agents with which it shares an example. By sharer there are places in S_i: ``to_send`` of the values

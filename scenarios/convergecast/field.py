@@ -12,7 +12,7 @@ from netsim.radio import LogDistance
 from netsim.util import check
 
 _DEFAULTS = {"path-loss": {"exponent": 3.5, "shadowing": 4.0, "fading": 4.0}, "disk": {"loss": 0.1}}
-_WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss says how many frames are lost"}
+_WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss decides how many frames are lost"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Field:
     radius : float
         Reach in metres: "path-loss": where half of the frames are received, without shadowing; "disk": where all ends.
     model : str
-        "path-loss": log-distance path loss, which says how many frames are lost; "disk": all within reach hear each
+        "path-loss": log-distance path loss, which decides how many frames are lost; "disk": all within reach hear each
         other, and lose --loss of the frames.
     exponent : float
         "path-loss": its exponent, 3.5 by default.
@@ -66,7 +66,7 @@ class Field:
         left: dict[str, Any] = {name: each for name, each in _DEFAULTS[model].items() if name not in given}
         found = replace(self, **left)
         if found.loss is not None and check.probability("loss", found.loss) == 1.0:
-            raise check.refuse("loss", found.loss, "a probability below 1, or nobody hears anybody")
+            raise check.refuse("loss", found.loss, "a probability below 1, or no mote hears another")
         return found
 
     def layout(self, link: Link, seed: int) -> "Layout":

@@ -1,6 +1,6 @@
 """Which column of a table is the target, which are inputs, and whether the target is classes or numbers.
 
-This is the one place that decides; a study puts its decisions (`Chosen.said`) into the notes.
+This is the one place that decides; a study puts its decisions (`Chosen.notes`) into the notes.
 """
 
 import re
@@ -143,7 +143,7 @@ class ClassChoice(TableChoice):
 class Chosen:
     """A table, its columns chosen and nothing converted yet.
 
-    ``frame`` has the inputs and the target. ``said`` tells what was decided, and how to have it otherwise: a line each.
+    ``frame`` has the inputs and the target. ``notes`` tell what was decided, and how to have it otherwise: a line each.
     """
 
     name: str
@@ -151,7 +151,12 @@ class Chosen:
     frame: pd.DataFrame
     target: str
     classes: bool
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The notes, by their former name."""
+        return self.notes
 
     @property
     def input_columns(self) -> list[str]:
@@ -220,8 +225,8 @@ def choose(data: str, choice: Columns) -> Chosen:
             raise BadInput(f"{path} has no row without {mark!r}: must have one at least")
     looks_like_classes, why = _looks(frame[target])
     taken = looks_like_classes if classes is None else classes
-    said = [f"columns left out: {', '.join(left_out)}"] if left_out else []
-    return Chosen(data, path, frame, target, taken, (_said(target, why, classes, taken, choice), *said))
+    notes = [f"columns left out: {', '.join(left_out)}"] if left_out else []
+    return Chosen(data, path, frame, target, taken, (_taken(target, why, classes, taken, choice), *notes))
 
 
 def is_numeric(column: "Column") -> bool:
@@ -250,14 +255,14 @@ def _mostly_numbers(column: "Column") -> bool:
     return bool(pd.to_numeric(column, errors="coerce").notna().mean() > 0.5)
 
 
-def _said(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:
+def _taken(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:
     """Return how the target was taken; and where it could be the other, by which flag."""
-    said = f"target {target!r}: {why}, taken as {'classes' if taken else 'numbers'}"
+    note = f"target {target!r}: {why}, taken as {'classes' if taken else 'numbers'}"
     if asked is not None or "whole" not in why:
-        return said
+        return note
     if not taken:
-        return f"{said}; --classes takes them as classes"
-    return f"{said}; --no-classes takes them as numbers" if getattr(choice, "numbers_too", False) else said
+        return f"{note}; --classes takes them as classes"
+    return f"{note}; --no-classes takes them as numbers" if getattr(choice, "numbers_too", False) else note
 
 
 def _without(path: Path, name: str, frame: pd.DataFrame, choice: Columns) -> tuple[pd.DataFrame, list[str]]:

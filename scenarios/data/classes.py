@@ -17,14 +17,14 @@ class Labelled:
     """Samples of a classification problem: inputs of shape (n, d), one sample a row, in the units of the file.
 
     A column of text is one column of 0 and 1 for each of its values. ``labels``, shape (n,), are the numbers of the
-    classes, 0 … C − 1, ``classes`` their names. ``said`` tells how the target was taken: lines for a study's notes.
+    classes, 0 … C − 1, ``classes`` their names. ``notes`` tell how the target was taken, for the study's notes.
     """
 
     name: str
     inputs: NDArray[np.float64]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def signs(self, positive: str | None = None) -> NDArray[np.float64]:
         """Return +1 for one class, by default the last of two, and −1 for all others, shape (n,)."""
@@ -61,7 +61,7 @@ def load_labelled(data: str, choice: TableChoice | None = None, *, rows: int | N
     chosen = choose(data, TableChoice(classes=True) if choice is None else choice)
     if not chosen.classes:
         hint = "" if choice is not None and choice.classes is False else "; --target names another column"
-        raise BadInput(f"data = {data!r}: must have classes to tell apart; {chosen.said[0]}{hint}")
+        raise BadInput(f"data = {data!r}: must have classes to tell apart; {chosen.notes[0]}{hint}")
     return labelled(chosen, rows=rows, seed=seed)
 
 
@@ -69,7 +69,7 @@ def labelled(chosen: Chosen, *, rows: int | None = None, seed: int = 0) -> Label
     """Return a table whose target is taken as classes; other parameters as of `load_labelled`."""
     labels, classes = _classes(chosen)
     drawn = drawn_rows(len(labels), rows, seed)
-    return Labelled(chosen.name, inputs_of(chosen, drawn), labels[drawn], classes, chosen.said)
+    return Labelled(chosen.name, inputs_of(chosen, drawn), labels[drawn], classes, chosen.notes)
 
 
 def inputs_of(chosen: Chosen, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -73,7 +73,7 @@ def check_data(data: str, known: Sequence[str]) -> None:
 
 
 def find(name: str, suffix: str) -> Path:
-    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput that says what to do."""
+    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput with what to do."""
     return datafiles.find(name, suffix, _SOURCES.get(name, ""))
 
 

@@ -24,7 +24,7 @@ class Samples(TableChoice):
     Parameters
     ----------
     rows : int
-        Use only so many rows, taken at random.
+        Use only this many rows, taken at random.
     """
 
     rows: int | None = None
@@ -36,13 +36,13 @@ class Samples(TableChoice):
         number in [0, 1]. Raises BadInput for an unknown or damaged table, a choice that it has not, or more rows than
         there are.
         """
-        inputs, target, classes, said = self._digits() if data == DIGITS else self._table(data)
+        inputs, target, classes, notes = self._digits() if data == DIGITS else self._table(data)
         if self.rows is not None:
             check.integer("rows", self.rows, low=2, high=len(target))
             drawn = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(target))[: self.rows]
             inputs, target = inputs[drawn], target[drawn]
         names = tuple(f"x{i}" for i in range(inputs.shape[1]))
-        return Table(data, unit(inputs), target, names, "target", said), classes
+        return Table(data, unit(inputs), target, names, "target", notes), classes
 
     def _digits(self) -> _Loaded:
         from sklearn.datasets import load_digits
@@ -55,9 +55,9 @@ class Samples(TableChoice):
         chosen = choose(data, self)
         if chosen.classes:
             found = labelled(chosen)
-            return found.inputs, found.labels.astype(np.float64), found.classes, chosen.said
+            return found.inputs, found.labels.astype(np.float64), found.classes, chosen.notes
         target = unit(chosen.column(chosen.target))
-        return inputs_of(chosen, np.arange(len(target))), target, (), chosen.said
+        return inputs_of(chosen, np.arange(len(target))), target, (), chosen.notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,5 +76,5 @@ class ClassSamples(Samples):
         """Return samples and the names of their classes, as `Samples.load` does; raises BadInput if there are none."""
         table, classes = super().load(data, seed)
         if not classes:
-            raise BadInput(f"data = {data!r}: must have classes to tell apart; {table.said[0]}")
+            raise BadInput(f"data = {data!r}: must have classes to tell apart; {table.notes[0]}")
         return table, classes

@@ -19,7 +19,7 @@ from netsim.agents.costs.stream import Samples
 from netsim.agents.maps.features import FeatureMap
 from netsim.errors import BadInput
 from netsim.scenarios.data.tables import Table
-from netsim.util import check
+from netsim.util import check, draws
 from netsim.util.typing import Vector
 
 Rows = NDArray[np.int64]
@@ -81,6 +81,13 @@ def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float,
     fillings = np.split(mixed, np.cumsum(missing)[:-1])
     rows = [np.concatenate(both) for both in zip(fillings, pieces, strict=True)]
     return [_serve(table, features, rng.permutation(each)) for each in rows]
+
+
+def passes(count: int, agent: int, seed: int) -> Iterator[int]:
+    """Yield an agent's rows 0 … count − 1 without end, each pass over them in another random order."""
+    rng = draws.generator(seed, agent, "samples")
+    while True:
+        yield from rng.permutation(count).tolist()
 
 
 class MovingTruth:

@@ -17,8 +17,8 @@ from netsim.util import check
 class Table:
     """Samples of a regression or two-class problem: inputs of shape (n, d), in the units of the file unless scaled.
 
-    ``target``, shape (n,), is what is to be predicted. ``said`` tells how the target of a table that was read was
-    taken: lines for a study's notes.
+    ``target``, shape (n,), is what is to be predicted. ``notes`` tell how the target of a table that was read was
+    taken, for the study's notes.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Table:
     target: NDArray[np.float64]
     input_columns: tuple[str, ...]
     target_column: str
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def numeric(chosen: Chosen) -> Table:
         target=chosen.column(chosen.target),
         input_columns=tuple(chosen.input_columns),
         target_column=chosen.target,
-        said=chosen.said,
+        notes=chosen.notes,
     )
 
 
@@ -180,7 +180,7 @@ def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)
         raise check.refuse("samples", samples, "a pair (smallest, largest)")
     low = check.integer("samples[0]", samples[0], low=2)
     high = check.integer("samples[1]", samples[1], low=low)
-    check.fits("agents", agents, 8 * (5 + 1) * low * agents, "the samples of so many")
+    check.fits("agents", agents, 8 * (5 + 1) * low * agents, "the samples of that many")
     common, *own = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(1 + agents))
     weights = common.uniform(0.0, 1.0, 50)
     centres = common.standard_normal((50, 5))

@@ -93,7 +93,7 @@ def cut_patches(
     Raises BadInput for an argument outside its range, or pictures too small for a patch in each part.
     """
     check.integer("train", train, low=1)
-    check.fits("train", train, 8 * textons * train, "the histograms of so many patches")
+    check.fits("train", train, 8 * textons * train, "the histograms of that many patches")
     check.integer("test", test, low=1)
     check.integer("textons", textons, low=2)
     check.number("train_share", train_share, above=0.0, high=1.0)

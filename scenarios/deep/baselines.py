@@ -70,7 +70,7 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
     centre = 0.0 if classes else float(part.train_target.mean())
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        # That it stopped at the limit is said in the remark.
+        # The remark has that it stopped at the limit.
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(part.train_inputs, (part.train_target - centre) / spread)
     seconds = time.perf_counter() - begin

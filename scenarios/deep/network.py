@@ -12,10 +12,10 @@ import pandas as pd
 from netsim import topology
 from netsim.agents import COKE, DKLA, ODKLA, Geometric
 from netsim.agents.costs.classes import OnlineClasses
-from netsim.agents.costs.stream import Samples as Stream
 from netsim.coders import Uniform
 from netsim.core.records import DELIVERED
 from netsim.scenarios.data.samples import DIGITS, ClassSamples
+from netsim.scenarios.data.streams import passes
 from netsim.scenarios.data.tables import deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, kernels_in
 from netsim.scenarios.tasks.classes import MEASURES, ClassTask, Criterion
@@ -24,7 +24,7 @@ from netsim.scenarios.tasks.savings import cost_to_reach
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
-from netsim.util import check, draws
+from netsim.util import check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -147,18 +147,14 @@ class Methods:
         )
 
 
-def passes(task: ClassTask, seed: int) -> Task:
+def streamed(task: ClassTask, seed: int) -> Task:
     """Return a task's samples as streams without end: each pass over an agent's samples is in another random order."""
-
-    def stream(node: int) -> Stream:
-        problem, rng = task.problems[node], draws.generator(seed, node, "samples")
-        while True:
-            for row in rng.permutation(len(problem.labels)):
-                yield problem.features[row], int(problem.labels[row])
 
     def cost(node: int) -> OnlineClasses:
         problem = task.problems[node]
-        return OnlineClasses(stream(node), problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
+        rows = passes(len(problem.labels), node, seed)
+        stream = ((problem.features[row], int(problem.labels[row])) for row in rows)
+        return OnlineClasses(stream, problem.size[0], loss=problem.loss, regularizer=problem.regularizer)
 
     return Task(cost, task.graph)
 
@@ -229,7 +225,7 @@ def deep_network(
     networks = {each: each.network(graph, seed) for each in links}
     model = model.resolved(data, len(classes))
     parts = deal(table, size.agents, train_share=_TRAIN_SHARE, seed=seed)
-    study.note(*table.said)
+    study.note(*table.notes)
     study.record(samples, size, model, methods)
     loss, (inputs, target) = model.loss(len(classes)), training(parts)
     regularizer = model.regularizer / len(parts)
@@ -244,7 +240,7 @@ def deep_network(
             for method in ("DKLA", "COKE", "QC-ODKLA") if each == links[0] else ("DKLA", "COKE"):
                 case = Case(shape, method, each, best)
                 probe = task.probe(ideal=each.is_ideal)
-                learned = passes(task, seed) if method == "QC-ODKLA" else task
+                learned = streamed(task, seed) if method == "QC-ODKLA" else task
                 agents = methods.named(method).made(study, case.name, learned, size.rounds)
                 study.run(case.name, network, agents, [probe], size.rounds)
                 cases.append(case)

@@ -130,7 +130,7 @@ def deep(
     learning = learning.resolved(data, len(classes))
     (part,) = deal(table, 1, train_share=_TRAIN_SHARE, seed=seed)
     loss, regularizer = learning.loss(len(classes)) if classes else None, learning.regularizer
-    study.note(*table.said)
+    study.note(*table.notes)
     study.record(samples, maps, learning)
     target = part.test_target
     study.constant = {"test_accuracy": largest_share(target)} if classes else {"test_mse": float(np.var(target))}

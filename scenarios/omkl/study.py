@@ -108,12 +108,12 @@ def omkl(
     model.check()
     steps, tried = method.steps(), method.methods()
     repeats = check.integer("repeats", length.repeats, low=1)
-    check.fits("repeats", repeats, 100 * repeats, "the seeds of so many")
+    check.fits("repeats", repeats, 100 * repeats, "the seeds of that many")
     table = problem.table(data, seed)
     length = length.resolved(table, model.agents)  # before graphs of that size are built
     for each in tried:
         channel.network(each.graph(model.agents), seed)
-    study.note(*table.said)
+    study.note(*table.notes)
     study.record(problem, length)
     study.constant = {"running_accuracy": largest_share(table.target)}
     cases = list(itertools.product(steps, tried))

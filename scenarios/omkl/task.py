@@ -54,7 +54,7 @@ class TwoClasses(ClassChoice):
     Parameters
     ----------
     rows : int
-        Use only so many samples, taken at random; synthetic: draw so many.
+        Use only this many samples, taken at random; synthetic: draw this many.
     positive : str
         Name of the class that is +1, all others being -1; may be left out if there are two.
     scaling : str
@@ -93,18 +93,18 @@ class TwoClasses(ClassChoice):
 
         Raises BadInput if there is no such table, its target is not classes, or the class to tell is none of them.
         """
-        said: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
         if data == SYNTHETIC:
             inputs, target = two_bananas(check.integer("rows", self.rows, low=2), seed)
         else:
             labelled = load_labelled(data, self, rows=self.rows, seed=seed)
-            inputs, target, said = labelled.inputs, labelled.signs(self.positive), labelled.said
+            inputs, target, notes = labelled.inputs, labelled.signs(self.positive), labelled.notes
         if self.scaling == "unit":
             inputs = unit(inputs)
         elif self.scaling == "variance":
             spread = inputs.std(axis=0)
             inputs = (inputs - inputs.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-        return Table(data, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "class", said)
+        return Table(data, inputs, target, tuple(f"x{i}" for i in range(inputs.shape[1])), "class", notes)
 
 
 def two_bananas(rows: int, seed: int) -> tuple[Array, Array]:
@@ -113,7 +113,7 @@ def two_bananas(rows: int, seed: int) -> tuple[Array, Array]:
     With a ~ U[0, π] the classes −1 and +1, equally likely, are (cos a, sin a) and (1 − cos a, ½ − sin a), and noise of
     standard deviation 0.25 in both directions. Then each column is centred and divided by its standard deviation.
     """
-    check.fits("rows", rows, 8 * 3 * rows, "so many")
+    check.fits("rows", rows, 8 * 3 * rows, "that many")
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
     target = rng.choice([-1.0, 1.0], rows)
     angle = rng.uniform(0.0, math.pi, rows)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from netsim.errors import BadInput
 from netsim.links import loss
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.packet_loss import report
 from netsim.scenarios.packet_loss.work import NONE, REMEDIES, do, works
 from netsim.scenarios.tasks.batch_task import BatchSteps
-from netsim.scenarios.tasks.settings import TEXT, Rows, chosen_names, names_in
+from netsim.scenarios.tasks.settings import TEXT, Repeated, Rows, chosen_names, names_in
 from netsim.studies import Study
 from netsim.util import check
 
@@ -90,35 +89,6 @@ class Lost:
         return shares
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repeated:
-    """How often each setting is run, and where.
-
-    Parameters
-    ----------
-    repeats : int
-        Seeds of each setting, each with data, a graph and losses of its own.
-    jobs : int
-        Number of processes.
-    folder : str
-        Folder of the sweeps, new or of this study with the same settings.
-    redo : bool
-        Do once more what was done there with other code or data; without it that is refused.
-    """
-
-    repeats: int = 6
-    jobs: int = 2
-    folder: str = "runs/packet-loss-sweeps"
-    redo: bool = False
-
-    def must_be_usable(self) -> None:
-        """Raise BadInput if a value cannot be used."""
-        check.integer("repeats", self.repeats, low=2)
-        check.integer("jobs", self.jobs, low=1)
-        if not self.folder:
-            raise BadInput("folder = '': must be the name of a folder")
-
-
 def packet_loss(
     study: Study,
     *,
@@ -128,15 +98,15 @@ def packet_loss(
     bits: int = 8,
     size: Size = Size(),
     rows: Rows = Rows(),
-    repeated: Repeated = Repeated(),
+    repeated: Repeated = Repeated(folder="runs/packet-loss-sweeps"),
     seed: int = 0,
 ) -> None:
     """What lost frames do to each family of algorithms, what each remedy makes of it, and what it costs.
 
     CTA, DKLA, COKE and COKE with coded changes, without and with each remedy that fits, at each share of lost frames:
-    independent losses beside bursts of the same mean. Every run is one of the study coke, in a sweep whose folder
-    stays. What is done there is not done again, so an interrupted study continues when it is started again. With the
-    defaults it takes about ten minutes on two cores.
+    independent losses beside bursts of the same mean. Every run is one of the study coke, each seed with data, a graph
+    and losses of its own, in a sweep whose folder stays. What is done there is not done again, so an interrupted study
+    continues when it is started again. With the defaults it takes about ten minutes on two cores.
 
     Parameters
     ----------
@@ -154,8 +124,7 @@ def packet_loss(
     wanted = chosen_names("remedies", remedies, REMEDIES)
     ordered = [name for name in REMEDIES if name == NONE or name in wanted]
     check.integer("bits", bits, low=1, high=16)
-    repeated.must_be_usable()
-    check.integer("seed", seed, low=0)
+    seeds = repeated.seeds(seed)
     if data != "synthetic":
         find_table(data)
     size = size.sized(data)
@@ -163,7 +132,6 @@ def packet_loss(
     settings = {"data": data, "conventions": TEXT, **dataclasses.asdict(size), **dataclasses.asdict(rows)}
     settings = {name: value for name, value in settings.items() if value is not None}
     plan = list(works(ordered, shares, frames.burst, bits, settings))
-    seeds = range(seed, seed + repeated.repeats)
     measured = do(plan, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)
     report.tell(study, measured, report.About(data, size.agents, size.rounds or 0, frames.burst, repeated.repeats))
 

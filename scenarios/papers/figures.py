@@ -59,7 +59,7 @@ def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Fo
             name = f"{paper.name}, {each.claim.where}: {each.claim.what.partition(',')[0].partition(':')[0]}"
             cells = [(one, VOID if each.void else one.verdict) for one in each.found if one.cell.published]
             if cells:
-                found.setdefault(name, []).extend((one, said) for one, said in cells if one.median > 0.0)
+                found.setdefault(name, []).extend((one, verdict) for one, verdict in cells if one.median > 0.0)
     return {name: cells for name, cells in found.items() if cells}
 
 
@@ -72,8 +72,8 @@ def _ratios(tables: Mapping[str, Sequence[tuple[Found, str]]]) -> "Figure":
     drawn = {}
     for row, cells in enumerate(tables.values()):
         offsets = np.linspace(-0.28, 0.28, len(cells)) if len(cells) > 1 else [0.0]
-        for (one, said), offset in zip(cells, offsets, strict=True):
-            colour, label = _VERDICTS[said]
+        for (one, verdict), offset in zip(cells, offsets, strict=True):
+            colour, label = _VERDICTS[verdict]
             assert one.cell.published is not None
             ratio = one.median / one.cell.published
             (drawn[label],) = panel.plot(ratio, row + offset, "o", color=colour, markersize=3.5, alpha=0.8)

@@ -4,28 +4,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from netsim.errors import BadInput
 from netsim.scenarios.papers import coke, deep, dynamic, figures, omkl, online, polk, projections, report
 from netsim.scenarios.papers.claim import Judged, Paper, judged
 from netsim.scenarios.papers.work import Runs, do
-from netsim.scenarios.tasks.settings import chosen_names
+from netsim.scenarios.tasks.settings import Repeated, chosen_names
 from netsim.studies import Study
-from netsim.util import check
 
 PAPERS = {each.PAPER.name: each.PAPER for each in (coke, online, dynamic, omkl, polk, projections, deep)}
 """The papers by name."""
-
-_FEWEST = 2  # seeds of which there is a spread
 
 
 def papers(
     study: Study,
     *,
     only: str = ",".join(PAPERS),
-    repeats: int = 6,
-    jobs: int = 2,
-    folder: str = "runs/papers-sweeps",
-    redo: bool = False,
+    repeated: Repeated = Repeated(folder="runs/papers-sweeps"),
     seed: int = 0,
 ) -> None:
     """What the papers report, ours beside theirs: every table and figure that the data at hand allow.
@@ -38,28 +31,15 @@ def papers(
     ----------
     only : str
         Which papers, with commas between.
-    repeats : int
-        Seeds of each setting; a multiple of --jobs leaves no process without work.
-    jobs : int
-        Number of processes.
-    folder : str
-        Folder of the sweeps, new or of this study.
-    redo : bool
-        Do once more what was done there with other code or data; without it that is refused.
     seed : int
         The first seed.
     """
     wanted = [PAPERS[name] for name in chosen_names("only", only, PAPERS)]
-    check.integer("repeats", repeats, low=_FEWEST)
-    check.integer("jobs", jobs, low=1)
-    check.integer("seed", seed, low=0)
-    if not folder:
-        raise BadInput("folder = '': must be the name of a folder")
-    seeds = range(seed, seed + repeats)
+    seeds = repeated.seeds(seed)
     works = [work for paper in wanted for work in paper.works]
-    runs = do(works, Path(folder), seeds, jobs, study.reporter, redo=redo)
+    runs = do(works, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)
     found = {paper: [judged(claim, runs) for claim in paper.claims] for paper in wanted}
-    _keep(study, found, runs, repeats)
+    _keep(study, found, runs, repeated.repeats)
     study.table("verdicts", "Claims by what became of them", pd.DataFrame(report.overview(found)))
     study.tables["claims"] = pd.DataFrame(report.table(found))  # hundreds of rows: kept, not shown
 

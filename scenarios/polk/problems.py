@@ -49,7 +49,7 @@ class Source:
     usual_samples: int = _SAMPLES
     most_samples: int | None = None
     """There are no more to train on; None: as many as are asked for."""
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """Lines for the study's notes."""
 
 
@@ -92,7 +92,7 @@ def _table(labelled: Labelled) -> Source:
     # Wider kernels tell classes apart less well, narrower ones take many more points.
     sigma = 0.5 * median_distance(inputs, seed=0)
     usual = max(min(round(_TRAIN_SHARE * len(labels)), _SAMPLES), 1)
-    return Source(draw, sigma, usual, max(len(labels) - 1, 1), labelled.said)
+    return Source(draw, sigma, usual, max(len(labels) - 1, 1), labelled.notes)
 
 
 def _beside_svm(train: tuple[Array, Labels], test: tuple[Array, Labels], classes: tuple[str, ...]) -> Split:

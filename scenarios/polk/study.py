@@ -84,7 +84,7 @@ def polk(
         target = signs(split.labels.astype(np.float64), len(split.classes))
         sigma = choose_sigma(study, given, problem, split.inputs, target, seed=seed)
         problem = dataclasses.replace(problem, sigma=sigma)
-    study.note(*source.said)
+    study.note(*source.notes)
     study.record(problem, rule)
     rows = []
     for number in range(trials.repeats):

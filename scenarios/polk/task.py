@@ -82,7 +82,7 @@ class ProblemSetting(Bandwidth):
         agents = _AGENTS[_known(data)] if self.agents is None else self.agents
         sigma = source.usual_sigma if self.sigma is None else check.finite("sigma", self.sigma, above=0.0)
         check.integer("samples", samples, low=1, high=source.most_samples)
-        check.fits("samples", samples, 8 * 3 * samples, "so many")
+        check.fits("samples", samples, 8 * 3 * samples, "that many")
         return dataclasses.replace(self, agents=check.integer("agents", agents, low=1), samples=samples, sigma=sigma)
 
 

@@ -76,7 +76,7 @@ def privacy(
     )
     study.note(
         f"Successive projections send estimates at samples that all agents read: {size.public} samples were given to "
-        "everybody beforehand, which no ledger shows."
+        "all agents beforehand, which no ledger shows."
     )
     study.figure(
         "given_away",

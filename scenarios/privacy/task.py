@@ -23,12 +23,15 @@ from netsim.agents.projections.projector import sure_timeout
 from netsim.coders import QSGD, Float, Uniform
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.files import check_data
+from netsim.scenarios.data.streams import passes
 from netsim.scenarios.data.tables import AgentData, Table, deal, enough, load_table, scale_unit, training
 from netsim.scenarios.projections.ensembles import field
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
+from netsim.scenarios.tasks.method import Method
+from netsim.scenarios.tasks.method import Task as Shared
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Channel
-from netsim.util import check, draws
+from netsim.util import check
 from netsim.util.typing import Vector
 
 _BATCH, _ONLINE = BatchSteps(rho=0.01, eta=0.5, threshold=0.5, decay=0.98), OnlineSteps(rho=0.3, eta=2.0, step=0.3)
@@ -48,7 +51,7 @@ class Size(Bandwidth):
     samples : int
         Samples of each agent to train on; as many again are for the test.
     public : int
-        Samples that all agents read, for successive projections only: so many of the training samples in all.
+        Samples that all agents read, for successive projections only: this many of the training samples in all.
     features : int
         Number of random frequencies, of a sine and a cosine each.
     sigma : float
@@ -96,7 +99,7 @@ class Size(Bandwidth):
         table = scale_unit(load_table(data, columns))
         enough(len(table.target), self.agents, 4)
         check.integer("samples", self.samples, low=2, high=len(table.target) // (2 * self.agents))
-        return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.said
+        return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.notes
 
 
 class Entry(NamedTuple):
@@ -196,7 +199,7 @@ class Task:
 
     def _multikernel(self) -> Iterator[Entry]:
         size = self.phi.size
-        eta, coder = 0.3, QSGD(_BITS, by_row=True)
+        coder = QSGD(_BITS, by_row=True)
         seen = self.kernels(self.test).reshape(len(self.test), -1, size)
 
         def cost(i: int, kernels: int) -> MultiKernelCost:
@@ -211,19 +214,16 @@ class Task:
                 ]
             )
 
-        for name, kernels in (("gossip OMKL", 3), ("Koloskova", 1)):
-            gossip = {
-                i: GossipOMKL(
-                    cost(i, kernels), self.rounds, eta=eta, gamma=0.2, weights=self.batch.weights(i), coder=coder
-                )
-                for i in range(self.count)
-            }
-            yield Entry(f"{name} {_BITS}-bit", "changes of the models", self._network(self.graph), gossip, predict)
-        whole = {
-            i: CompleteOMKL(cost(i, 3), self.rounds, agents=self.count, eta=eta, coder=coder) for i in range(self.count)
-        }
-        network = self._network(topology.complete(self.count))
-        yield Entry(f"OMKL (complete graph) {_BITS}-bit", "steps of the models, losses", network, whole, predict)
+        gossip = Method("gossip", GossipOMKL, {"eta": 0.3, "gamma": 0.2}, coder=coder)
+        whole = Method("OMKL", CompleteOMKL, {"eta": 0.3, "agents": self.count}, coder=coder)
+        complete = topology.complete(self.count)
+        for name, sends, method, kernels, graph in (
+            ("gossip OMKL", "changes of the models", gossip, 3, self.graph),
+            ("Koloskova", "changes of the models", gossip, 1, self.graph),
+            ("OMKL (complete graph)", "steps of the models, losses", whole, 3, complete),
+        ):
+            agents = method.agents(Shared(partial(cost, kernels=kernels), graph), self.rounds)
+            yield Entry(f"{name} {_BITS}-bit", sends, self._network(graph), agents, predict)
 
     def _greedy(self) -> Iterator[Entry]:
         def batches(i: int) -> Iterator[tuple[Vector, Vector]]:
@@ -274,13 +274,8 @@ class Task:
         network = self._network(network_graph(ensemble, "token"))
         yield Entry("projections (token)", "estimates at public inputs", network, agents, predict, self.public)
 
-    # --- streams ------------------------------------------------------------------------------------------------------
-
     def _rows(self, agent: int) -> Iterator[int]:
-        """Yield the numbers of an agent's samples, in a new order at each pass."""
-        rng = draws.generator(self.seed, agent, "samples")
-        while True:
-            yield from rng.permutation(len(self.parts[agent].train_target)).tolist()
+        return passes(len(self.parts[agent].train_target), agent, self.seed)
 
     def _stream(self, agent: int, phi: RandomFourier | SideBySide) -> Iterator[tuple[Vector, float]]:
         part = self.parts[agent]

@@ -69,7 +69,7 @@ class Ground:
     most_examples: int | None = None
     usual_sigma: float = _SIGMA
     usual_noise: float = _NOISE
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """Lines for the study's notes."""
     stands: Callable[[int, np.random.Generator], Points]
     """Returns places for that many sensors, shape (count, d)."""
@@ -118,7 +118,7 @@ def _table(table: Table, seed: int) -> Ground:
         most_examples=len(target),
         usual_sigma=_SIGMA if width == 2 else median_distance(inputs, seed=0),
         usual_noise=0.0,
-        said=table.said,
+        notes=table.notes,
         # Where there are no examples, a sensor would read none.
         stands=lambda count, rng: inputs[rng.integers(len(inputs), size=count)],
         examples=examples,
@@ -138,7 +138,7 @@ class Plane(Bandwidth):
     examples : int
         Number of examples, at random places of the unit square, or rows of a table, taken at random.
     public : int
-        Examples that everybody reads ("public" only); the others are dealt out.
+        Examples that all agents read ("public" only); the others are dealt out.
     radius : float
         Distance within which a sensor reads examples ("sensors" only); inputs lie between 0 and 1.
     sigma : float
@@ -175,8 +175,8 @@ class Plane(Bandwidth):
         check.integer("agents", self.agents, low=1)
         count = ground.usual_examples if self.examples is None else self.examples
         examples = check.integer("examples", count, low=1, high=ground.most_examples)
-        check.fits("agents", self.agents, 100 * self.agents, "so many")
-        check.fits("examples", examples, 8 * (ground.width + 1) * examples, "so many")
+        check.fits("agents", self.agents, 100 * self.agents, "that many")
+        check.fits("examples", examples, 8 * (ground.width + 1) * examples, "that many")
         check.integer("public", self.public, low=1, high=examples if self.ensemble == "public" else None)
         check.finite("radius", self.radius, above=0.0)
         if self.sigma is not None and (self.median or self.tune):

@@ -82,7 +82,7 @@ def projections(
     data : str
         "field": a known function of places, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or
         its path (.csv.gz, .csv, .npz, .parquet). Sensors need a table of two inputs, the places of its examples; inputs
-        and target are scaled to [0, 1], and errors are those on rows that nobody reads.
+        and target are scaled to [0, 1], and errors are those on rows that no agent reads.
     seed : int
         Seed of everything random.
     """
@@ -97,7 +97,7 @@ def projections(
     drawn = plane.draw(ground, seed)
     networks = {order: channel.network(network_graph(drawn.ensemble, order), seed) for order in wanted}
     timing = Timing(drawn.ensemble, channel, turns)
-    study.note(*ground.said)
+    study.note(*ground.notes)
     study.record(plane, timing.turns)
     task = Task(drawn)
     for order, network in networks.items():

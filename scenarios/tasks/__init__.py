@@ -35,15 +35,13 @@ def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **sett
     BadInput
         For an unknown name, or an argument outside its range.
     """
-    from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
+    from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy
     from netsim.scenarios.tasks.settings import Rows, Setting
     from netsim.studies import Study
 
     rows, size = _split(setting, Rows, Setting)
-    chosen = Setting(**size).resolved(data)
-    samples = draw_samples(data, chosen, Rows(**rows), seed)
-    task, _ = batch_task(Study("task", {}), samples, chosen, chosen.graph(seed), ideal=ideal, seed=seed)
-    return task
+    study = BatchStudy.of(Study("task", {}), data, 1, Rows(**rows), BatchSteps(), Setting(**size), seed)
+    return study.draw(ideal=ideal)
 
 
 def online(

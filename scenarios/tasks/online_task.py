@@ -153,7 +153,7 @@ class OnlineSteps(Published):
         usual = {key: {data: row[key] for data, row in cls.USUAL.items()} for key in cls.USUAL["other"]}
         return super().by_data() | usual
 
-    def untold(self) -> Self:
+    def without_steps(self) -> Self:
         """Return them without rho, eta and step, which were tuned for each method."""
         return dataclasses.replace(self, rho=None, eta=None, step=None)
 
@@ -432,7 +432,7 @@ class OnlineStudy:
 
     def play(self, methods: Sequence[Method], steps: OnlineSteps) -> None:
         """Run the methods, and record what was chosen; raises BadInput if every method diverged."""
-        self.study.record(steps.untold() if self.setting.tune else steps, self.setting, self.stream)
+        self.study.record(steps.without_steps() if self.setting.tune else steps, self.setting, self.stream)
         for method in methods:
             self._run(method)
         if not self.study.runs:

@@ -253,7 +253,7 @@ class Rows(Preparation):
     Parameters
     ----------
     rows : int
-        Use only so many rows of the table, taken at random.
+        Use only this many rows of the table, taken at random.
     """
 
     rows: int | None = None
@@ -288,6 +288,36 @@ class Compared:
     algorithms: str = ""
     method: str | None = None
     remedy: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """How often each setting is run, and where, in a study that reads sweeps.
+
+    Parameters
+    ----------
+    repeats : int
+        Seeds of each setting; a multiple of --jobs leaves no process without work.
+    jobs : int
+        Number of processes.
+    folder : str
+        Folder of the sweeps, new or of this study with the same settings.
+    redo : bool
+        Do once more what was done there with other code or data; without it that is refused.
+    """
+
+    repeats: int = 6
+    jobs: int = 2
+    folder: str = ""
+    redo: bool = False
+
+    def seeds(self, first: int) -> range:
+        """Return the seeds of each setting, two at least, for a spread; raises BadInput if a value cannot be used."""
+        check.integer("repeats", self.repeats, low=2)
+        check.integer("jobs", self.jobs, low=1)
+        if not self.folder:
+            raise BadInput("folder = '': must be the name of a folder")
+        return range(check.integer("seed", first, low=0), first + self.repeats)
 
 
 def residuals(agents: Mapping[Any, Any], ideal: bool) -> dict[str, float]:

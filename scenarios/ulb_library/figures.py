@@ -1,4 +1,4 @@
-"""Predictions beside readings, and who heard whom."""
+"""Predictions beside readings, and which mote heard which."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -81,7 +81,7 @@ def test_running_sums_lose_nothing() -> None:
     graph = topology.random_geometric(12, 0.6, seed=1)
     agents = study.runs["push-sum-running"].agents
     # What a neighbour has said and one has not heard yet is with nobody, and comes with the next frame.
-    missing = sum(agents[other].said - agents[node].known.get(other, 0.0) for node in graph for other in graph[node])
+    missing = sum(agents[other].sent - agents[node].known.get(other, 0.0) for node in graph for other in graph[node])
     assert sum(agent.held for agent in agents.values()) + missing == pytest.approx([66, 12])
     assert sum(agent.held[1] for agent in study.runs["push-sum"].agents.values()) < 1
 

@@ -216,12 +216,12 @@ def test_one_place_decides_and_says_so(folder: Path, target: Any, classes: bool,
     save(folder, "small.csv", pd.DataFrame({"x": np.arange(len(target)), "y": target}))
     chosen = choose("small", TableChoice())
     assert chosen.classes == classes
-    assert chosen.said[0].startswith(said)
+    assert chosen.notes[0].startswith(said)
 
 
 def test_the_user_has_the_last_word(folder: Path) -> None:
     save(folder, "small.csv", HOUSES.drop(columns=["date", "zone"]))
-    assert choose("small", TableChoice(classes=True)).said == (
+    assert choose("small", TableChoice(classes=True)).notes == (
         "target 'price': 60 different whole numbers in 60 rows, taken as classes",
     )
     assert load_labelled("small", TableChoice(classes=True)).classes[:3] == ("0", "1000", "2000")
@@ -244,17 +244,17 @@ def test_a_study_of_numbers_or_of_classes_has_no_use_for_the_other(folder: Path)
     assert refused(load_labelled, "small", ClassChoice(target="rooms", classes=False)).startswith(
         "data = 'small': must have classes to tell apart; target 'rooms': 7 different whole numbers"
     )
-    assert choose("small", ClassChoice(target="rooms")).said[0].endswith("taken as classes")
-    assert choose("small", Columns(target="rooms")).said[0].endswith("taken as numbers")
+    assert choose("small", ClassChoice(target="rooms")).notes[0].endswith("taken as classes")
+    assert choose("small", Columns(target="rooms")).notes[0].endswith("taken as numbers")
 
 
 def test_what_was_left_out_is_said(folder: Path) -> None:
     save(folder, "small.csv", HOUSES)
     chosen = choose("small", Columns(drop="date, zone"))
     assert chosen.input_columns == ["rooms"]
-    assert chosen.said[-1] == "columns left out: date, zone"
+    assert chosen.notes[-1] == "columns left out: date, zone"
     save(folder, "energy.csv", HOUSES)
-    assert choose("energy", Columns()).said[-1] == "columns left out: date", "known to be no input"
+    assert choose("energy", Columns()).notes[-1] == "columns left out: date", "known to be no input"
     commas = HOUSES[["rooms", "zone", "price"]].rename(columns={"zone": "near, far"})
     save(folder, "commas.csv", commas)
     assert choose("commas", Columns(drop="near, far")).input_columns == ["rooms"]
