@@ -11,7 +11,7 @@ from netsim import Link
 from netsim.wire.codec import encode, payload_bits
 from tests.fuzzers.agents import Call
 from tests.fuzzers.laws import NEVER_SENT, TINY, Played, Row
-from tests.fuzzers.payloads import same
+from tests.fuzzers.wire import same
 
 # A frame that arrives as its round closes, but for rounding errors, is late.
 BOUNDARY = -1e-13

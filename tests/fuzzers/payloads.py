@@ -1,6 +1,5 @@
-"""Payloads of every kind, and what it means that one arrived as it was sent."""
+"""Payloads of every kind, and what may be changed of them."""
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -69,22 +68,6 @@ _ALL = [*_SIMPLE, _vector, _array, _view, _coded, _list, _tuple, _dict]
 def make(rng: np.random.Generator, kinds: list[Callable[[np.random.Generator], Any]] = _ALL) -> Any:
     """Return a payload of a kind drawn at random."""
     return kinds[rng.integers(len(kinds))](rng)
-
-
-def same(a: Any, b: Any) -> bool:
-    """Return whether two payloads are the same, bit for bit and of the same type."""
-    if isinstance(a, np.ndarray | np.generic):
-        alike = type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
-        return bool(alike and a.tobytes() == b.tobytes())
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return struct.pack("d", a) == struct.pack("d", b)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    return bool(a == b)
 
 
 def spoil(payload: Any) -> None:

@@ -26,8 +26,8 @@ from netsim.wire.codec import encode
 from tests.command import ROOT
 from tests.fuzzers import journals as journals_fuzzer
 from tests.fuzzers.journals import build, call, maker, named, new, plain, refer, state_of
-from tests.netsim.distributed.test_sockets import PACE, conserved, must_be_the_same, network
-from tests.parts import Average, addresses, in_parts, played, shares, spread
+from tests.netsim.distributed.test_sockets import PACE, conserved, network
+from tests.parts import Average, addresses, in_parts, must_be_the_same, played, shares, spread
 
 # Processes that meet over real sockets, and wait in real time.
 pytestmark = pytest.mark.slow
@@ -137,20 +137,21 @@ def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
 
 
 def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
-    simulation, agents = network()
+    half = partial(network, rounds=6)
+    simulation, agents = half()
     simulated = simulation.run(agents, [spread], trace=True)
     peers = shares(addresses(2), range(12))
     transports = {
-        here: Recorded(here, others, key=KEY, folder=tmp_path, pace=PACE / 2) for here, others in peers.items()
+        here: Recorded(here, others, key=KEY, folder=tmp_path, pace=PACE / 4) for here, others in peers.items()
     }
     over = threading.Event()
     attacker = threading.Thread(target=attack, args=(min(peers), [*transports.values()], over))
     attacker.start()
-    outcome = played(network, transports)
+    outcome = played(half, transports)
     over.set()
     attacker.join()
     assert [type(each) for each in outcome.values()] == [Run] * 2, outcome
-    made, agents = network()
+    made, agents = half()
     must_be_the_same(simulated, merge_parts(made, agents, tmp_path, [spread], trace=True))
     attacked, quiet = (transport.membership for _, transport in sorted(transports.items()))
     assert attacked.dropped["strangers"] > 100
