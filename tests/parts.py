@@ -175,7 +175,7 @@ def longest_lag(folder: Path) -> float:
 
 
 def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
-    """Deploy a study, with so many seconds a round, into a folder; where the machine came late, again with more."""
+    """Deploy a study into a folder by the seconds of a round, with more of them where the machine came late; return it."""
     for seconds in (0.3, 0.6, 1.2):
         out = folder / f"rounds of {seconds}"
         deploy(seconds, out)
@@ -219,7 +219,7 @@ def program(name: str) -> str | None:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface on which nobody listens."""
+    """Return a port of the loopback interface that is free."""
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         return int(made.getsockname()[1])

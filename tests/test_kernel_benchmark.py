@@ -100,18 +100,18 @@ def test_books_that_differ_are_refused() -> None:
 def test_stamps_are_read_to_the_nanosecond() -> None:
     stamp = struct.pack("=qq", 1_700_000_000, 123_456_789)
     assert received(b"\0\0\1\2", [(socket.SOL_SOCKET, 64, stamp)]) == (258, 1_700_000_000_123_456_789)
-    told = struct.pack("=IBBBBII", 42, 4, 0, 0, 0, 1, 77)
-    control = [(socket.SOL_SOCKET, 65, stamp + bytes(32)), (0, 11, told + bytes(16))]
+    report = struct.pack("=IBBBBII", 42, 4, 0, 0, 0, 1, 77)
+    control = [(socket.SOL_SOCKET, 65, stamp + bytes(32)), (0, 11, report + bytes(16))]
     assert sent(b"", control) == (77, 1_700_000_000_123_456_789)
-    told = struct.pack("=IBBBBII", 111, 2, 3, 3, 0, 0, 0)
+    report = struct.pack("=IBBBBII", 111, 2, 3, 3, 0, 0, 0)
     with pytest.raises(Disagreement, match="origin 2"):
-        sent(b"", [control[0], (0, 11, told)])
+        sent(b"", [control[0], (0, 11, report)])
 
 
 # Without the right to make a namespace.
 
 
-def test_without_privileges_one_line_says_why(
+def test_without_privileges_one_line_gives_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
@@ -197,7 +197,7 @@ def test_a_random_drop_of_the_kernel_has_its_rate(ends: Ends) -> None:
     assert abs(came - 1600) < 6 * math.sqrt(2000 * 0.2 * 0.8)
 
 
-def test_what_the_kernel_lacks_is_said_and_not_in_the_way(ends: Ends) -> None:
+def test_what_the_kernel_lacks_is_named_and_not_in_the_way(ends: Ends) -> None:
     setting = benchmark.SETTINGS["tbf"]
     begun(setting, ends)
     lacking = Setting(SENDER, (*setting.commands, "tc qdisc add dev sender parent 1: nosuchqueue"), setting.link)

@@ -233,7 +233,7 @@ class Case:
         """Run the network with new agents.
 
         ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too. ``sample``:
-        rows every so many seconds.
+        the interval of rows in seconds.
         """
         agents = {node: agent(habits) for node, habits in self.habits.items()}
         for time in looks_at:
@@ -276,7 +276,7 @@ def check_seed(seed: int) -> None:
 
 
 def check_sampled(seed: int) -> None:
-    """Check that rows every so many seconds change nothing, and that the last of them is the end."""
+    """Check that rows at an interval change nothing, and that the last of them is the end."""
     plain, case = Case(seed).play(), Case(seed)
     share = float(np.random.default_rng(seed).choice([1, 0.5, 0.25, 0.3, 2, 0.1, 7]))
     sampled = case.play(watched=bool(seed % 2), sample=share * case.network.round_period)

@@ -71,7 +71,7 @@ def make(rng: np.random.Generator, kinds: list[Callable[[np.random.Generator], A
 
 
 def spoil(payload: Any) -> None:
-    """Change a payload in place wherever that is possible: nobody else may notice."""
+    """Change a payload in place wherever that is possible: no other agent may notice."""
     if isinstance(payload, np.ndarray):
         if payload.flags.writeable and payload.size:
             payload.fill(1)

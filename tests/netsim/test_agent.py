@@ -99,7 +99,7 @@ def test_arrays_are_read_only_and_apart_from_the_senders() -> None:
     assert first.log == second.log == [0.0, 1.0, 2.0]
 
 
-@pytest.mark.parametrize("to", [2, "nobody", None])
+@pytest.mark.parametrize("to", [2, "no agent", None])
 def test_sending_to_no_neighbour_names_the_neighbours(to: Any) -> None:
     async def talk(me: Actor) -> None:
         await me.send(to, "x", 1)

@@ -69,7 +69,7 @@ def read_too_early(played: Played) -> None:
 
 def another_payload(played: Played) -> None:
     got = next(agent for agent in played.agents.values() if agent.notes.got).notes.got
-    got[0] = replace(got[0], payload=["nobody sent this"])
+    got[0] = replace(got[0], payload=["not what was sent"])
 
 
 def a_call_too_many(played: Played) -> None:
@@ -156,7 +156,7 @@ class Talk(Agent):
 
 
 class Asker(Agent):
-    """Asks one neighbour, or nobody, and answers all."""
+    """Asks one neighbour or none, and answers all."""
 
     def __init__(self, to: int | None, timeout: float | None = None) -> None:
         self.to, self.patience = to, timeout

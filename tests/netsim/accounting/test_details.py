@@ -95,7 +95,7 @@ def test_a_radio_that_nobody_hears_spends_nothing() -> None:
     network.at(0.05, lambda: [network.set_link(0, i, up=True) for i in (1, 2)].clear())
     agent = Twice()
     run = network.run({0: agent, 1: Actor(), 2: Actor()})
-    # The budget suffices for one: the first, which nobody could hear, left it whole.
+    # The budget suffices for one: the first, which no agent could hear, left it whole.
     assert agent.took == [0, 2]
     assert run.ledger.table(by=())[["link_down", "delivered", "refused"]].values.tolist() == [[2, 2, 0]]
 

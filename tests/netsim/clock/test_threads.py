@@ -1,4 +1,4 @@
-"""Jobs of threads: they take no virtual time, and on the wall clock nobody thinks that nothing can happen any more."""
+"""Jobs of threads: they take no virtual time, and on the wall clock a run that waits for them is no standstill."""
 
 import asyncio
 import concurrent.futures

@@ -37,8 +37,8 @@ class Talker(Agent):
             await self.send(self.neighbors[0], "one", vector)
             for frame in await self.collect():
                 value = np.asarray(frame.payload[0] if isinstance(frame.payload, list) else frame.payload)
-                said = value.dtype.str, value.shape, value.tobytes() if value.dtype != object else repr(value)
-                self.heard.append((frame.kind, frame.sender, frame.round, frame.sent_at, *said))
+                content = value.dtype.str, value.shape, value.tobytes() if value.dtype != object else repr(value)
+                self.heard.append((frame.kind, frame.sender, frame.round, frame.sent_at, *content))
 
 
 def networks() -> "list[tuple[Network, dict[int, Agent]]]":

@@ -315,7 +315,7 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
         graph = nx.cycle_graph(4)
         return Network(graph, Link(latency=0.01), round_period=1.0), {i: Asker() for i in graph}
 
-    # Agent 0's first neighbour is 1, and so on around: each gets one word but 3, to whom nobody sends.
+    # Agent 0's first neighbour is 1, and so on around: each gets one word but 3, which is sent none.
     outcome = in_parts(make, tmp_path, pace=1.0, patience=1.5)
     raised = [each for each in outcome.values() if isinstance(each, BaseException)]
     assert len(raised) == 1

@@ -55,7 +55,7 @@ def transports(broker: str, **settings: Any) -> dict[str, MQTT]:
 
 
 async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[bytes]:
-    """Return what comes, up to so many datagrams, or what had come when there was nothing more for so long."""
+    """Return up to ``count`` datagrams, or those that came before a silence of ``seconds``."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
     transport.receive_with(came.put_nowait)
     found: list[bytes] = []
@@ -265,7 +265,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
             transport.send("b", b"data")
             await transport.close()
             assert asyncio.all_tasks() == {asyncio.current_task()}
-        transport.send("b", b"nobody takes it")
+        transport.send("b", b"too late")
         with mosquitto(tmp_path) as (address, process):
             transport = MQTT(address, "a", {"b": [1]})
             await transport.open()
@@ -273,7 +273,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
             async with asyncio.timeout(20):
                 while transport.failure is None:
                     await asyncio.sleep(0.01)
-            transport.send("b", b"nobody takes it")
+            transport.send("b", b"too late")
             await transport.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -380,7 +380,7 @@ def test_nats_says_that_the_server_is_gone(nats_server: Any) -> None:
         async with asyncio.timeout(20):
             while transport.failure is None:
                 await asyncio.sleep(0.01)
-        transport.send("b", b"nobody takes it")
+        transport.send("b", b"too late")
         await transport.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         with pytest.raises(NetsimError) as caught:

@@ -1,4 +1,4 @@
-"""While a network runs BLAS has one thread, or so many as were asked for; afterwards it has what it had."""
+"""While a network runs BLAS has one thread, or the number asked for, and afterwards as many as before."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from tests.parts import on_loop
 
 BLAS = [each["filepath"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-pytestmark = pytest.mark.skipif(not BLAS, reason="this numpy's matrix products have no threads that could be told")
+pytestmark = pytest.mark.skipif(not BLAS, reason="this numpy's matrix products have no threads that can be counted")
 
 
 def threads() -> set[int]:

@@ -77,8 +77,8 @@ def test_the_line_is_the_agents_own_where_a_compiled_library_refuses_what_it_sen
             await self.broadcast("x", {1, 2})
 
     line = line_of(Sends.run, "self.broadcast")
-    said = message_of(lambda: Network(topology.path(3)).run(beside(Sends())))
-    assert said.startswith(
+    message = message_of(lambda: Network(topology.path(3)).run(beside(Sends())))
+    assert message.startswith(
         f"agent 1 raised WireError at 0 s (test_failures.py, line {line}): cannot encode a builtins.set"
     )
 
@@ -87,7 +87,7 @@ def test_the_line_is_the_agents_own() -> None:
     class Broken(Agent):
         async def run(self) -> None:
             async with asyncio.timeout(1.0):
-                await self.send("nobody", "x", 1)
+                await self.send("no neighbour", "x", 1)
 
     line = line_of(Broken.run, "self.send")
     assert f"(test_failures.py, line {line})" in message_of(lambda: Network(topology.path(3)).run(beside(Broken())))
@@ -226,7 +226,7 @@ class Waiter(Agent):
         ("forever", "sleep()", "asyncio.sleep(float"),
     ],
 )
-def test_a_standstill_says_who_waits_for_what(how: str, what: str, where: str) -> None:
+def test_a_standstill_names_the_agent_and_what_it_waits_for(how: str, what: str, where: str) -> None:
     line = line_of(Waiter.inner if how == "event" else Waiter.run, where)
     message = message_of(lambda: Network(topology.path(2)).run({0: Waiter(how), 1: Actor()}), Stalled)
     assert message == (
