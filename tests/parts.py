@@ -175,7 +175,7 @@ def longest_lag(folder: Path) -> float:
 
 
 def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
-    """Deploy a study into a folder by the seconds of a round, with more of them where the machine came late; return it."""
+    """Return the folder of a deployed study; where the machine came late, it is deployed again with longer rounds."""
     for seconds in (0.3, 0.6, 1.2):
         out = folder / f"rounds of {seconds}"
         deploy(seconds, out)

@@ -10,6 +10,7 @@ import numpy as np
 
 from netsim import BadInput, Link, Network, Run, latency, loss, topology
 from netsim.links import Budget
+from netsim.replay.frames import frames_of
 from tests.fuzzers.agents import Habits, Noting, agent
 from tests.fuzzers.laws import Played, check_books, check_same, looking_at_each_row
 from tests.fuzzers.messages import check_messages
@@ -308,6 +309,15 @@ def digest(run: Run) -> str:
 
 
 def hashes(seed: int, count: int) -> list[str]:
-    """Return the digests of ``count`` networks drawn from ``seed``."""
+    """Return the digests of ``count`` networks drawn from ``seed``: of all events, frames and what agents noted."""
     rng = np.random.default_rng(seed)
-    return [digest(Case(int(rng.integers(2**53))).play().run) for _ in range(count)]
+    return [whole_digest(Case(int(rng.integers(2**53))).play(trace=True)) for _ in range(count)]
+
+
+def whole_digest(played: Played) -> str:
+    """Return a digest of all that a run leaves behind."""
+    trace, ledger = played.run.trace, played.run.ledger
+    columns = {name: column.tolist() for name, column in frames_of(trace).columns.items()}
+    parts = (trace.table().to_csv(), columns, [heard.tolist() for heard in ledger.heard()])
+    parts += ([agent.notes for agent in played.agents.values()],)
+    return f"{digest(played.run)} {hashlib.sha256(repr(parts).encode()).hexdigest()}"
