@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from netsim import Agent, Link, Network, Radio, topology
-
-
-class Silent(Agent):
-    async def run(self) -> None:
-        """End at once."""
+from netsim.testing import Actor
 
 
 class Flood(Agent):
@@ -59,7 +55,7 @@ def test_a_waiting_agent_costs_as_much_a_frame_with_many_as_with_few() -> None:
 
 def test_what_many_transmissions_on_the_air_cost_grows_with_their_number() -> None:
     def flood(count: int) -> None:
-        agents = {0: Flood(count), 1: Silent()}
+        agents = {0: Flood(count), 1: Actor()}
         Network(topology.path(2), Link(latency=1.0, rate=1e3), medium=Radio(access="aloha")).run(agents)
 
     flood(100)
@@ -111,7 +107,7 @@ def test_there_is_no_last_message(before: int, link: Link) -> None:
                 await self.send(self.neighbors[1], "y", i)
             await asyncio.sleep(1.0)
 
-    run = Network(topology.star(4), link).run({0: Persistent(), 1: Silent(), 2: Silent(), 3: Silent()}, trace=True)
+    run = Network(topology.star(4), link).run({0: Persistent(), 1: Actor(), 2: Actor(), 3: Actor()}, trace=True)
     copies = 1 + round(link.duplicate)
     table = run.ledger.table()
     assert table[["sender", "receiver", "kind", "offered", "delivered"]].values.tolist() == [

@@ -41,12 +41,10 @@ def test_a_run_ends_at_its_time_however_long_agents_take_to_end(after: float) ->
     assert agent.refusal == "agent 1 cannot send 'bye': the run is over, and what it sent is counted"
     assert int(run.ledger.table([])["offered"].iloc[0]) == 10
     # Nor does it count whether it tries.
-    assert run.trace_hash == Network(topology.path(3)).run(beside(Quiet()), until=5.0).trace_hash
-
-
-class Quiet(Agent):
-    async def run(self) -> None:
-        await asyncio.sleep(100.0)
+    assert (
+        run.trace_hash
+        == Network(topology.path(3)).run(beside(Actor(lambda me: asyncio.sleep(100.0))), until=5.0).trace_hash
+    )
 
 
 class GoodbyeInParts(Agent):

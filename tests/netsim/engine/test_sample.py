@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
+from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, testing, topology
 from netsim.core.records import CAUSES
 from netsim.studies import Study
 from netsim.studies.folder import load, told_partial
@@ -49,14 +49,9 @@ class Reader(Agent):
 
 
 def test_a_run_tells_rounds_only_where_its_rows_are_rounds() -> None:
-    class Rounder(Agent):
-        async def run(self) -> None:
-            async for _ in self.rounds(3):
-                await self.collect()
-
     assert repr(beacons(sample=0.1)).startswith("<Run of 4 agents, 28 samples, 2.8 s: ")
     assert repr(beacons()).startswith("<Run of 4 agents, 2.8 s: ")
-    assert repr(Network(topology.ring(4)).run({i: Rounder() for i in range(4)})).startswith(
+    assert repr(Network(topology.ring(4)).run({i: testing.Rounder(3) for i in range(4)})).startswith(
         "<Run of 4 agents, 3 rounds, 3 s: "
     )
 

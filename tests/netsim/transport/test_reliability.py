@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from netsim import Agent, AgentError, BadInput, Link, Network, latency, loss, topology
 from netsim.links import Reliability
+from netsim.testing import Actor
 from tests.fuzzers.reliable import check_reliable
 
 ROUNDS = 200
@@ -140,13 +141,12 @@ def test_one_way_for_all_links() -> None:
 
 
 def test_a_kind_of_the_channels_own_is_refused() -> None:
-    class Acks(Agent):
-        async def run(self) -> None:
-            await self.broadcast("ack", 1)
+    def acks() -> dict[int, Agent]:
+        return {i: Actor(lambda me: me.broadcast("ack", 1)) for i in range(2)}
 
     with pytest.raises(AgentError, match="kind = 'ack'"):
-        Network(topology.path(2), Link(reliability="ack")).run({0: Acks(), 1: Acks()})
-    Network(topology.path(2), Link()).run({0: Acks(), 1: Acks()})
+        Network(topology.path(2), Link(reliability="ack")).run(acks())
+    Network(topology.path(2), Link()).run(acks())
 
 
 def test_requests_are_answered_beside_it() -> None:

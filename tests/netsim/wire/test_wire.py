@@ -21,6 +21,7 @@ from netsim.coders import QSGD, Coded, FixedRange, MessageRange, Sparse, Uniform
 from netsim.core.frame import FrameEncoder
 from netsim.core.framing import decode_frame
 from netsim.errors import AgentError, BadInput, WireError
+from netsim.testing import Actor
 from netsim.wire.codec import MOST_NESTED, decode, encode, is_mutable, payload_bits
 from tests.command import python
 from tests.fuzzers import wire
@@ -666,10 +667,6 @@ def test_is_mutable(payload: Any, mutable: bool) -> None:
 
 @pytest.mark.parametrize("payload", [1.0, "text", np.ones(3), None])
 def test_a_kind_that_cannot_be_encoded_is_named(payload: Any) -> None:
-    class Speaks(Agent):
-        async def run(self) -> None:
-            await self.broadcast("\ud800", payload)
-
     graph = topology.path(2)
     with pytest.raises(AgentError, match=r"cannot encode the kind '\\ud800'"):
-        Network(graph).run({node: Speaks() for node in graph})
+        Network(graph).run({node: Actor(lambda me: me.broadcast("\ud800", payload)) for node in graph})
