@@ -153,7 +153,7 @@ def attack(place: str, count: int, recording: Any, over: Any, answer: Any) -> No
 
 
 def measured(count: int) -> dict[str, Any]:
-    """Return what became of so many hostile datagrams."""
+    """Return what became of hostile datagrams."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     over = SPAWN.Event()
     recording, recorder = SPAWN.Pipe(duplex=False)
@@ -171,7 +171,7 @@ def measured(count: int) -> dict[str, Any]:
     for part in parts:
         part.join()
     if sys.platform != "linux":
-        print("what the kernel dropped is not told here", file=sys.stderr)
+        print("what the kernel dropped is not counted here", file=sys.stderr)
     counted = sum(shot_at["dropped"].values())
     return {
         "hostile datagrams": {"sent": attacker["sent"], "per_s": attacker["sent"] / attacker["seconds"]},

@@ -57,7 +57,7 @@ class Gossip:
 
 
 class Pruning:
-    """A dictionary of so many elements and a mini-batch."""
+    """A dictionary of a number of elements, and a mini-batch."""
 
     def __init__(self, order: int) -> None:
         rng = np.random.default_rng(0)

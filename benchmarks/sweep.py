@@ -149,7 +149,7 @@ def compare(tasks: int, repeats: int) -> dict[str, Any]:
 
 
 class Watch(Reporter):
-    """Notes what is resident when so many points have ended."""
+    """Notes what is resident when a number of points have ended."""
 
     def __init__(self, at: tuple[int, ...]) -> None:
         super().__init__(quiet=True)
@@ -173,7 +173,7 @@ def resident(what: str) -> float:
 
 
 def held(points: int) -> dict[str, float]:
-    """Return megabytes of this process after a tenth of so many points, after all, and at the end."""
+    """Return megabytes of this process after a tenth of the points, after all, and at the end."""
     import pandas  # noqa: F401  that the table needs it is not growth
 
     watch = Watch((points // 10, points))

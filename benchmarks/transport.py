@@ -108,7 +108,7 @@ class OverMQTT:
 
 
 def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
-    """Be one of two processes with so many agents each; the first answers (see `in_two`)."""
+    """Be one of two processes with a number of agents each; the first answers (see `in_two`)."""
     sides = [list(range(size)), list(range(size, 2 * size))]
     graph = nx.complete_bipartite_graph(size, size)
     agents: dict[int, Any] = {number: Speaker(count) for number in graph}
@@ -139,7 +139,7 @@ class Echo(asyncio.DatagramProtocol):
 
 
 class Client(asyncio.DatagramProtocol):
-    """Keeps so many datagrams under way, and notes when each comes back."""
+    """Keeps a number of datagrams under way, and notes when each comes back."""
 
     def __init__(self, size: int, pairs: int, count: int) -> None:
         self.data, self.pairs, self.left = bytes(size), pairs, pairs * (count - 1)

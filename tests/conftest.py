@@ -16,6 +16,7 @@ LONGEST = (
     "test_lessons",
     "test_deploy",
     "test_sweep_whole",
+    "test_sockets_brokers",
     "test_sockets_hostile",
     "test_packet_loss",
     "test_models",

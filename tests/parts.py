@@ -146,20 +146,26 @@ def in_parts(
 def deployed(
     make: Callable[[], Made], folder: Path, probes: Sequence[Probe] = (), *, pace: float = PACE, **settings: Any
 ) -> tuple[Run, Any]:
-    """Run in parts over UDP, and return the run put together, and its agents.
+    """Run in parts over UDP, and return the run put together, and its agents."""
 
-    Where the machine came late to an instant, by a fifth of a round and more, it is done again at half the pace.
-    """
-    for attempt in range(3):
-        place, slower = folder / str(attempt), pace / 2**attempt
-        for here, outcome in in_parts(make, place, probes=probes, pace=slower, **settings).items():
+    def play(place: Path, pace: float) -> None:
+        for here, outcome in in_parts(make, place, probes=probes, pace=pace, **settings).items():
             if isinstance(outcome, BaseException):
                 raise AssertionError(here) from outcome
-        network, agents = make()
-        run = netsim.distributed.merge_parts(network, agents, place, probes, trace=True)
-        if longest_lag(place) < network.round_period / slower / 5:
+
+    place = in_time(play, folder, pace)
+    network, agents = make()
+    return netsim.distributed.merge_parts(network, agents, place, probes, trace=True), agents
+
+
+def in_time(play: Callable[[Path, float], None], folder: Path, pace: float = PACE) -> Path:
+    """Play a run into a folder; where the machine came late, by a fifth of a round and more, again at half the pace."""
+    for attempt in range(4):
+        place = folder / str(attempt)
+        play(place, pace / 2**attempt)
+        if longest_lag(place) < PERIOD / pace * 2**attempt / 5:
             break
-    return run, agents
+    return place
 
 
 def longest_lag(folder: Path) -> float:
@@ -169,7 +175,7 @@ def longest_lag(folder: Path) -> float:
 
 
 def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
-    """Deploy a study, with so many seconds a round, into a folder; where the machine came late, again with more."""
+    """Return the folder of a deployed study; where the machine came late, it is deployed again with longer rounds."""
     for seconds in (0.3, 0.6, 1.2):
         out = folder / f"rounds of {seconds}"
         deploy(seconds, out)
@@ -186,10 +192,22 @@ def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
     gathered = netsim.distributed.merge_parts(network, gathered_agents, folder, [spread], trace=True)
     for name, agent in agents.items():
         assert np.array_equal(vars(agent)["value"], vars(gathered_agents[name])["value"]), name
-    pd.testing.assert_frame_equal(simulated.rounds, gathered.rounds[simulated.rounds.columns], check_exact=True)
-    assert set(gathered.rounds["missing"]) == {0}
-    assert simulated.trace_hash == gathered.trace_hash
+    must_be_the_same(simulated, gathered)
     return simulated
+
+
+def must_be_the_same(simulated: Run, run: Run) -> None:
+    """Check that a run put together of parts is the simulation to the last bit."""
+    pd.testing.assert_frame_equal(simulated.rounds, run.rounds[simulated.rounds.columns], check_exact=True)
+    assert (run.rounds["missing"] == 0).all()
+    assert run.trace_hash == simulated.trace_hash
+    assert run.trace.hash == run.trace_hash
+    by = ["sender", "receiver", "kind"]
+    ours, theirs = (each.ledger.table().set_index(by).sort_index() for each in (run, simulated))
+    assert (ours.pop("missing") == 0).all()
+    assert ours.equals(theirs)
+    assert run.ledger.senders_table().equals(simulated.ledger.senders_table())
+    assert run.ended_at == simulated.ended_at
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------
@@ -201,7 +219,7 @@ def program(name: str) -> str | None:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface on which nobody listens."""
+    """Return a port of the loopback interface that is free."""
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         return int(made.getsockname()[1])

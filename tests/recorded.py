@@ -41,8 +41,8 @@ def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFra
     for sender, number in zip(columns["sender"][sends].tolist(), columns["number"][sends].tolist(), strict=True):
         first[sender] = min(number, first.get(sender, number))
     numbers = {name: i for i, name in enumerate(states["agent"].unique())}
-    said = states["agent"].map(numbers).map(first).fillna(np.inf)
-    known = states[(states["time_s"] < time) | ((states["time_s"] == time) & (states["sent"] <= said))]
+    sent = states["agent"].map(numbers).map(first).fillna(np.inf)
+    known = states[(states["time_s"] < time) | ((states["time_s"] == time) & (states["sent"] <= sent))]
     return known.groupby("agent", sort=False).last()
 
 

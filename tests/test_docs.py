@@ -162,7 +162,7 @@ done
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
-    """Return what runs .ci/run in a repository of its own: status, what was noted, what was said."""
+    """Return what runs .ci/run in a repository of its own: status, what was noted, its errors."""
     if sys.platform == "win32" or not shutil.which("git"):
         pytest.skip("needs git and a POSIX shell")
     room, tools, log = tmp_path / "room", tmp_path / "tools", tmp_path / "log"
@@ -197,8 +197,8 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     trial: Callable[..., tuple[int, list[str], str]], tmp_path: Path
 ) -> None:
     note = 'echo "{0} in $PWD: $(ls -A | tr "\\n" " ")" >> "$LOG" && mkdir .venv && touch left-by-{0}'
-    status, noted, said = trial(note.format("run"), note.format("test"))
-    assert (status, said) == (0, "")
+    status, noted, errors = trial(note.format("run"), note.format("test"))
+    assert (status, errors) == (0, "")
     run, test, install, check, slow = noted
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
@@ -221,9 +221,9 @@ def test_ci_fails_where_a_command_of_the_readme_does(
 
 
 def test_ci_fails_where_the_readme_has_no_command(trial: Callable[..., tuple[int, list[str], str]]) -> None:
-    status, noted, said = trial("true", "")
+    status, noted, errors = trial("true", "")
     assert (status, noted) == (1, [])
-    assert said == ".ci/run: README.md has no commands under '## Test it'\n"
+    assert errors == ".ci/run: README.md has no commands under '## Test it'\n"
 
 
 def test_the_readme_has_both_commands() -> None:
@@ -239,7 +239,7 @@ def test_the_readme_has_both_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "says"),
+    ("page", "text"),
     [
         ("links.md", "A `bytearray` or a `memoryview` of bytes arrives as bytes."),
         ("links.md", "nested more than 32 deep"),
@@ -248,6 +248,5 @@ def test_the_readme_has_both_commands() -> None:
         ("algorithms.md", "Under a threshold, or `AtRandom`, a receiver cannot tell"),
     ],
 )
-def test_what_is_decided_is_said(page: str, says: str) -> None:
-    text = re.sub(r"\s+", " ", (ROOT / "docs" / page).read_text())
-    assert says in text
+def test_what_is_decided_is_on_its_page(page: str, text: str) -> None:
+    assert text in re.sub(r"\s+", " ", (ROOT / "docs" / page).read_text())

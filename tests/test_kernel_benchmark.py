@@ -1,7 +1,6 @@
 """The benchmark that holds links against a real kernel: its mapping, its arithmetic, and that nothing of it stays.
 
-What needs network namespaces is skipped where they may not be made. The kernel's queues are written down here once
-more, frame by frame, as their manual pages say what they do.
+What needs network namespaces is skipped where they may not be made.
 """
 
 import argparse
@@ -14,7 +13,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -26,108 +25,19 @@ from benchmarks.kernel import mapping, namespaces
 from benchmarks.kernel.mapping import Books, Setting
 from benchmarks.kernel.namespaces import RECEIVER, SENDER, Ends, Unavailable
 from benchmarks.kernel.trial import (
-    Plan,
     bursts,
     check_books,
     difference,
     evenly,
-    loss_rate,
     medians,
     poisson,
     simulate,
     through_kernel,
 )
 from benchmarks.kernel.wire import Crossing, Disagreement, received, sent
-from netsim.util.typing import Vector
 from tests.command import ROOT
 
 RATE = 1_000_000
-
-
-# What the kernel's queues do, one frame after the other.
-
-
-def tbf(times: Vector, bytes_: Vector, rate: float, burst: float, limit: float) -> list[float]:
-    """A bucket of ``burst`` bytes, full at first; a frame waits for as many tokens as it has bytes; NaN: dropped."""
-    tokens, then, left = burst, 0.0, []
-    waiting: list[tuple[float, float]] = []
-    for now, size in zip(times, bytes_, strict=True):
-        waiting = [(end, each) for end, each in waiting if end > now]
-        if sum(each for _, each in waiting) + size > limit:
-            left.append(math.nan)
-            continue
-        start = max(now, then)
-        held = min(burst, tokens + (start - then) * rate / 8)
-        then = start + max(0.0, 8 * (size - held) / rate)
-        tokens = max(held, size) - size
-        left.append(then)
-        waiting.append((then, size))
-    return left
-
-
-def htb(times: Vector, bytes_: Vector, rate: float, burst: float, waiting: int) -> list[float]:
-    """A frame is handed on once nothing beyond ``burst`` bytes is owed, and then owed; so many may wait."""
-    paid, left, queue = 0.0, [], []
-    for now, size in zip(times, bytes_, strict=True):
-        queue = [end for end in queue if end > now]
-        if len(queue) >= waiting:
-            left.append(math.nan)
-            continue
-        leaves = max(now, paid - 8 * burst / rate)
-        paid = max(leaves, paid) + 8 * size / rate
-        left.append(leaves)
-        queue.append(leaves)
-    return left
-
-
-def limit(times: Vector, bytes_: Vector, rate: float, burst: float) -> list[float]:
-    """A bucket of a second's worth and ``burst`` bytes, full at first; a frame that exceeds it is dropped."""
-    tokens, then, left = rate + burst, 0.0, []
-    for now, size in zip(times, bytes_, strict=True):
-        tokens, then = min(rate + burst, tokens + (now - then) * rate), now
-        fits = size <= tokens
-        tokens -= size if fits else 0
-        left.append(now if fits else math.nan)
-    return left
-
-
-Traffic = Callable[..., Plan]
-
-
-@pytest.mark.parametrize("traffic", [bursts, poisson])
-@pytest.mark.parametrize("load", [0.8, 1.4])
-@pytest.mark.parametrize(
-    ("setting", "oracle"),
-    [
-        (mapping.token_bucket(RATE, 4000, 8000), lambda t, b: tbf(t, b, RATE, 4000, 8000)),
-        (mapping.shaper(RATE, 3000, 10, 700), lambda t, b: htb(t, b, RATE, 3000, 10)),
-        (mapping.rate(RATE, 1), lambda t, b: htb(t, b, RATE, 0, 1)),
-        (mapping.police(20_000, 2000, pace=RATE), lambda t, b: limit(t, b, 20_000, 2000)),
-    ],
-)
-def test_the_links_do_what_the_queues_are_said_to_do(
-    setting: Setting, oracle: Callable[[Vector, Vector], list[float]], load: float, traffic: Traffic
-) -> None:
-    plan = traffic(400, setting.pace, load=load, size=setting.size, rng=np.random.default_rng(3))
-    # A burst's frames are offered one after the other.
-    times = plan.times + 1e-5 * np.arange(400)
-    crossing, run = simulate(setting, times, plan.sizes, seed=1)
-    expected = np.array(oracle(times, plan.sizes + setting.header_bytes))
-    np.testing.assert_allclose(crossing.departed, expected, rtol=0, atol=1e-9)
-    came = ~np.isnan(expected)
-    assert crossing.order == tuple(np.flatnonzero(came))
-    assert 0 < came.sum() < 400 or load < 1
-    assert run.ledger.wire_bits == 8 * (plan.sizes + setting.header_bytes)[came].sum()
-
-
-def test_random_drop_is_a_bernoulli_loss_of_frames_that_crossed() -> None:
-    setting = mapping.random_drop(100)
-    plan = evenly(4000, 1e-4, 100)
-    crossing, run = simulate(setting, plan.times, plan.sizes, seed=1)
-    row = loss_rate(4000 - len(crossing.order), 4000)
-    assert row["low"] < 10 < row["high"]
-    assert run.ledger.wire_bits == 4000 * 8 * (100 + mapping.IN_IP)
-    np.testing.assert_array_equal(crossing.departed[list(crossing.order)], plan.times[list(crossing.order)])
 
 
 def test_the_commands_name_what_the_link_has() -> None:
@@ -168,12 +78,6 @@ def test_a_difference_counts_fates_order_and_time() -> None:
     assert medians([same, row, row])["differ"] == 1
 
 
-def test_an_interval_of_a_rate_of_which_none_were_lost() -> None:
-    """Clopper's and Pearson's interval then ends at 1 - 0.025^(1/n)."""
-    row = loss_rate(0, 10)
-    assert (row["low"], row["high"], row["percent"]) == pytest.approx((0, 100 - 100 * 0.025**0.1, 0))
-
-
 def test_the_books_of_queue_and_rule_are_read() -> None:
     queue = {"kind": "tbf", "handle": "1:", "root": True, "bytes": 900, "packets": 3, "drops": 2, "qlen": 1}
     leaf = {"kind": "pfifo", "parent": "1:1", "bytes": 1, "packets": 1, "drops": 1, "qlen": 1}
@@ -196,18 +100,18 @@ def test_books_that_differ_are_refused() -> None:
 def test_stamps_are_read_to_the_nanosecond() -> None:
     stamp = struct.pack("=qq", 1_700_000_000, 123_456_789)
     assert received(b"\0\0\1\2", [(socket.SOL_SOCKET, 64, stamp)]) == (258, 1_700_000_000_123_456_789)
-    told = struct.pack("=IBBBBII", 42, 4, 0, 0, 0, 1, 77)
-    control = [(socket.SOL_SOCKET, 65, stamp + bytes(32)), (0, 11, told + bytes(16))]
+    report = struct.pack("=IBBBBII", 42, 4, 0, 0, 0, 1, 77)
+    control = [(socket.SOL_SOCKET, 65, stamp + bytes(32)), (0, 11, report + bytes(16))]
     assert sent(b"", control) == (77, 1_700_000_000_123_456_789)
-    told = struct.pack("=IBBBBII", 111, 2, 3, 3, 0, 0, 0)
+    report = struct.pack("=IBBBBII", 111, 2, 3, 3, 0, 0, 0)
     with pytest.raises(Disagreement, match="origin 2"):
-        sent(b"", [control[0], (0, 11, told)])
+        sent(b"", [control[0], (0, 11, report)])
 
 
 # Without the right to make a namespace.
 
 
-def test_without_privileges_one_line_says_why(
+def test_without_privileges_one_line_gives_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
@@ -293,7 +197,7 @@ def test_a_random_drop_of_the_kernel_has_its_rate(ends: Ends) -> None:
     assert abs(came - 1600) < 6 * math.sqrt(2000 * 0.2 * 0.8)
 
 
-def test_what_the_kernel_lacks_is_said_and_not_in_the_way(ends: Ends) -> None:
+def test_what_the_kernel_lacks_is_named_and_not_in_the_way(ends: Ends) -> None:
     setting = benchmark.SETTINGS["tbf"]
     begun(setting, ends)
     lacking = Setting(SENDER, (*setting.commands, "tc qdisc add dev sender parent 1: nosuchqueue"), setting.link)

@@ -9,6 +9,7 @@ import pytest
 
 from netsim import Agent, AgentError, Link, Network, Run, core, latency, loss, topology
 from netsim.links import Budget
+from netsim.testing import Actor
 from netsim.util import draws
 
 Outcomes = dict[tuple[Hashable, Hashable], list[tuple[float, str]]]
@@ -90,11 +91,8 @@ def test_another_seed_is_another_run() -> None:
 
 def test_the_hash_tells_what_was_sent() -> None:
     def run_of(payload: Any) -> str:
-        class One(Agent):
-            async def run(self) -> None:
-                await self.broadcast("x", payload)
-
-        return Network(topology.path(2)).run({0: One(), 1: One()}).trace_hash
+        agents = {i: Actor(lambda me: me.broadcast("x", payload)) for i in range(2)}
+        return Network(topology.path(2)).run(agents).trace_hash
 
     assert len({run_of(1.0), run_of(2.0), run_of([1.0]), run_of("1.0")}) == 4
 

@@ -73,7 +73,7 @@ def global_randomness(tree: ast.AST) -> list[str]:
     return found
 
 
-# An address, and a key, that nobody can guess take the system's randomness, and hosts' clocks are compared by the time
+# An address, and a key, that cannot be guessed take the system's randomness, and hosts' clocks are compared by the time
 # of the day: no simulation sees any of it.
 REAL = {
     # It looks whether agents drew any, and draws none.

@@ -49,7 +49,7 @@ def become_root() -> None:
     """
     if sys.platform != "linux" or os.geteuid() == 0 or shutil.which("unshare") is None:
         return
-    # With a network of its own to begin in: nobody may go back to one that belongs to another user namespace.
+    # With a network of its own to begin in: a process may not go back to one that belongs to another user namespace.
     command = ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
         sys.stdout.flush()

@@ -18,7 +18,7 @@ _ONCE_EACH = ("joins", "leaves", "skews")
 
 
 def faulty(case: Case, seed: int, counts: dict[str, int]) -> Case:
-    """Return a case with so many faults of each kind, drawn from a seed."""
+    """Return a case with a number of faults of each kind, drawn from a seed."""
     graph, period = case.network.graph, case.network.round_period
     most = dict.fromkeys(_ONCE_EACH, len(graph)) | dict.fromkeys(_OF_EDGES, 99 * graph.number_of_edges())
     fitting = {name: min(count, most.get(name, count)) for name, count in counts.items()}
@@ -57,7 +57,7 @@ class Doubled:
 
 
 def slowed(link: Link, times: float) -> Link:
-    """Return a link that needs so many times the time for everything, 1 or 2."""
+    """Return a link that needs once or twice the time for everything."""
     latency = link.latency_model if times == 1 else Doubled(link.latency_model)
     budget = None if link.budget is None else link.budget_model
     if budget is not None and budget.per == "second":
@@ -73,7 +73,7 @@ def slowed(link: Link, times: float) -> Link:
 
 
 def world(seed: int, times: float) -> Case:
-    """Return a case in which everything takes so many times the time, and all clocks are so much slower."""
+    """Return a case in which everything takes a multiple of the time, and all clocks are slower by it."""
     case = Case(seed)
     network = case.network
     network.link = slowed(network.link, times)

@@ -63,7 +63,7 @@ class Itself:
 
 
 class Holder(Agent):
-    """Holds one of each that can be told, and changes it in each round."""
+    """Holds one of each value that a journal may hold, and changes it in each round."""
 
     def __init__(self, number: int) -> None:
         self.value = np.full(20, float(number))
@@ -432,7 +432,7 @@ def check_one(rng: Rng) -> bool:
         except NetsimError as refused:
             says = str(refused)
         else:
-            # What is counted is whole numbers, whoever made them up.
+            # Counts are whole numbers, also those of a forged journal.
             run.ledger.table()
             return True
     assert "\n" not in says

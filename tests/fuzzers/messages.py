@@ -11,7 +11,7 @@ from netsim import Link
 from netsim.wire.codec import encode, payload_bits
 from tests.fuzzers.agents import Call
 from tests.fuzzers.laws import NEVER_SENT, TINY, Played, Row
-from tests.fuzzers.payloads import same
+from tests.fuzzers.wire import same
 
 # A frame that arrives as its round closes, but for rounding errors, is late.
 BOUNDARY = -1e-13
@@ -44,7 +44,7 @@ def calls_of(played: Played) -> dict[tuple[Hashable, str], list[Call]]:
 
 
 def calls_are_what_was_offered(played: Played) -> None:
-    """Each call is offered to its links, and as many links took it as it was told."""
+    """Each call is offered to its links, and as many links took it as the call returned."""
     calls = calls_of(played)
     crossed: Counter[tuple[Hashable, str]] = Counter()
     for row in played.links:
@@ -69,7 +69,7 @@ def sent_events(played: Played) -> list[tuple[Row, Call]]:
     events = []
     for event in played.sent:
         key = event["sender"], event["kind"]
-        assert seen[key] < len(calls[key]), f"sent, but by nobody: {event}"
+        assert seen[key] < len(calls[key]), f"sent by no agent: {event}"
         call = calls[key][seen[key]]
         seen[key] += 1
         assert event["time_s"] == call.at, (event, call)
@@ -136,7 +136,7 @@ def received_is_what_was_sent(played: Played) -> None:
                 continue
             found = sent[got.sender, got.kind, got.round, got.sent_at]
             match = [call for call in found if call.to in (None, node) and same(call.payload, got.payload)]
-            assert match, f"{node!r} received {got}, which nobody sent; at that time were sent: {found}"
+            assert match, f"{node!r} received {got}, which no agent sent; at that time were sent: {found}"
             first = min(map(id, match))
             copies[first] += 1
             assert copies[first] <= len(match) * (2 if link.duplicate else 1), f"too many copies of {got}"
@@ -153,7 +153,7 @@ def received_is_what_was_delivered(played: Played) -> None:
         got, times = agent.notes.got, arrived[node]
         delivered = sum(map(len, times.values()))
         left = agent.notes.left_at
-        # What comes when an agent has ended is delivered, too, and kept for nobody.
+        # What comes when an agent has ended is delivered, too, and not kept.
         unread = sum(then >= left for when in times.values() for then in when)
         assert delivered - unread <= len(got) + len(agent.inbox) + agent.notes.unread, (
             f"{node!r}: {delivered} delivered"

@@ -1,6 +1,5 @@
-"""Payloads of every kind, and what it means that one arrived as it was sent."""
+"""Payloads of every kind, and what may be changed of them."""
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,9 @@ DTYPES = ["f8", "f4", "f2", "i8", "u1", "?", "c16"]
 
 
 def _vector(rng: np.random.Generator) -> Any:
-    return rng.standard_normal(int(rng.choice([0, 1, 5, 100])))
+    # With 29 to 32 and with 8190 to 8193 the form changes in which msgpack gives the length.
+    many = rng.random() < 0.01
+    return rng.standard_normal(int(rng.choice([8190, 8193] if many else [0, 1, 5, 15, 16, 29, 30, 31, 32, 100])))
 
 
 def _array(rng: np.random.Generator) -> Any:
@@ -71,24 +72,8 @@ def make(rng: np.random.Generator, kinds: list[Callable[[np.random.Generator], A
     return kinds[rng.integers(len(kinds))](rng)
 
 
-def same(a: Any, b: Any) -> bool:
-    """Return whether two payloads are the same, bit for bit and of the same type."""
-    if isinstance(a, np.ndarray | np.generic):
-        alike = type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
-        return bool(alike and a.tobytes() == b.tobytes())
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return struct.pack("d", a) == struct.pack("d", b)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    return bool(a == b)
-
-
 def spoil(payload: Any) -> None:
-    """Change a payload in place wherever that is possible: nobody else may notice."""
+    """Change a payload in place wherever that is possible: no other agent may notice."""
     if isinstance(payload, np.ndarray):
         if payload.flags.writeable and payload.size:
             payload.fill(1)

@@ -108,7 +108,7 @@ def check_seed(seed: int) -> Played:
     assert not wrong, wrong
     received_is_what_was_sent(played)
     if not (played.run.air and any(spent and spent[3] < np.inf for spent in played.run.air.spent)):
-        # A node that dies may hold frames that nobody has read.
+        # A node that dies may hold unread frames.
         received_is_what_was_delivered(played)
     check_air(played)
     check_same(played, RadioCase(seed).play(watched=True))
@@ -166,7 +166,7 @@ def one_frame_at_a_time_is_received(played: Played) -> None:
     for event in played.ended:
         late = played.link(event["sender"], event["receiver"]).latency_model.fixed
         if event["event"] == "delivered" and late is not None:
-            # What a burst of jitter delays, or the order of frames, cannot be told from what was sent.
+            # What a burst of jitter delays, or the order of frames, does not follow from what was sent.
             times = [(start + late, end + late) for start, end in rows[event["sender"], event["message"]]]
             heard[event["receiver"]] += [each for each in times if each[1] == event["time_s"]][:1]
     for node, spans in heard.items():
@@ -207,7 +207,7 @@ def is_off(run: Run, network: Network, node: Hashable, time: float) -> bool:
 def joules(run: Run, network: Network, node: Hashable) -> float:
     """Return what a node has spent, from the log of the air: its power from one change to the next, times the time.
 
-    A node that is off spends nothing. Else it sends; or it hears some neighbour's frame, whoever that is for, if it was
+    A node that is off spends nothing. Else it sends; or it hears some neighbour's frame, to any receiver, if it was
     on, awake (or waited for this acknowledgement) and neither sent nor began to send as that began; or it is awake, or
     asleep. What bits cost is spent evenly.
     """

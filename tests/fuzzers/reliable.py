@@ -38,7 +38,7 @@ def reliable(case: Case, seed: int, with_faults: bool) -> Case:
 
 
 def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False) -> Played:
-    """Check that what holds for any run holds, that looking changes nothing, and that nobody hears a thing twice."""
+    """Check that what holds for any run holds, that looking changes nothing, and that no agent hears a frame twice."""
     kind = RadioCase if on_radio else Case
     played = reliable(kind(seed), seed, with_faults).play(trace=True)
     check_books(played)

@@ -54,7 +54,7 @@ def same(a: Any, b: Any) -> bool:
         # Some of its bytes are not used, and whatever was in memory.
         return repr(a) == repr(b)
     if isinstance(a, np.ndarray | np.void) and a.dtype.names is not None:
-        # What is between the fields is nobody's.
+        # The bytes between fields do not count.
         if a.dtype != b.dtype or a.shape != b.shape or not a.nbytes or a.ndim > MOST_DIMENSIONS:
             return bool(a.dtype == b.dtype and a.shape == b.shape)
         return all(same(np.asarray(a)[name], np.asarray(b)[name]) for name in a.dtype.names)

@@ -10,15 +10,11 @@ from typing import Any
 import pytest
 
 from netsim import Agent, Link, Network, Radio, topology
-
-
-class Silent(Agent):
-    async def run(self) -> None:
-        """End at once."""
+from netsim.testing import Actor
 
 
 class Flood(Agent):
-    """Broadcasts so many frames at one instant, once its neighbours wait for them."""
+    """Broadcasts ``count`` frames at one instant, once its neighbours wait for them."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -46,7 +42,7 @@ def seconds_of(run: Callable[[], Any]) -> float:
     return min(times)
 
 
-def test_who_waits_for_a_frame_is_told_of_many_as_fast_as_of_few() -> None:
+def test_a_waiting_agent_costs_as_much_a_frame_with_many_as_with_few() -> None:
     def flood(count: int) -> None:
         blocked = Blocked()
         Network(topology.path(2), Link(latency=1.0)).run({0: Flood(count), 1: blocked})
@@ -59,7 +55,7 @@ def test_who_waits_for_a_frame_is_told_of_many_as_fast_as_of_few() -> None:
 
 def test_what_many_transmissions_on_the_air_cost_grows_with_their_number() -> None:
     def flood(count: int) -> None:
-        agents = {0: Flood(count), 1: Silent()}
+        agents = {0: Flood(count), 1: Actor()}
         Network(topology.path(2), Link(latency=1.0, rate=1e3), medium=Radio(access="aloha")).run(agents)
 
     flood(100)
@@ -68,7 +64,7 @@ def test_what_many_transmissions_on_the_air_cost_grows_with_their_number() -> No
 
 def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
     class Chatty(Agent):
-        """Broadcasts a hundred frames in each round, as so many kinds by turns."""
+        """Broadcasts a hundred frames in each round, of ``kinds`` kinds by turns."""
 
         def __init__(self, kinds: int) -> None:
             self.kinds = kinds
@@ -101,7 +97,7 @@ def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
 @pytest.mark.parametrize("before", [2**31, 2**32, 2**40])
 @pytest.mark.parametrize("link", [Link(latency=0.1), Link(latency=0.1, rate=1e6, duplicate=1.0)])
 def test_there_is_no_last_message(before: int, link: Link) -> None:
-    """Of an agent that has sent so many less three already."""
+    """For an agent that has sent ``before`` - 3 messages."""
 
     class Persistent(Agent):
         async def run(self) -> None:
@@ -111,7 +107,7 @@ def test_there_is_no_last_message(before: int, link: Link) -> None:
                 await self.send(self.neighbors[1], "y", i)
             await asyncio.sleep(1.0)
 
-    run = Network(topology.star(4), link).run({0: Persistent(), 1: Silent(), 2: Silent(), 3: Silent()}, trace=True)
+    run = Network(topology.star(4), link).run({0: Persistent(), 1: Actor(), 2: Actor(), 3: Actor()}, trace=True)
     copies = 1 + round(link.duplicate)
     table = run.ledger.table()
     assert table[["sender", "receiver", "kind", "offered", "delivered"]].values.tolist() == [
@@ -130,5 +126,5 @@ def test_there_is_no_last_message(before: int, link: Link) -> None:
 
 
 def send_before(agent: Agent, count: int) -> None:
-    """Have an agent begin as after so many transmissions."""
+    """Have an agent begin as after ``count`` transmissions."""
     agent.outbox._transmissions = count

@@ -23,18 +23,18 @@ def test_it_needs_no_test_framework() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_agents_stand_in_a_line_or_as_they_are_told() -> None:
+def test_agents_stand_in_a_line_or_in_another_shape() -> None:
     assert play(Actor(), Actor(), Actor()).agents[1].neighbors == (0, 2)
     run = play(Actor(), Actor(), Actor(), shape=topology.star)
     assert [run.agents[i].neighbors for i in range(3)] == [(1, 2), (0,), (0,)]
 
 
 def test_settings_go_where_they_belong() -> None:
-    told: list[int] = []
+    rows: list[int] = []
     run = play(
-        Rounder(9), Rounder(9), link=Link(loss=1.0), round_period=0.5, until=2.0, trace=True, progress=told.append
+        Rounder(9), Rounder(9), link=Link(loss=1.0), round_period=0.5, until=2.0, trace=True, progress=rows.append
     )
-    assert (run.ended_at, told) == (2.0, [1, 2, 3, 4])
+    assert (run.ended_at, rows) == (2.0, [1, 2, 3, 4])
     assert set(run.trace.table()["event"]) == {"sent", "lost"}
     assert play(Actor(), blas_threads=1, seed=3).ended_at == 0.0
     with pytest.raises(BadInput, match="until = -1"):
@@ -43,7 +43,7 @@ def test_settings_go_where_they_belong() -> None:
         play(Actor(), period=1)
 
 
-def test_a_talker_says_what_when_and_to_whom() -> None:
+def test_a_talker_follows_its_plan() -> None:
     talker = Talker([(2.0, "b"), (1.0, "a"), (2.0, "c")], 2, kind="word")
     run = play(Listener(), talker, Listener(), link=Link(latency=0.5))
     assert run.agents[0].heard == []
@@ -56,14 +56,14 @@ def test_a_talker_says_what_when_and_to_whom() -> None:
     assert both.took == [2]
 
 
-def test_an_actor_follows_its_script_and_its_errors_are_told() -> None:
+def test_an_actor_follows_its_script_and_its_errors_name_it() -> None:
     async def script(me: Actor) -> None:
         await asyncio.sleep(1.0)
         me.log.append(me.now)
-        raise ValueError("as told")
+        raise ValueError("failed")
 
     actor = Actor(script)
-    with pytest.raises(AgentError, match=r"agent 0 raised ValueError at 1 s \(test_testing.py, line \d+\): as told"):
+    with pytest.raises(AgentError, match=r"agent 0 raised ValueError at 1 s \(test_testing.py, line \d+\): failed"):
         play(actor)
     assert actor.log == [1.0]
 

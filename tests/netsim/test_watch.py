@@ -17,6 +17,7 @@ from netsim import Agent, BadInput, Link, NetsimError, Network, Run, topology
 from netsim.faults import ClockSkew, Crash
 from netsim.replay.frames import frames_of
 from netsim.studies import find_study
+from netsim.testing import Actor
 from tests.command import python
 from tests.fuzzers.watched import check_watched
 from tests.parts import message_of, on_loop
@@ -189,10 +190,6 @@ def test_what_a_crash_in_the_midst_of_a_round_changes_is_noticed(faults: list[An
 
 
 def test_what_depends_on_others_is_seen_with_the_next_row() -> None:
-    class Quiet(Agent):
-        async def run(self) -> None:
-            await asyncio.sleep(5)
-
     class Writer(Agent):
         async def run(self) -> None:
             await asyncio.sleep(1.3)
@@ -201,7 +198,7 @@ def test_what_depends_on_others_is_seen_with_the_next_row() -> None:
     board: dict[int, int] = {}
     network = Network(topology.path(2))
     network.watch({"x": lambda agent: board.get(agent.name)})
-    run = network.run({0: Quiet(), 1: Writer()}, sample=0.5)
+    run = network.run({0: Actor(lambda me: asyncio.sleep(5)), 1: Writer()}, sample=0.5)
     assert changes(run, 0)[1:] == [(1.5, 7.0)]
 
 

@@ -1,4 +1,4 @@
-"""The methods as recursions that are told which frames arrived, agent by agent and neighbour by neighbour.
+"""The methods as recursions that are given which frames arrived, agent by agent and neighbour by neighbour.
 
 What a lossy link does to a method follows from what it does to the frames: agent i has a copy of its own of each
 neighbour's θ̂, and a frame that does not arrive leaves it as it was. ``arrived[t − 1, i, n]`` says whether what n sent
@@ -83,11 +83,11 @@ class _Copies:
             spoke.append(bool(np.linalg.norm(change) >= limit))
             if not spoke[i]:
                 continue
-            said = None if self._coding.quantize is None else self._coding.quantize(change)
-            self.own[i] = self._coding.rounded(state) if said is None else before[i] + said
+            coded = None if self._coding.quantize is None else self._coding.quantize(change)
+            self.own[i] = self._coding.rounded(state) if coded is None else before[i] + coded
             for j, copies in enumerate(self.of):
                 if i in copies and self._arrived[t, j, i]:
-                    copies[i] = self.own[i] if said is None else self.known(j, i) + said
+                    copies[i] = self.own[i] if coded is None else self.known(j, i) + coded
         return spoke
 
 

@@ -1,4 +1,4 @@
-"""The remedies for lost frames as recursions that are told which frames arrived, agent by agent.
+"""The remedies for lost frames as recursions that are given which frames arrived, agent by agent.
 
 Written from their equations: running sums, γ_i = ρ Σ_n (S_i − S_n) with S_i = Σ_k θ̂_i, i's copy of S_n being what n's
 last frame said and θ̂_n for each round since; relaxed ADMM with a dual on each edge (Bastianello et al., arXiv

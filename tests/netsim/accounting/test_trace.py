@@ -11,6 +11,7 @@ import pytest
 
 from netsim import Agent, BadInput, Link, Network, Run, latency, topology
 from netsim.accounting import Trace
+from netsim.testing import Actor
 from netsim.util.files import write_whole
 
 
@@ -90,11 +91,8 @@ def test_events_say_who_what_and_how_much(run: Run) -> None:
 
 
 def test_a_message_ends_after_it_was_sent() -> None:
-    class Once(Agent):
-        async def run(self) -> None:
-            await self.send(self.neighbors[0], "x", 1)
-
-    run = Network(topology.path(2), Link(latency=0.25)).run({0: Once(), 1: Once()}, until=1.0, trace=True)
+    agents = {i: Actor(lambda me: me.send(me.neighbors[0], "x", 1)) for i in range(2)}
+    run = Network(topology.path(2), Link(latency=0.25)).run(agents, until=1.0, trace=True)
     assert run.trace.table()[["time_s", "event", "message", "sender", "receiver"]].values.tolist() == [
         [0.0, "sent", 0, 0, 1],
         [0.0, "sent", 0, 1, 0],
@@ -110,11 +108,7 @@ def test_names_of_agents_may_be_numbers_text_and_tuples() -> None:
 
 
 def test_a_run_without_messages() -> None:
-    class Idle(Agent):
-        async def run(self) -> None:
-            """Do nothing."""
-
-    trace = Network(topology.path(1)).run({0: Idle()}, trace=True).trace
+    trace = Network(topology.path(1)).run({0: Actor()}, trace=True).trace
     assert (len(trace), len(trace.table())) == (0, 0)
 
 

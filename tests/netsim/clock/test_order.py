@@ -20,7 +20,7 @@ LINKS = [
 
 
 class Late(Agent):
-    """Does its turn, in each round, after as many passes of the loop as it is told to."""
+    """Does its turn, in each round, after a given number of passes of the loop."""
 
     def __init__(self, waits: list[int]) -> None:
         self.waits = waits
@@ -104,7 +104,7 @@ def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
 
 
 def test_a_look_as_a_round_closes_brings_nothing_into_it() -> None:
-    """What arrives within the roundings of a round's end comes too late for it, whoever looks in between."""
+    """What arrives within the roundings of a round's end comes too late for it, also when a probe looks in between."""
 
     def heard(looks: bool) -> list[Any]:
         class Listener(Agent):
@@ -145,7 +145,7 @@ class Joins(Agent):
 
 
 class Stays(Agent):
-    """Takes part in so many rounds; nobody sends it anything."""
+    """Takes part in rounds in which no frame is sent to it."""
 
     def __init__(self, count: int) -> None:
         self.count = count

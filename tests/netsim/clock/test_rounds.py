@@ -55,7 +55,7 @@ def test_collect_returns_what_arrived_strictly_before_the_close() -> None:
 
 
 def test_what_an_agent_sends_at_a_close_belongs_to_no_closed_round() -> None:
-    """Nobody hears it in the round that closes, though his turn come later; everybody does in the next."""
+    """No agent hears it in the round that closes, though its turn comes later; all hear it in the next."""
 
     class Afterthought(Rounder):
         async def step(self, k: int) -> None:
@@ -142,7 +142,7 @@ def test_after_the_last_round_its_late_frames_are_still_late() -> None:
 
     reader, other, sink = Reader(2), Rounder(4), Sink()
     run = play({0: reader, 1: other, 2: sink}, Link(latency=0.12))
-    # Rounds 3 and 4 were none of the reader's; whoever takes part in no rounds is sent nothing late.
+    # Rounds 3 and 4 were none of the reader's; an agent outside rounds hears nothing late.
     assert reader.heard == [(0, 1, 3), (0, 1, 4)]
     assert sorted(x for _, sender, x in sink.heard if sender == 1) == [1, 2, 3, 4]
     assert not other.heard
@@ -154,7 +154,7 @@ def test_overrunning_alone_is_no_different() -> None:
     run = play({0: slow})
     assert slow.opened == [(1, 0.0), (4, pytest.approx(0.3))]
     assert slow.closed == pytest.approx([0.25, 0.4])
-    # Rounds in which nobody took part have no row.
+    # Rounds in which no agent took part have no row.
     assert run.rounds["round"].tolist() == [1, 4]
 
 
@@ -210,7 +210,7 @@ def test_a_loop_that_is_left_and_another_one() -> None:
     assert other.heard == [(1, 0, 1), (2, 0, 2), (3, 0, "between"), (4, 0, 4), (5, 0, 5)]
 
 
-def test_a_timeout_around_collect_disturbs_nobody_else() -> None:
+def test_a_timeout_around_collect_disturbs_no_other_agent() -> None:
     class Impatient(Rounder):
         async def step(self, k: int) -> None:
             await self.broadcast("x", k)

@@ -1,4 +1,4 @@
-"""Jobs of threads: they take no virtual time, and on the wall clock nobody thinks that nothing can happen any more."""
+"""Jobs of threads: they take no virtual time, and on the wall clock a run that waits for them is no standstill."""
 
 import asyncio
 import concurrent.futures
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from netsim import Agent, Network, Stalled, topology
+from netsim.testing import Actor
 from tests.parts import on_loop
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unset")
@@ -118,13 +119,9 @@ def test_a_job_has_the_context_and_the_surroundings_that_a_thread_gives_it() -> 
 
 
 def test_a_job_may_run_a_network() -> None:
-    class Idle(Agent):
-        async def run(self) -> None:
-            await asyncio.sleep(3.0)
-
     async def main() -> float:
-        network = Network(topology.path(2))
-        return (await asyncio.to_thread(network.run, {0: Idle(), 1: Idle()})).ended_at
+        agents = {i: Actor(lambda me: asyncio.sleep(3.0)) for i in range(2)}
+        return (await asyncio.to_thread(Network(topology.path(2)).run, agents)).ended_at
 
     assert on_loop(main) == 3.0
 

@@ -1,4 +1,4 @@
-"""Residues: what a guess near enough makes of them, what a wrong one is told, and what they cost."""
+"""Residues: what a guess near enough makes of them, how a wrong one is noticed, and what they cost."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_guess_within_the_width_finds_the_numbers(most: int) -> None:
     assert width <= most.bit_length() + 1
 
 
-def test_a_guess_too_far_is_told() -> None:
+def test_a_guess_too_far_is_noticed() -> None:
     parts = vectors()
     coded = Residues.of(parts, [4, 4])
     assert coded.unwrapped([parts[0], parts[1] + 7]) is not None

@@ -26,8 +26,8 @@ from netsim.wire.codec import encode
 from tests.command import ROOT
 from tests.fuzzers import journals as journals_fuzzer
 from tests.fuzzers.journals import build, call, maker, named, new, plain, refer, state_of
-from tests.netsim.distributed.test_sockets import PACE, conserved, must_be_the_same, network
-from tests.parts import Average, addresses, in_parts, played, shares, spread
+from tests.netsim.distributed.test_sockets import PACE, conserved, network
+from tests.parts import Average, addresses, in_parts, must_be_the_same, played, shares, spread
 
 # Processes that meet over real sockets, and wait in real time.
 pytestmark = pytest.mark.slow
@@ -93,7 +93,7 @@ def test_no_bytes_make_anything_but_refused() -> None:
     rng = random.Random(1)
     for _ in range(3000):
         body = rng.randbytes(rng.randrange(200))
-        # As whoever has the key could.
+        # As a holder of the key could.
         import hmac
 
         data = b"nsm1" + hmac.digest(KEY, body, "sha256")[:16] + body
@@ -106,11 +106,11 @@ class Recorded(UDP):
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
-        self.said: list[bytes] = []
+        self.sent: list[bytes] = []
 
     def send(self, to: str, data: bytes) -> None:
-        if len(self.said) < 400:
-            self.said.append(data)
+        if len(self.sent) < 400:
+            self.sent.append(data)
         super().send(to, data)
 
 
@@ -121,10 +121,10 @@ def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
     sent = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         while not over.is_set():
-            said = [data for transport in transports for data in transport.said]
+            recorded = [data for transport in transports for data in transport.sent]
             kinds = [rng.randbytes(rng.randrange(60)), b"nsm1" + rng.randbytes(80), rng.randbytes(3000)]
-            if said:
-                data = rng.choice(said)
+            if recorded:
+                data = rng.choice(recorded)
                 kinds += [data, data[: rng.randrange(len(data))], data[:-1] + bytes([data[-1] ^ 1])]
             for data in kinds:
                 try:
@@ -137,20 +137,21 @@ def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
 
 
 def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
-    simulation, agents = network()
+    half = partial(network, rounds=6)
+    simulation, agents = half()
     simulated = simulation.run(agents, [spread], trace=True)
     peers = shares(addresses(2), range(12))
     transports = {
-        here: Recorded(here, others, key=KEY, folder=tmp_path, pace=PACE / 2) for here, others in peers.items()
+        here: Recorded(here, others, key=KEY, folder=tmp_path, pace=PACE / 4) for here, others in peers.items()
     }
     over = threading.Event()
     attacker = threading.Thread(target=attack, args=(min(peers), [*transports.values()], over))
     attacker.start()
-    outcome = played(network, transports)
+    outcome = played(half, transports)
     over.set()
     attacker.join()
     assert [type(each) for each in outcome.values()] == [Run] * 2, outcome
-    made, agents = network()
+    made, agents = half()
     must_be_the_same(simulated, merge_parts(made, agents, tmp_path, [spread], trace=True))
     attacked, quiet = (transport.membership for _, transport in sorted(transports.items()))
     assert attacked.dropped["strangers"] > 100
@@ -160,7 +161,7 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
 
 
 def meeting() -> tuple[Membership, Membership, list[bytes]]:
-    """Return two processes that meet, and what the second one says."""
+    """Return two processes that meet, and what the second one sends."""
     first = Membership(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
     other = Membership(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
     for membership in (first, other):
@@ -171,7 +172,7 @@ def meeting() -> tuple[Membership, Membership, list[bytes]]:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "change",
     [
         {"run": -1},
         {"run": True},
@@ -194,15 +195,15 @@ def meeting() -> tuple[Membership, Membership, list[bytes]]:
         {"final": [0, float("nan"), 3]},
     ],
 )
-def test_a_beat_that_says_what_none_says_is_malformed(said: dict[str, Any]) -> None:
+def test_a_heartbeat_with_a_field_that_none_has_is_malformed(change: dict[str, Any]) -> None:
     first, other, heard = meeting()
     other.send_heartbeat()
     beat = unseal(heard[0], KEY)
     assert isinstance(beat, Heartbeat)
-    first.receive(seal(beat._replace(state={**beat.state, **said}), KEY))
+    first.receive(seal(beat._replace(state={**beat.state, **change}), KEY))
     assert first.dropped == {"malformed": 1}
     assert first.peers[1].incarnation == -1
-    first.receive(seal(beat._replace(state={name: beat.state[name] for name in beat.state if name not in said}), KEY))
+    first.receive(seal(beat._replace(state={name: beat.state[name] for name in beat.state if name not in change}), KEY))
     assert first.dropped == {"malformed": 2}
     first.receive(heard[0])
     assert first.dropped == {"malformed": 2}
@@ -210,7 +211,7 @@ def test_a_beat_that_says_what_none_says_is_malformed(said: dict[str, Any]) -> N
 
 
 def test_a_recording_does_not_begin_a_run() -> None:
-    # Of an earlier process of the same name and key: it answers to nothing that this one has said.
+    # Of an earlier process of the same name and key: it answers to nothing that this one has sent.
     first, other, heard = meeting()
     for _ in range(5):
         other.send_heartbeat()

@@ -1,4 +1,4 @@
-"""Agents' states, told by one process and given to the agents of another: values, and what is one object."""
+"""Agents' states, written by one process and read by another: values, and which names are of one object."""
 
 import collections
 import copy
@@ -85,8 +85,8 @@ class Reader:
         self.source = source
 
 
-def told(changes: list[Any], there: Any, here: Any) -> None:
-    """Tell one agent's state, at first and after each change, and put it into the other."""
+def transfer(changes: list[Any], there: Any, here: Any) -> None:
+    """Write one agent's state, at first and after each change, and read it into the other."""
     arrays: dict[bytes, bytes] = {}
     writer = StateWriter({0: there}, arrays.__setitem__)
     reader = StateReader({0: here})
@@ -155,7 +155,7 @@ def test_what_is_one_object_in_an_agent_is_one_wherever_it_is_read() -> None:
     steps = [rebound, in_place, reshaped, in_place, rebound, rebound]
     for count in range(len(steps) + 1):
         there, here = Walker(), Walker()
-        told(list(steps[:count]), there, here)
+        transfer(list(steps[:count]), there, here)
         assert seen(here) == seen(there), count
         assert here.me is here
 
@@ -218,7 +218,7 @@ def test_how_others_have_exceptions_pickled_is_theirs(monkeypatch: pytest.Monkey
         agent.error = ValueError("so")
 
     there, here = Values(), Values()
-    told([fail], there, here)
+    transfer([fail], there, here)
     assert repr(here.error) == "ValueError('so')"
 
 
@@ -243,7 +243,7 @@ def test_values_are_what_they_were() -> None:
         agent.many[Corner(1, "b")] = (agent.fixed, fractions.Fraction(1, 3), 10**40, b"raw", {7, 8})
 
     there, here = Values(), Values()
-    told([change, change, lambda agent: None, change], there, here)
+    transfer([change, change, lambda agent: None, change], there, here)
     assert here.dice is here.also
     assert here.dice.random() == there.dice.random()
     assert here.things.tolist() == [[1, 3, 3, 3], "two", None]
@@ -337,7 +337,7 @@ def test_whatever_may_be_held_arrives(name: str) -> None:
 
     there, here = (Averages(value) for value in (ONE_OF_EACH[name], copy.deepcopy(ONE_OF_EACH[name])))
     # Of functions only those are taken that an agent has had from the beginning.
-    told([hold], there, here)
+    transfer([hold], there, here)
     assert shown(here.first) == shown(there.first)
     assert shown(here.late[0]) == shown(copy.deepcopy(ONE_OF_EACH[name]))
 
@@ -355,7 +355,7 @@ def test_what_takes_its_state_itself_is_given_all_of_it() -> None:
         agent.first.parts["sizes"].append(5)
 
     there, here = Averages(Keeper()), Averages(Keeper())
-    told([change, change, lambda agent: setattr(agent, "late", Keeper())], there, here)
+    transfer([change, change, lambda agent: setattr(agent, "late", Keeper())], there, here)
     assert here.first.total == 11
     assert here.late.total == 1
 
@@ -372,7 +372,7 @@ def test_what_takes_its_state_itself_is_given_all_of_it() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_cannot_be_told_is_refused_by_name(value: Any, name: str) -> None:
+def test_what_cannot_be_written_is_refused_by_name(value: Any, name: str) -> None:
     writer = StateWriter({"a": Averages(value)}, lambda digest, data: None)
     with pytest.raises(BadInput, match=rf"^agents\['a'\]: must hold what can be told, to be gathered \(.*{name}"):
         writer.state("a")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netsim import Agent, BadInput, NetsimError, Network, topology
-from netsim.testing import Rounder
+from netsim.testing import Actor, Rounder
 from tests.netsim.engine.test_failures import beside
 from tests.parts import message_of
 
@@ -56,13 +56,9 @@ def test_at_0_comes_before_agents_begin() -> None:
 
 
 def test_a_link_that_is_cut_at_0_carries_nothing() -> None:
-    class Sends(Agent):
-        async def run(self) -> None:
-            await self.broadcast("x", 1)
-
     network = Network(topology.path(2))
     network.at(0, lambda: network.set_link(0, 1, up=False, both=False))
-    table = network.run({0: Sends(), 1: Sends()}).ledger.table([])
+    table = network.run({i: Actor(lambda me: me.broadcast("x", 1)) for i in range(2)}).ledger.table([])
     assert (table["link_down"].iloc[0], table["delivered"].iloc[0]) == (1, 1)
 
 

@@ -1,4 +1,4 @@
-"""While a network runs BLAS has one thread, or so many as were asked for; afterwards it has what it had."""
+"""While a network runs BLAS has one thread, or the number asked for, and afterwards as many as before."""
 
 import asyncio
 import threading
@@ -9,12 +9,13 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from netsim import Agent, AgentError, BadInput, Network, topology
+from netsim.testing import Actor
 from tests.command import python
 from tests.parts import on_loop
 
 BLAS = [each["filepath"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-pytestmark = pytest.mark.skipif(not BLAS, reason="this numpy's matrix products have no threads that could be told")
+pytestmark = pytest.mark.skipif(not BLAS, reason="this numpy's matrix products have no threads that can be counted")
 
 
 def threads() -> set[int]:
@@ -54,14 +55,10 @@ def test_a_user_may_ask_for_more_or_leave_it_alone(clock: str) -> None:
 
 
 def test_a_run_that_fails_puts_it_back() -> None:
-    class Raises(Agent):
-        async def run(self) -> None:
-            raise RuntimeError("broken")
-
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
         with pytest.raises(AgentError):
-            Network(topology.path(2)).run({0: Raises(), 1: Raises()})
+            Network(topology.path(2)).run({i: Actor(lambda me: [].pop()) for i in range(2)})
         assert threads() == before
 
 

@@ -41,12 +41,10 @@ def test_a_run_ends_at_its_time_however_long_agents_take_to_end(after: float) ->
     assert agent.refusal == "agent 1 cannot send 'bye': the run is over, and what it sent is counted"
     assert int(run.ledger.table([])["offered"].iloc[0]) == 10
     # Nor does it count whether it tries.
-    assert run.trace_hash == Network(topology.path(3)).run(beside(Quiet()), until=5.0).trace_hash
-
-
-class Quiet(Agent):
-    async def run(self) -> None:
-        await asyncio.sleep(100.0)
+    assert (
+        run.trace_hash
+        == Network(topology.path(3)).run(beside(Actor(lambda me: asyncio.sleep(100.0))), until=5.0).trace_hash
+    )
 
 
 class GoodbyeInParts(Agent):
@@ -239,38 +237,28 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- at one instant ---------------------------------------------------------------------------------------------------
 
 
-class Polls(Agent):
-    async def run(self) -> None:
-        await asyncio.sleep(1.5)
-        while True:
-            await asyncio.sleep(0)
+async def poll(me: Actor) -> None:
+    await asyncio.sleep(1.5)
+    while True:
+        await asyncio.sleep(0)
 
 
-class PollsInTheBackground(Agent):
-    async def run(self) -> None:
-        await asyncio.sleep(1.5)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.part())
-
-    async def part(self) -> None:
-        while True:
-            await asyncio.sleep(0)
+async def poll_in_the_background(me: Actor) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(poll(me))
 
 
-class PollsByTimers(Agent):
+async def poll_by_timers(me: Actor) -> None:
     """By timers so short that the clock has no digit for them."""
-
-    async def run(self) -> None:
-        await asyncio.sleep(1.5)
-        while True:
-            await asyncio.sleep(1e-20)
+    await asyncio.sleep(1.5)
+    while True:
+        await asyncio.sleep(1e-20)
 
 
-@pytest.mark.parametrize("kind", [Polls, PollsInTheBackground, PollsByTimers])
-def test_an_agent_that_polls(kind: Any) -> None:
-    polls = kind.part if kind is PollsInTheBackground else kind.run
-    line = line_of(polls, "sleep(1e-20)" if kind is PollsByTimers else "sleep(0)")
-    message = message_of(lambda: Network(topology.path(3)).run(beside(kind())))
+@pytest.mark.parametrize("script", [poll, poll_in_the_background, poll_by_timers])
+def test_an_agent_that_polls(script: Any) -> None:
+    line = line_of(poll_by_timers, "sleep(1e-20)") if script is poll_by_timers else line_of(poll, "sleep(0)")
+    message = message_of(lambda: Network(topology.path(3)).run(beside(Actor(script))))
     start = f"agent 1 never lets time pass: at 1.5 s it waits for sleep() (test_end.py, line {line}) again and again"
     assert message.startswith(start)
     assert message.endswith("passes of the event loop time has not moved")
@@ -326,7 +314,7 @@ def test_something_else_on_the_loop_that_polls_is_no_agents_fault() -> None:
 def test_of_two_runs_on_a_loop_only_that_of_the_polling_agent_ends(first: bool) -> None:
     async def main() -> list[Any]:
         runs = [
-            Network(topology.path(3)).run_async(beside(Polls() if polls else Rounder(5)))
+            Network(topology.path(3)).run_async(beside(Actor(poll) if polls else Rounder(5)))
             for polls in (first, not first)
         ]
         return await asyncio.gather(*runs, return_exceptions=True)
@@ -367,86 +355,80 @@ def test_passes_are_counted_anew_at_each_instant() -> None:
 # --- agents that do not end -------------------------------------------------------------------------------------------
 
 
-class Swallows(Agent):
-    async def run(self) -> None:
-        while True:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(1.0)
+async def swallow(me: Agent) -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(1.0)
 
 
-class SwallowsAll(Agent):
-    """Does not even end when its coroutine is closed."""
-
-    async def run(self) -> None:
-        while True:
-            with suppress(BaseException):
-                await asyncio.sleep(1.0)
+async def swallow_all(me: Agent) -> None:
+    """Do not even end when the coroutine is closed."""
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(1.0)
 
 
-class SwallowsAllAtOnce(Agent):
-    async def run(self) -> None:
-        while True:
-            with suppress(BaseException):
-                await asyncio.sleep(10.0 if self.now < 2.0 else 0)
+async def swallow_all_at_once(me: Agent) -> None:
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(10.0 if me.now < 2.0 else 0)
 
 
-class WaitsForEver(Agent):
-    async def run(self) -> None:
-        try:
-            await asyncio.sleep(100.0)
-        finally:
-            await asyncio.Event().wait()
-
-
-class TriesAgain(Agent):
-    """Sends again and again what is refused, for the run is over."""
-
-    async def run(self) -> None:
-        while True:
-            try:
-                await self.broadcast("x", 1)
-                await asyncio.sleep(1.0)
-            except BaseException:
-                pass
-
-
-class AsksAgain(Agent):
-    """Asks again and again."""
-
-    async def run(self) -> None:
-        while True:
-            with suppress(BaseException):
-                await self.request(0, "x", 1, timeout=1.0)
-
-
-class BackgroundSwallows(Swallows):
-    async def run(self) -> None:
-        asyncio.create_task(super().run())  # noqa: RUF006
+async def wait_for_ever(me: Agent) -> None:
+    try:
         await asyncio.sleep(100.0)
+    finally:
+        await asyncio.Event().wait()
 
 
-STUBBORN = [Swallows, SwallowsAll, SwallowsAllAtOnce, WaitsForEver, TriesAgain, AsksAgain, BackgroundSwallows]
+async def send_again(me: Agent) -> None:
+    """Send again and again what is refused, for the run is over."""
+    while True:
+        try:
+            await me.broadcast("x", 1)
+            await asyncio.sleep(1.0)
+        except BaseException:
+            pass
+
+
+async def ask_again(me: Agent) -> None:
+    while True:
+        with suppress(BaseException):
+            await me.request(0, "x", 1, timeout=1.0)
+
+
+async def swallow_in_the_background(me: Agent) -> None:
+    asyncio.create_task(swallow(me))  # noqa: RUF006
+    await asyncio.sleep(100.0)
+
+
+STUBBORN = [swallow, swallow_all, swallow_all_at_once, wait_for_ever, send_again, ask_again, swallow_in_the_background]
+
+
+def stubborn(script: Any) -> Agent:
+    """Return an agent whose run is the script itself."""
+    return type("Stubborn", (Agent,), {"run": script})()
 
 
 @pytest.mark.parametrize("settings", [{}, slow({"clock": "wall", "speed": 100.0})], ids=["virtual", "wall"])
-@pytest.mark.parametrize("kind", STUBBORN)
-def test_an_agent_that_does_not_end(kind: Any, settings: Any) -> None:
+@pytest.mark.parametrize("script", STUBBORN)
+def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
     network = Network(topology.path(3))
-    message = message_of(lambda: network.run(beside(kind()), until=2.0, **settings))
+    message = message_of(lambda: network.run(beside(stubborn(script)), until=2.0, **settings))
     assert message.startswith("agent 1 does not end when it is cancelled: it waits for ")
-    assert "Event.wait() (" if kind is WaitsForEver else "sleep() (" in message
+    assert "Event.wait() (" if script is wait_for_ever else "sleep() (" in message
     assert "(test_end.py, line " in message
     gc.collect()
     # The process goes on, and so does the network.
     assert network.run(beside(Rounder(5))).ended_at == 5.0
 
 
-@pytest.mark.parametrize("kind", STUBBORN)
-def test_an_agent_that_does_not_end_leaves_a_shared_loop_usable(kind: Any) -> None:
+@pytest.mark.parametrize("script", STUBBORN)
+def test_an_agent_that_does_not_end_leaves_a_shared_loop_usable(script: Any) -> None:
     async def main() -> float:
         before = asyncio.all_tasks()
         with pytest.raises(AgentError, match="does not end when it is cancelled"):
-            await Network(topology.path(3)).run_async(beside(kind()), until=2.0)
+            await Network(topology.path(3)).run_async(beside(stubborn(script)), until=2.0)
         assert asyncio.all_tasks() == before
         now = asyncio.get_running_loop().time()
         await asyncio.sleep(50.0)
@@ -464,7 +446,7 @@ def test_the_first_error_is_the_one_that_is_told() -> None:
             await asyncio.sleep(1.0)
             raise ValueError("first")
 
-    agents = {0: Swallows(), 1: Breaks(), 2: WaitsForEver()}
+    agents = {0: stubborn(swallow), 1: Breaks(), 2: stubborn(wait_for_ever)}
     message = message_of(lambda: Network(topology.path(3)).run(agents))
     assert message.startswith("agent 1 raised ValueError at 1 s")
 

@@ -77,8 +77,8 @@ def test_the_line_is_the_agents_own_where_a_compiled_library_refuses_what_it_sen
             await self.broadcast("x", {1, 2})
 
     line = line_of(Sends.run, "self.broadcast")
-    said = message_of(lambda: Network(topology.path(3)).run(beside(Sends())))
-    assert said.startswith(
+    message = message_of(lambda: Network(topology.path(3)).run(beside(Sends())))
+    assert message.startswith(
         f"agent 1 raised WireError at 0 s (test_failures.py, line {line}): cannot encode a builtins.set"
     )
 
@@ -87,7 +87,7 @@ def test_the_line_is_the_agents_own() -> None:
     class Broken(Agent):
         async def run(self) -> None:
             async with asyncio.timeout(1.0):
-                await self.send("nobody", "x", 1)
+                await self.send("no neighbour", "x", 1)
 
     line = line_of(Broken.run, "self.send")
     assert f"(test_failures.py, line {line})" in message_of(lambda: Network(topology.path(3)).run(beside(Broken())))
@@ -226,7 +226,7 @@ class Waiter(Agent):
         ("forever", "sleep()", "asyncio.sleep(float"),
     ],
 )
-def test_a_standstill_says_who_waits_for_what(how: str, what: str, where: str) -> None:
+def test_a_standstill_names_the_agent_and_what_it_waits_for(how: str, what: str, where: str) -> None:
     line = line_of(Waiter.inner if how == "event" else Waiter.run, where)
     message = message_of(lambda: Network(topology.path(2)).run({0: Waiter(how), 1: Actor()}), Stalled)
     assert message == (
@@ -408,6 +408,10 @@ def with_loop() -> "nx.Graph[int]":
     return nx.Graph([(0, 1), (1, 1)])
 
 
+def two(agents: Any = None, **settings: Any) -> Any:
+    return Network(topology.path(2)).run(agents or {0: Actor(), 1: Actor()}, **settings)
+
+
 RATED = Link(rate=1e3)
 
 
@@ -448,46 +452,31 @@ RATED = Link(rate=1e3)
         (lambda: Network(topology.path(2)).at(-1, print), "time = -1: must be a number >= 0"),
         (lambda: Network(topology.path(2)).at(1, None), "action = None: must be a function without arguments"),
         (lambda: Network(topology.path(2)).at(1, Actor.run), "must be a function without arguments, and without async"),
+        (
+            lambda: two({0: Actor()}),
+            "agents: must be one for each node of the graph; no agent for node 1 (1 missing, 0 too many)",
+        ),
+        (lambda: two({i: Actor() for i in range(3)}), "agent 2 is no node of the graph (0 missing, 1 too many)"),
+        (lambda: two({0: Actor(), "1": Actor()}), "no agent for node 1 (1 missing, 1 too many)"),
+        (lambda: two({0: Actor(), 1: Actor}), "agents[1] = "),
+        (lambda: two(dict.fromkeys(range(2), Actor())), "agents[1]: must be an object of its own; it is the one of 0"),
+        (lambda: two([Actor(), Actor()]), "must be a mapping {node: Agent}"),
+        (
+            lambda: two({0: Actor(), 1: type("A", (Actor,), {"answer": Actor.run})()}),
+            "agents[1].answer: must be a plain function",
+        ),
+        (lambda: two(until=-1.0), "until = -1.0: must be a number > 0"),
+        (lambda: two(until=float("nan")), "until = nan: must be a number > 0"),
+        (lambda: two(clock="real"), "clock = 'real': must be one of virtual, wall"),
+        (lambda: two(speed=0), "speed = 0: must be a number > 0"),
     ],
 )
-def test_a_network_that_cannot_be(make: Callable[[], Any], message: str) -> None:
+def test_a_network_or_a_run_that_cannot_be(make: Callable[[], Any], message: str) -> None:
     assert message in message_of(make, BadInput)
 
 
-SAME = Actor()
-
-
-@pytest.mark.parametrize(
-    ("agents", "message"),
-    [
-        ({0: Actor()}, "agents: must be one for each node of the graph; no agent for node 1 (1 missing, 0 too many)"),
-        ({0: Actor(), 1: Actor(), 2: Actor()}, "agent 2 is no node of the graph (0 missing, 1 too many)"),
-        ({0: Actor(), "1": Actor()}, "no agent for node 1 (1 missing, 1 too many)"),
-        ({0: Actor(), 1: Actor}, "agents[1] = "),
-        ({0: SAME, 1: SAME}, "agents[1]: must be an object of its own; it is the one of 0"),
-        ([Actor(), Actor()], "must be a mapping {node: Agent}"),
-        ({0: Actor(), 1: type("A", (Actor,), {"answer": Actor.run})()}, "agents[1].answer: must be a plain function"),
-    ],
-)
-def test_agents_that_do_not_fit(agents: Any, message: str) -> None:
-    assert message in message_of(lambda: Network(topology.path(2)).run(agents), BadInput)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"until": -1.0}, "until = -1.0: must be a number > 0"),
-        ({"until": float("nan")}, "until = nan: must be a number > 0"),
-        ({"clock": "real"}, "clock = 'real': must be one of virtual, wall"),
-        ({"speed": 0}, "speed = 0: must be a number > 0"),
-    ],
-)
-def test_a_run_that_cannot_be(settings: dict[str, Any], message: str) -> None:
-    assert message in message_of(lambda: Network(topology.path(2)).run({0: Actor(), 1: Actor()}, **settings), BadInput)
-
-
 def test_a_ledger_by_what_is_not_there() -> None:
-    run = Network(topology.path(2)).run({0: Actor(), 1: Actor()})
+    run = two()
     expected = "by = 'senders': must be one of sender, receiver, kind (did you mean 'sender'?)"
     assert message_of(lambda: run.ledger.table(by="senders"), BadInput) == expected
 

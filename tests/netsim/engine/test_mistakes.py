@@ -32,14 +32,14 @@ def run(what: Callable[[Agent], Awaitable[None]], latency: float = 0.5) -> Run:
     return network.run({node: Does(what) for node in range(4)})
 
 
-def test_what_is_in_flight_as_all_agents_have_ended_is_said() -> None:
+def test_what_is_in_flight_as_all_agents_have_ended_is_printed() -> None:
     async def say(agent: Agent) -> None:
         await agent.broadcast("x", 1)
 
     assert "0 of 8 link messages delivered, 8 in flight as the run ended" in repr(run(say))
 
 
-def test_what_comes_after_its_round_is_said() -> None:
+def test_what_comes_after_its_round_is_printed() -> None:
     async def say(agent: Agent) -> None:
         async for _ in agent.rounds(3):
             await agent.broadcast("x", 1)
@@ -49,7 +49,7 @@ def test_what_comes_after_its_round_is_said() -> None:
     assert "late" not in repr(run(say))
 
 
-def test_rounds_without_async_is_told() -> None:
+def test_rounds_without_async_is_refused() -> None:
     async def loop(agent: Agent) -> None:
         for _ in agent.rounds(3):  # type: ignore[attr-defined]
             pass
@@ -59,7 +59,7 @@ def test_rounds_without_async_is_told() -> None:
 
 
 @pytest.mark.parametrize("number", [2**64, 2**80, -(2**63) - 1])
-def test_a_number_that_is_too_large_is_told_what_is_allowed(number: int) -> None:
+def test_a_number_that_is_too_large_is_refused_with_the_range_allowed(number: int) -> None:
     async def say(agent: Agent) -> None:
         await agent.broadcast("x", [number])
 
@@ -122,6 +122,6 @@ def test_one_interrupt_ends_a_loop_without_await() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "stuck\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=120)
-    assert said.rstrip().endswith("KeyboardInterrupt")
+        _, errors = process.communicate(timeout=120)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode != 0

@@ -1,4 +1,4 @@
-"""Rows every so many seconds: when they are taken, what they show, and that nobody notices."""
+"""Rows at an interval of time: when they are taken, what they show, and that they change nothing."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, topology
+from netsim import Agent, BadInput, Link, NetsimError, Network, Run, Stalled, latency, loss, testing, topology
 from netsim.core.records import CAUSES
 from netsim.studies import Study
 from netsim.studies.folder import load, partial_text
@@ -49,19 +49,14 @@ class Reader(Agent):
 
 
 def test_a_run_tells_rounds_only_where_its_rows_are_rounds() -> None:
-    class Rounder(Agent):
-        async def run(self) -> None:
-            async for _ in self.rounds(3):
-                await self.collect()
-
     assert repr(beacons(sample=0.1)).startswith("<Run of 4 agents, 28 samples, 2.8 s: ")
     assert repr(beacons()).startswith("<Run of 4 agents, 2.8 s: ")
-    assert repr(Network(topology.ring(4)).run({i: Rounder() for i in range(4)})).startswith(
+    assert repr(Network(topology.ring(4)).run({i: testing.Rounder(3) for i in range(4)})).startswith(
         "<Run of 4 agents, 3 rounds, 3 s: "
     )
 
 
-def test_what_is_said_of_a_sampled_run_tells_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_messages_of_a_sampled_run_count_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def broken(agents: Mapping[Any, Any]) -> float:
         return 1 / 0 if agents[0].now > 0.7 else 0.0
 
@@ -91,7 +86,7 @@ def rows(run: Run, *columns: str) -> list[list[float]]:
 # --- when -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_every_so_many_seconds_and_one_at_the_end() -> None:
+def test_a_row_at_each_interval_and_one_at_the_end() -> None:
     run = beacons(sample=1.0)
     assert run.ended_at == pytest.approx(2.8)
     assert rows(run, "round", "time_s") == [[1, 1.0], [2, 2.0], [3, run.ended_at]]
@@ -116,14 +111,14 @@ def test_rows_are_at_multiples(sample: Any) -> None:
     assert len(times) == math.ceil(2.8 / float(sample))
 
 
-def test_without_it_there_are_no_rows_where_nobody_takes_part_in_rounds() -> None:
+def test_without_it_there_are_no_rows_where_no_agent_takes_part_in_rounds() -> None:
     assert beacons().rounds.empty
 
 
 def test_progress_and_probes_are_told_of_each_row() -> None:
-    told: list[int] = []
-    run = beacons(sample=0.5, progress=told.append)
-    assert told == run.rounds["round"].tolist() == [1, 2, 3, 4, 5, 6]
+    rows_seen: list[int] = []
+    run = beacons(sample=0.5, progress=rows_seen.append)
+    assert rows_seen == run.rounds["round"].tolist() == [1, 2, 3, 4, 5, 6]
 
 
 # --- what it shows ----------------------------------------------------------------------------------------------------
@@ -190,7 +185,7 @@ def test_the_probe_sees_the_time_of_the_row() -> None:
     assert run.rounds["now"].tolist() == run.rounds["time_s"].tolist()
 
 
-# --- nobody notices ---------------------------------------------------------------------------------------------------
+# --- no agent notices -------------------------------------------------------------------------------------------------
 
 LINKS = [
     Link(latency=0.25),
@@ -249,7 +244,7 @@ def test_agents_in_rounds_do_not_notice_either(link: Link, sample: float) -> Non
 
 @pytest.mark.parametrize("link", ROUND_LINKS)
 def test_a_row_at_a_rounds_end_is_the_rounds(link: Link) -> None:
-    """So a sample of some periods takes every so many of the rows that there were without it."""
+    """So a sample of some periods takes every n-th row of a run by rounds."""
     plain, sampled = rounders(link).rounds, rounders(link, sample=5 * 0.1).rounds
     assert len(sampled) == 7
     assert sampled["round"].tolist() == list(range(1, 8))

@@ -92,17 +92,6 @@ def poisson_times(load: float, count: int, seed: int) -> np.ndarray:
     return np.cumsum(np.random.default_rng(seed).exponential(1 / load, count))
 
 
-@pytest.mark.parametrize("load", [0.5, 0.7])
-def test_mean_wait_of_equal_frames_at_random_times_is_that_of_an_md1_queue(load: float) -> None:
-    run = talk([(time, 1000) for time in poisson_times(load, 12_000, seed=2)], Link(rate=8e3), trace=True)
-    table = run.trace.table()
-    times = table.pivot(index="message", columns="event", values="time_s")
-    wait, error = mean_and_error((times["delivered"] - times["sent"]).to_numpy() - 1)
-    expected = load / (2 * (1 - load))
-    assert error < 0.08 * expected
-    assert wait == pytest.approx(expected, abs=3.5 * error)
-
-
 @pytest.mark.parametrize(("load", "queue"), [(0.8, 3), (1.5, 5), (0.9, 1)])
 def test_frames_of_random_sizes_are_dropped_as_often_as_by_an_mm1k_queue(load: float, queue: int) -> None:
     sizes = np.maximum(np.round(np.random.default_rng(3).exponential(4000, 12_000)), 8).astype(int)
@@ -355,14 +344,15 @@ def test_frames_overtake_each_other_as_often_as_their_delays_say(gap: float) -> 
     assert stats.binomtest(overtaken, count, (1 - gap) ** 2 / 2).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("to", [1, None], ids=["send", "broadcast"])
 @pytest.mark.parametrize("extra", [{}, {"duplicate": 0.5}, {"loss": 0.3}, {"rate": 1e6, "mtu": 30}])
-def test_fifo_never_reorders(extra: dict[str, Any]) -> None:
+def test_fifo_never_reorders(extra: dict[str, Any], to: Any) -> None:
     plan = [(n / 100, 50 + n % 150) for n in range(150)]
-    run = talk(plan, Link(latency=latency.exponential(0.5), fifo=True, **extra))
+    run = talk(plan, Link(latency=latency.exponential(0.5), fifo=True, **extra), to)
     lengths = [len(data) for _, data in arrivals(run)]
     assert lengths == sorted(lengths)
     assert len(lengths) > 90
-    free = arrivals(talk(plan, Link(latency=latency.exponential(0.5), **extra)))
+    free = arrivals(talk(plan, Link(latency=latency.exponential(0.5), **extra), to))
     assert [len(data) for _, data in free] != sorted(len(data) for _, data in free)
 
 

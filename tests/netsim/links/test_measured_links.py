@@ -101,11 +101,11 @@ def test_a_replayed_trace_delivers_exactly_the_trace(medium: Any) -> None:
     run = Network(graph, link, links=of, medium=medium).run(
         {0: Actor(now_and_then), **{i: Listener() for i in range(1, 4)}}, trace=True
     )
-    said = {round(time) for time in run.trace.table().query("event == 'sent'")["time_s"]}
+    sent = {round(time) for time in run.trace.table().query("event == 'sent'")["time_s"]}
     for i in range(1, 4):
         got = {payload for _, _, payload in run.agents[i].heard}
-        assert got == {minute for minute in said if heard[minute % 40, i - 1]}
-        assert got < said
+        assert got == {minute for minute in sent if heard[minute % 40, i - 1]}
+        assert got < sent
 
 
 def test_the_mean_of_a_varying_loss_is_over_time() -> None:
@@ -145,7 +145,7 @@ def test_a_large_frame_takes_several_and_what_is_left_serves_the_next() -> None:
     assert arrivals([0.0, 0.0, 0.0], [1500, 500, 500], [1.0, 1.5, 4.0]) == [1.5, 1.5, 4.0]
 
 
-def test_what_nobody_uses_is_gone() -> None:
+def test_an_unused_opportunity_is_gone() -> None:
     assert arrivals([1.2, 1.7], [500, 500], [1.0, 1.5, 4.0]) == [1.5, 4.0]
 
 

@@ -1,4 +1,4 @@
-"""Links as queues, at the closed forms of queueing theory; `test_links` has M/D/1, M/M/1/K and pure ALOHA.
+"""Links as queues, at the closed forms of queueing theory; `test_links` has M/M/1/K and pure ALOHA.
 
 Frames of 1000 bytes and 8000 bit/s: a service takes a second, and the rate of arrivals is the load.
 """

@@ -21,7 +21,7 @@ def frame(sender: Any, payload: Any, kind: str = "state", round: int = 1) -> Fra
 
 
 class Hearer(Agent):
-    """Says its vector in each round and keeps what it heard."""
+    """Broadcasts its vector in each round and keeps what it heard."""
 
     def __init__(self, payload: Any) -> None:
         self.payload = payload
@@ -108,7 +108,7 @@ def test_copies_take_in_what_was_heard(add: bool, shape: tuple[int, ...], coder:
     start = RNG.normal(size=shape)
     copies = Copies(names, shape, start)
     expected = {name: start.copy() for name in names}
-    said: dict[Any, int] = {}
+    last: dict[Any, int] = {}
     for k in range(1, 4):
         frames = []
         for name in RNG.permutation(np.array(names, dtype=object))[: RNG.integers(4)]:
@@ -117,11 +117,11 @@ def test_copies_take_in_what_was_heard(add: bool, shape: tuple[int, ...], coder:
             value = np.asarray(getattr(payload, "values", payload), dtype=np.float64)
             frames += [frame(name, payload, round=k)] * int(RNG.integers(1, 3))
             expected[name] = expected[name] + value if add else value
-            said[name] = k
+            last[name] = k
         copies.take_in(Heard(frames), add=add)
         for name in names:
             np.testing.assert_array_equal(copies[name], expected[name])
-            assert copies.heard(name) == (name in said)
+            assert copies.heard(name) == (name in last)
         total = expected["b"] + expected["a"] + expected[7]
         np.testing.assert_array_equal(copies.sum(), total)
         assert dict(copies.items()).keys() == set(names)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from netsim import Agent, AgentError, BadInput, Link, Network, latency, loss, topology
 from netsim.links import Reliability
+from netsim.testing import Actor
 from tests.fuzzers.reliable import check_reliable
 
 ROUNDS = 200
@@ -84,9 +85,9 @@ def test_on_request_everything_arrives_but_the_last() -> None:
     for agent in agents:
         found = states(agent)
         assert len(found) == len(set(found))
-        said = {(sender, number) for _, sender, number in found}
+        heard = {(sender, number) for _, sender, number in found}
         due = {(n, k) for k in range(1, ROUNDS - 10) for n in agent.neighbors}
-        assert due <= said
+        assert due <= heard
         assert all(k >= number for k, _, number in found)
         later += sum(k > number for k, _, number in found)
     assert later > 100
@@ -140,13 +141,12 @@ def test_one_way_for_all_links() -> None:
 
 
 def test_a_kind_of_the_channels_own_is_refused() -> None:
-    class Acks(Agent):
-        async def run(self) -> None:
-            await self.broadcast("ack", 1)
+    def acks() -> dict[int, Agent]:
+        return {i: Actor(lambda me: me.broadcast("ack", 1)) for i in range(2)}
 
     with pytest.raises(AgentError, match="kind = 'ack'"):
-        Network(topology.path(2), Link(reliability="ack")).run({0: Acks(), 1: Acks()})
-    Network(topology.path(2), Link()).run({0: Acks(), 1: Acks()})
+        Network(topology.path(2), Link(reliability="ack")).run(acks())
+    Network(topology.path(2), Link()).run(acks())
 
 
 def test_requests_are_answered_beside_it() -> None:
@@ -182,7 +182,7 @@ def test_to_an_agent_a_numbered_frame_is_no_request(way: str, answers: bool) -> 
 
     class Answers(Reads):
         def answer(self, frame: Any) -> Any:
-            raise AssertionError("nobody asked")
+            raise AssertionError("there was no request")
 
     agents = {i: (Answers if answers else Reads)() for i in range(2)}
     Network(topology.path(2), Link(latency=0.01, reliability=way)).run(agents)
@@ -192,7 +192,7 @@ def test_to_an_agent_a_numbered_frame_is_no_request(way: str, answers: bool) -> 
 
 
 @pytest.mark.parametrize("way", ["ack", "nack"])
-def test_what_an_inbox_has_no_room_for_is_said_again(way: str) -> None:
+def test_what_an_inbox_has_no_room_for_is_sent_again(way: str) -> None:
     class Slow(Agent):
         def __init__(self) -> None:
             self.got: list[int] = []

@@ -1,8 +1,10 @@
-"""Datagrams over an MQTT broker: the agents of a network in parts, with a real mosquitto between them."""
+"""Datagrams over brokers: the agents of a network in parts, with a real mosquitto or nats-server between them."""
 
 import asyncio
 import gc
+import multiprocessing
 import os
+import runpy
 import signal
 import socket
 import ssl
@@ -17,23 +19,25 @@ import pytest
 import netsim
 from netsim import BadInput, Link, NetsimError
 from netsim.distributed import MQTT
+from tests.command import ROOT
 from tests.parts import (
     IMPAIRED,
     PACE,
-    PERIOD,
     assert_as_simulated,
     averaging,
     free_port,
-    longest_lag,
+    in_time,
     message_of,
     mosquitto,
     played,
     program,
+    serving,
     shares,
     slow,
+    spread,
 )
 
-pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[mqtt]'")
+pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install '.[test]'")
 needs_broker = pytest.mark.skipif(program("mosquitto") is None, reason="no mosquitto: apt-get install mosquitto")
 
 NAMES = ["a", "b", "c", "d"]
@@ -51,7 +55,7 @@ def transports(broker: str, **settings: Any) -> dict[str, MQTT]:
 
 
 async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[bytes]:
-    """Return what comes, up to so many datagrams, or what had come when there was nothing more for so long."""
+    """Return up to ``count`` datagrams, or those that came before a silence of ``seconds``."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
     transport.receive_with(came.put_nowait)
     found: list[bytes] = []
@@ -69,16 +73,12 @@ async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[b
 @needs_broker
 @pytest.mark.parametrize("link", [Link(), slow(IMPAIRED)], ids=["ideal", "impaired"])
 def test_parts_are_the_simulation(broker: str, link: Link, tmp_path: Path) -> None:
-    for pace in (PACE, PACE / 2, PACE / 4):
-        folder = tmp_path / str(pace)
-        outcome = played(
-            lambda: averaging(link), transports(broker, topic=f"t/{tmp_path.name}/{pace}", folder=folder, pace=pace)
-        )
+    def play(folder: Path, pace: float) -> None:
+        topic = f"t/{tmp_path.name}/{pace}"
+        outcome = played(lambda: averaging(link), transports(broker, topic=topic, folder=folder, pace=pace))
         assert [type(each) for each in outcome.values()] == [netsim.Run] * 4, outcome
-        # Where the machine came late, again with more time.
-        if longest_lag(folder) < PERIOD / pace / 5:
-            break
-    simulated = assert_as_simulated(lambda: averaging(link), folder)
+
+    simulated = assert_as_simulated(lambda: averaging(link), in_time(play, tmp_path))
     lost = simulated.rounds["lost"].iloc[-1]
     assert (lost > 0) == (link is IMPAIRED)
 
@@ -265,7 +265,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
             transport.send("b", b"data")
             await transport.close()
             assert asyncio.all_tasks() == {asyncio.current_task()}
-        transport.send("b", b"nobody takes it")
+        transport.send("b", b"too late")
         with mosquitto(tmp_path) as (address, process):
             transport = MQTT(address, "a", {"b": [1]})
             await transport.open()
@@ -273,7 +273,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
             async with asyncio.timeout(20):
                 while transport.failure is None:
                     await asyncio.sleep(0.01)
-            transport.send("b", b"nobody takes it")
+            transport.send("b", b"too late")
             await transport.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -315,3 +315,93 @@ def test_without_aiomqtt_one_line_says_what_to_install(monkeypatch: pytest.Monke
     line = r"^netsim.MQTT: must go with aiomqtt, which is not installed: in netsim's clone, pip install '\.\[mqtt\]'$"
     with pytest.raises(BadInput, match=line):
         MQTT("127.0.0.1:1883", "a", {"b": [1]})
+
+
+# --- the transports of docs/examples, between two processes ---------------------------------------------------------
+
+EXAMPLES = ROOT / "docs" / "examples"
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def made(example: str, *args: Any, **settings: Any) -> Any:
+    """Return a transport of an example: its one class."""
+    module = runpy.run_path(str(EXAMPLES / f"{example}_transport.py"))
+    [kind] = [each for each in module.values() if isinstance(each, type) and each.__module__ == "<run_path>"]
+    return kind(*args, **settings)
+
+
+def play(example: str, *args: Any, **settings: Any) -> None:
+    """Play a part of a run, in a process of its own."""
+    network, agents = averaging(IMPAIRED)
+    network.run(agents, [spread], transport=made(example, *args, **settings))
+
+
+def play_both(example: str, names: list[str], folder: Path, *first: str) -> None:
+    def both(place: Path, pace: float) -> None:
+        processes = [
+            SPAWN.Process(
+                target=play, args=(example, *first, here, peers), kwargs={"folder": place, "pace": pace}, daemon=True
+            )
+            for here, peers in shares(names, range(12)).items()
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(100)
+        assert [process.exitcode for process in processes] == [0, 0]
+
+    assert_as_simulated(lambda: averaging(IMPAIRED), in_time(both, folder))
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Any:
+    pytest.importorskip("nats", reason="no nats-py: pip install nats-py")
+    server = program("nats-server")
+    if server is None:
+        pytest.skip("no nats-server: apt-get install nats-server")
+    port = free_port()
+    with serving([server, "-a", "127.0.0.1", "-p", str(port)], port, tmp_path / "nats.log") as process:
+        yield f"nats://127.0.0.1:{port}", process
+
+
+@pytest.mark.slow
+def test_nats_parts_are_the_simulation(nats_server: Any, tmp_path: Path) -> None:
+    play_both("nats", ["a", "b"], tmp_path / "parts", nats_server[0])
+
+
+def test_nats_says_that_the_server_is_gone(nats_server: Any) -> None:
+    address, process = nats_server
+
+    async def main() -> list[str]:
+        transport = made("nats", address, "a", {"b": [1]})
+        transport.receive_with(lambda data: None)
+        await transport.open()
+        process.kill()
+        async with asyncio.timeout(20):
+            while transport.failure is None:
+                await asyncio.sleep(0.01)
+        transport.send("b", b"too late")
+        await transport.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        with pytest.raises(NetsimError) as caught:
+            await transport.open()
+        return [str(transport.failure), str(caught.value)]
+
+    lost, absent = asyncio.run(main())
+    assert lost == f"server = '{address}': the connection was lost"
+    assert absent.startswith(f"server = '{address}': cannot be reached (")
+
+
+@pytest.mark.slow
+def test_zeromq_parts_are_the_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("zmq", reason="no pyzmq: pip install pyzmq")
+    play_both("zeromq", [f"127.0.0.1:{free_port()}" for _ in range(2)], tmp_path / "parts")
+
+
+def test_zeromq_says_that_an_address_is_taken() -> None:
+    zmq = pytest.importorskip("zmq", reason="no pyzmq: pip install pyzmq")
+    here = f"127.0.0.1:{free_port()}"
+    with zmq.Context() as context, context.socket(zmq.PULL) as other:
+        other.bind(f"tcp://{here}")
+        with pytest.raises(NetsimError, match=f"^here = '{here}': must be an address that can be had \\(Address alr"):
+            asyncio.run(made("zeromq", here, {"127.0.0.1:1": [1]}).open())
