@@ -109,5 +109,5 @@ def test_zeromq_says_that_an_address_is_taken() -> None:
     here = f"127.0.0.1:{free_port()}"
     with zmq.Context() as context, context.socket(zmq.PULL) as other:
         other.bind(f"tcp://{here}")
-        with pytest.raises(NetsimError, match=f"^here = '{here}': must be an address that can be had \\(Address alr"):
+        with pytest.raises(NetsimError, match=f"^here = '{here}': must be an available address \\(Address alr"):
             asyncio.run(made("zeromq", here, {"127.0.0.1:1": [1]}).open())

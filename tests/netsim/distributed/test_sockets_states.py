@@ -374,5 +374,5 @@ def test_what_takes_its_state_itself_is_given_all_of_it() -> None:
 )
 def test_what_cannot_be_told_is_refused_by_name(value: Any, name: str) -> None:
     writer = StateWriter({"a": Averages(value)}, lambda digest, data: None)
-    with pytest.raises(BadInput, match=rf"^agents\['a'\]: must hold what can be told, to be gathered \(.*{name}"):
+    with pytest.raises(BadInput, match=rf"^agents\['a'\]: must have a state that a journal can hold \(.*{name}"):
         writer.state("a")

@@ -261,7 +261,7 @@ def test_what_is_not_to_be_had_is_told_before_any_work(study: Path, tmp_path: Pa
         taken_at, nobody = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, silent))
         [free] = addresses(1)
         (tmp_path / "hosts.toml").write_text(f'[hosts.a]\naddress = "{free}"\n[hosts.b]\naddress = "{taken_at}"\n')
-        asked = [(("--nodes", "hosts.toml"), f"here = '{taken_at}': must be an address that can be had (Address")]
+        asked = [(("--nodes", "hosts.toml"), f"here = '{taken_at}': must be an available address (Address")]
         if importlib.util.find_spec("aiomqtt"):
             flags = ("--processes", 2, "--transport", "mqtt", "--broker", nobody)
             asked.append((flags, f"broker = '{nobody}': cannot be reached (Connection refused)"))
