@@ -1,4 +1,4 @@
-"""One bit an element: its sign, and one scale for all.
+"""One bit per element: its sign, and one scale for all.
 
 Seide et al., "1-bit stochastic gradient descent", 2014; with this scale Karimireddy, Rebjock, Stich and Jaggi, "Error
 feedback fixes SignSGD and other gradient compression schemes", 2019.
@@ -22,14 +22,14 @@ _SCALE = struct.Struct("<f")
 
 
 def pack_scaled(shape: tuple[int, ...], scale: float, data: bytes) -> bytes:
-    """Return the bytes of a shape, a float32 and data; raises WireError unless ``scale`` is such a number."""
+    """Return the bytes of a shape, a float32 and data; raises WireError unless ``scale`` is a float32."""
     if type(scale) is not float or not 0.0 <= scale <= LARGEST or _SCALE.unpack(_SCALE.pack(scale))[0] != scale:
-        raise WireError(f"cannot encode the scale {scale!r:.60}: it is no number of 32 bits")
+        raise WireError(f"cannot encode the scale {scale!r:.60}: it is not a float32")
     return pack_shape(shape) + _SCALE.pack(scale) + data
 
 
 def unpack_scaled(data: bytes) -> tuple[tuple[int, ...], float, bytes]:
-    """Return what `pack_scaled` made the bytes of; raises WireError if it cannot have."""
+    """Return shape, scale and data of the bytes of `pack_scaled`; raises WireError for any others."""
     shape, start = unpack_shape(data)
     if len(data) < start + 4:
         raise WireError(f"{len(data)} bytes have no shape and scale")
@@ -41,7 +41,7 @@ def unpack_scaled(data: bytes) -> tuple[tuple[int, ...], float, bytes]:
 
 @dataclass(frozen=True)
 class Signs(Coded):
-    """A vector or matrix of which each element is ± one scale.
+    """A vector or matrix with elements ± scale.
 
     On the wire (type number 8): the shape; the scale (float32); a bit for each element, 1 where it is negative.
 
@@ -50,7 +50,7 @@ class Signs(Coded):
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : float
-        Size of every element.
+        Absolute value of every element.
     data : bytes
         The packed bits.
     """
@@ -60,25 +60,25 @@ class Signs(Coded):
     data: bytes
 
     def check(self) -> None:
-        """Raise WireError unless the bytes are those of so many elements."""
+        """Raise WireError unless the data have the length of the shape."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
-            raise WireError("no signs are made of such parts")
+            raise WireError("no signs have attributes of these types")
         check_packed(self.data, 1, count)
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: n, and 32 for the scale."""
+        """Bits as papers count them: n, and 32 for the scale."""
         return math.prod(self.shape) + 32
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other."""
+        """Return its bytes; raises WireError if its attributes are inconsistent."""
         self.check()
         return pack_scaled(self.shape, self.scale, self.data)
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the signs that these bytes are; raises WireError if they are none."""
+        """Return the signs with these bytes; raises WireError for any others."""
         signs = cls(*unpack_scaled(data))
         signs.check()
         return signs
@@ -90,14 +90,14 @@ class Signs(Coded):
 
 
 class Sign(Coder):
-    """The sign of each element, and their mean size: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
+    """The sign of each element, and their mean absolute value: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
 
-    n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, but for the rounding of the mean to float32.
+    n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, up to the rounding of the mean to float32.
 
     Raises
     ------
     BadInput
-        In `encode` if an element is not finite, or their mean size is beyond float32's range.
+        In `encode` if an element is not finite, or their mean absolute value is beyond float32's range.
     """
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Signs:
