@@ -35,9 +35,9 @@ STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
 _CHUNK = 1 << 18
 
 # The highest credible compression: zlib packs an event log to a 5th to a 50th of its size.
-_MOST_PACKED = 200
+_MAX_COMPRESSION = 200
 
-_WHOLE = ("meta", "check", "agent_keys", "senders", "receivers")
+_METADATA = ("meta", "check", "agent_keys", "senders", "receivers")
 
 
 class Trace:
@@ -234,32 +234,32 @@ class TraceFile:
         if stream not in self._counts:
             return
         dtype, left = STREAMS[stream], self._counts[stream]
-        with zipfile.ZipFile(self.path) as packed, packed.open(f"{stream}.npy") as file:
+        with zipfile.ZipFile(self.path) as archive, archive.open(f"{stream}.npy") as file:
             _header(file)
             while left:
-                many = min(left, _CHUNK)
-                data = file.read(many * dtype.itemsize)
-                self._seen += many
+                count = min(left, _CHUNK)
+                data = file.read(count * dtype.itemsize)
+                self._seen += count
                 if self._progress is not None:
                     self._progress(self._seen)
                 yield np.frombuffer(data, dtype)
-                left -= many
+                left -= count
             # zipfile compares the checksum when it comes to the end.
             if file.read(1):
-                raise ValueError(f"its events ({stream}) are more than it says")
+                raise ValueError(f"it has more events ({stream}) than its header states")
 
     def _read(self) -> None:
         with open(self.path, "rb") as opened, np.load(opened) as file:
-            parts: dict[str, Any] = {name: file[name] for name in _WHOLE}
+            parts: dict[str, Any] = {name: file[name] for name in _METADATA}
         meta, self.scene = _meta_of(parts)
         self.agents, self.kinds = list(meta["agents"]), list(meta["kinds"])
         self.links = parts["senders"], parts["receivers"]
-        with zipfile.ZipFile(self.path) as packed:
-            for name in STREAMS.keys() & {each.removesuffix(".npy") for each in packed.namelist()}:
-                with packed.open(f"{name}.npy") as records:
+        with zipfile.ZipFile(self.path) as archive:
+            for name in STREAMS.keys() & {each.removesuffix(".npy") for each in archive.namelist()}:
+                with archive.open(f"{name}.npy") as records:
                     shape, dtype = _header(records)
                 if dtype != STREAMS[name] or len(shape) != 1:
-                    raise ValueError(f"its events ({name}) are of another form")
+                    raise ValueError(f"its events ({name}) have another dtype or shape")
                 self._counts[name] = shape[0]
         for name in ("details", "left", "in_flight"):
             for _ in self.chunks(name):
@@ -310,7 +310,7 @@ def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
     found = {name: parts[name] for name in STREAMS if name in parts or name in ("sent", "exits")}
     for name, records in found.items():
         if records.dtype != STREAMS[name] or records.ndim != 1:
-            raise ValueError(f"its events ({name}) are of another form")
+            raise ValueError(f"its events ({name}) have another dtype or shape")
     return found
 
 
@@ -327,12 +327,16 @@ def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
 
 def _check_sizes(path: str | Path) -> None:
     """Raise ValueError if a file claims much more content than its size allows, before it is unpacked."""
-    with zipfile.ZipFile(path) as packed:
-        sizes = {member.filename: member.file_size for member in packed.infolist()}
-        for member in packed.infolist():
+    with zipfile.ZipFile(path) as archive:
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        for member in archive.infolist():
             # Outside rounds the details are zeros, which compress without limit, but each belongs to a transmission.
-            most = sizes.get("sent.npy", 0) if member.filename == "details.npy" else _MOST_PACKED * member.compress_size
-            if member.file_size > most + (1 << 20):
+            limit = (
+                sizes.get("sent.npy", 0)
+                if member.filename == "details.npy"
+                else _MAX_COMPRESSION * member.compress_size
+            )
+            if member.file_size > limit + (1 << 20):
                 raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")
 
 

@@ -211,12 +211,8 @@ class Loop(asyncio.SelectorEventLoop):
     ) -> Task[_T]:
         """Run a coroutine as a task, named Task-1, Task-2, … on each loop.
 
-        Raises
-        ------
-        BadInput
-            If `asyncio.as_completed` makes the task, from a coroutine.
-        NetsimError
-            If a task factory makes the task and it is not a `netsim.clock.task.Task`.
+        Raises BadInput if `asyncio.as_completed` makes the task, from a coroutine, and NetsimError if a task factory
+        makes a task that is not a `netsim.clock.task.Task`.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")

@@ -130,12 +130,9 @@ class RoundClock:
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> Awaitable[int]:
-        """Return an awaitable that is done when the next round opens, with the number of that round.
+        """Return an awaitable of the next round's number, done when that round opens.
 
-        Raises
-        ------
-        NetsimError
-            If the time is so large that its rounding error is as long as a round.
+        Raises NetsimError if the time is so large that its rounding error is as long as a round.
         """
         if self._opens_at > -math.inf:
             self._open_by(self.close_time(self._passed(math.ceil)))

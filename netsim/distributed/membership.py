@@ -233,12 +233,7 @@ class Membership:
         """Return the start time of the current run in seconds of this process's `clock`; None if it is not known yet.
 
         It is NaN if the others have ended the run. Once all processes are there, the first of them sets it to
-        ``margin`` seconds from now.
-
-        Raises
-        ------
-        NetsimError
-            If the run of another process has other settings.
+        ``margin`` seconds from now. Raises NetsimError if the run of another process has other settings.
         """
         met = {number: peer for number, peer in self.peers.items() if peer.met}
         for number, peer in met.items():

@@ -4,6 +4,7 @@ A frame that was sent to another process and never seen there is *missing*, as i
 """
 
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,7 +58,7 @@ class Part:
     # Kinds of message, by the ids that the process gave them.
     kinds: list[str] = field(default_factory=list)
     # The number of each row with the entries before it; the entries after the last row belong to the next number.
-    pieces: list[tuple[float, list[tuple[int, Any]]]] = field(default_factory=list)
+    pieces: deque[tuple[float, list[tuple[int, Any]]]] = field(default_factory=deque)
     # Of each row its number, its time (s), and whether agents of the process took part.
     rows: list[tuple[int, float, bool]] = field(default_factory=list)
 
@@ -219,8 +220,6 @@ class _Merger:
         self._names = list(result.agents)
         self._links_from = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
         self._states = StateReader(result.agents)
-        # The index of each journal's next piece.
-        self._position = {id(part): 0 for part in parts}
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [_last_row_time(parts)])
         self._in_flight: list[tuple[int, int]] = []
@@ -239,6 +238,7 @@ class _Merger:
             self._order_kinds()
             self._find_outcomes()
             rows = list(self._rows())
+            last_round = self._last_round([number for number, _ in rows])
             for number, time in rows:
                 self._apply_up_to(number)
                 self._write_row(number, time)
@@ -255,13 +255,9 @@ class _Merger:
         self._result.ended_at = self._end
         if self._ledger.keeps_trace:
             positions = positions_of(self._settings.graph, self._names)
-            medium, last_round = str(self._settings.medium), self._last_round([number for number, _ in rows])
+            medium = str(self._settings.medium)
             self._ledger.scene = Scene(self._settings.round_period, self._end, medium, positions, last_round)
         return MergedRun(self._result, self._parts)
-
-    def _apply_up_to(self, number: float) -> None:
-        for part in self._parts:
-            self._apply(part, number)
 
     def _write_row(self, number: int, time: float) -> None:
         self._loop.clock.wait(time)
@@ -362,22 +358,25 @@ class _Merger:
         [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][process]]
         raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")
 
-    def _apply(self, part: Part, number: float) -> None:
-        """Apply the entries of a journal up to a row."""
-        while (position := self._position[id(part)]) < len(part.pieces) and part.pieces[position][0] <= number:
-            self._position[id(part)] = position + 1
-            for entry_type, content in part.pieces[position][1]:
-                if entry_type == RECORDS:
-                    self._count(part, records_of(content))
-                elif entry_type == ARRAY:
-                    self._states.learn(*content)
-                elif entry_type == CHANGES and self._result.watch is not None:
-                    self._result.watch.learn(content, self._end)
-                elif entry_type == STATE:
-                    agent, state, in_round = content
-                    name = self._names[agent]
-                    self._states.restore(name, state)
-                    self._runtime.contexts[name].round = in_round
+    def _apply_up_to(self, number: float) -> None:
+        """Apply, and forget, the entries of all journals up to a row."""
+        for part in self._parts:
+            while part.pieces and part.pieces[0][0] <= number:
+                for entry_type, content in part.pieces.popleft()[1]:
+                    self._apply(part, entry_type, content)
+
+    def _apply(self, part: Part, entry_type: int, content: Any) -> None:
+        if entry_type == RECORDS:
+            self._count(part, records_of(content))
+        elif entry_type == ARRAY:
+            self._states.learn(*content)
+        elif entry_type == CHANGES and self._result.watch is not None:
+            self._result.watch.learn(content, self._end)
+        elif entry_type == STATE:
+            agent, state, in_round = content
+            name = self._names[agent]
+            self._states.restore(name, state)
+            self._runtime.contexts[name].round = in_round
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

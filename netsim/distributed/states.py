@@ -54,9 +54,9 @@ from netsim.wire.codec import check_keys, decode, encode
 
 __all__ = ["LeftOut", "StateReader", "StateWriter"]
 
-# The number of hash collisions in a container that are allowed without a closer look.
+# Up to this number of hash collisions in a container, its keys are not examined further.
 _FEW_COLLISIONS = 200
-# In bytes: small arrays are stored in the pickle, as a reference is no shorter; large ones are hashed only if
+# Sizes in bytes: smaller arrays are stored in the pickle, as a reference is no shorter; larger ones are hashed only if
 # they have changed.
 _SMALL, _LARGE = 64, 1 << 16
 
@@ -95,7 +95,7 @@ _HEAP = 1 << 9
 
 @cache
 def _c_base(cls: Any) -> Any:
-    """Return the base defined in C that allocates the objects of a class: `object` for most, `list` for subclasses."""
+    """Return the base class in C that allocates the objects of a class, such as `object` or `list`."""
     while _is_defined_in_python(cls):
         cls = cls.__base__
     return cls
@@ -105,8 +105,8 @@ def _is_defined_in_python(cls: Any) -> bool:
     """Return whether a class allocates its objects as its base does, and defines no methods in C."""
     slots = MemberDescriptorType | GetSetDescriptorType
     methods = [each for each in vars(cls).values() if getattr(each, "__objclass__", None) is cls]
-    makes = getattr(vars(cls).get("__new__"), "__self__", None) is cls
-    return bool(cls.__flags__ & _HEAP) and not makes and all(isinstance(each, slots) for each in methods)
+    allocates = getattr(vars(cls).get("__new__"), "__self__", None) is cls
+    return bool(cls.__flags__ & _HEAP) and not allocates and all(isinstance(each, slots) for each in methods)
 
 
 def _is_method(value: Any) -> bool:
@@ -134,7 +134,7 @@ def _name_of(value: Any) -> tuple[str, str]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is not value:
-        raise TypeError(f"{name}, which is not in the module {module}")
+        raise TypeError(f"it names {name}, which is not in the module {module}")
     return module, name
 
 
@@ -392,7 +392,7 @@ class _Pickler(pickle.Pickler):
         base, new = _c_base(cls), copyreg.__newobj__  # type: ignore[attr-defined]
         if _is_method(value):
             if not _has_method(value.__self__, value.__name__):
-                raise TypeError(f"not {value.__name__} of a {type(value.__self__).__name__}")
+                raise TypeError(f"it holds the method {value.__name__} of a {type(value.__self__).__name__}")
             return _method, (value.__self__, value.__name__)
         if isinstance(value, type | FunctionType | BuiltinFunctionType):
             if _MAKERS.get(value.__name__) is not value:
@@ -453,7 +453,7 @@ def _attributes(value: Any) -> Any:
     # A frozen dataclass with slots returns only their contents.
     state = object.__getstate__(value) if isinstance(state, list) else state
     if not (state is None or isinstance(state, dict) or (isinstance(state, tuple) and len(state) == 2)):
-        raise TypeError(f"a {type(value).__qualname__}, whose __getstate__ does not return attributes")
+        raise TypeError(f"it holds a {type(value).__qualname__}, whose __getstate__ does not return attributes")
     return state
 
 
@@ -479,7 +479,7 @@ def _value(value: Any) -> Any:
     if cls is core.Copies:
         _, (neighbors, _), (table, rounds) = value.__reduce__()
         return _copies, (neighbors, table, rounds)
-    raise TypeError(f"not a {cls.__module__}.{cls.__qualname__}")
+    raise TypeError(f"it holds a {cls.__module__}.{cls.__qualname__}")
 
 
 def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
@@ -515,7 +515,7 @@ class StateReader:
         self._allowed = set(_HARMLESS)
         self._left_out: dict[Hashable, list[Any]] = {}
         # Attributes that an agent had at the beginning, or got from a state.
-        self._added_attributes = {name: vars(agent).keys() - {"_netsim"} for name, agent in agents.items()}
+        self._known_attributes = {name: vars(agent).keys() - {"_netsim"} for name, agent in agents.items()}
         numbers = {id(agent): number for number, agent in enumerate(self.agents)}
         for name, agent in agents.items():
             pickler = _Pickler(agent, numbers, lambda digest, data: None)
@@ -542,7 +542,7 @@ class StateReader:
             raise NetsimError(f"an agent's state cannot be read ({reason})") from error
 
     def _set_state(self, name: Hashable, state: Any) -> None:
-        agent, added = self._by_name[name], self._added_attributes[name]
+        agent, known = self._by_name[name], self._known_attributes[name]
         attributes = vars(agent)
         context = attributes.get("_netsim")
         if _has_own_setstate(agent):
@@ -554,10 +554,10 @@ class StateReader:
                 key: attributes.get(key, value) if isinstance(value, LeftOut) else value
                 for key, value in fields.items()
             }
-            for key in added - fields.keys():
+            for key in known - fields.keys():
                 attributes.pop(key, None)
             attributes.update(new)
-            added.update(fields)
+            known.update(fields)
             _set_slots(agent, slots)
         if context is not None:
             # The connection to the network is not part of the state.

@@ -122,17 +122,9 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
 def fits(name: str, value: Any, size: float, what: str) -> None:
     """Raise BadInput if an object needs more memory than exists, before it is created.
 
-    The memory is the least of the machine's, the process's limits (``ulimit -v``, ``-d``) and its control group's. On
-    Windows nothing is refused. Memory that is in use counts as free.
-
-    Parameters
-    ----------
-    name, value
-        The argument that determines the size.
-    size : number
-        The least number of bytes.
-    what : str
-        The object, for the error.
+    The argument determines its least ``size`` in bytes; ``what`` names the object in the error. The memory is the least
+    of the machine's, the process's limits (``ulimit -v``, ``-d``) and its control group's. On Windows no size is
+    refused. Memory in use counts as free.
     """
     if size <= _SMALL:
         return

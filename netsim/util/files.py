@@ -17,12 +17,8 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 def write_whole(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file for writing bytes; it appears as ``path`` only once the block has ended without an error.
 
-    Raises
-    ------
-    BadInput
-        If the folder does not exist or cannot be written, or if ``path`` is a folder.
-    OSError
-        If writing fails, for example on a full disk. An existing file is then unchanged.
+    Raises BadInput if the folder does not exist or cannot be written, or if ``path`` is a folder; and OSError if
+    writing fails, for example on a full disk. An existing file is then unchanged.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -52,15 +48,7 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def write_pieces(path: str | Path, pieces: Iterable[bytes]) -> Path:
-    """Write bytes to a file atomically, and return its path.
-
-    Raises
-    ------
-    BadInput
-        Like `write_whole`.
-    NetsimError
-        If writing fails, for example on a full disk.
-    """
+    """Write bytes to a file atomically, and return its path; raises BadInput like `write_whole`, or NetsimError."""
     try:
         with write_whole(path) as file:
             for piece in pieces:

@@ -67,13 +67,13 @@ def check_shape(shape: tuple[int, ...]) -> int:
     """Return the number of elements; raises WireError unless it is the shape of a possible vector or matrix."""
     if type(shape) is not tuple or len(shape) not in (1, 2):
         raise WireError(f"no coded array has shape {shape!r:.60}")
-    nonzero_count = count = 1
+    product = count = 1
     for length in shape:
         if type(length) is not int or length < 0:
             raise WireError(f"no coded array has shape {shape!r:.60}")
-        nonzero_count *= length or 1
+        product *= length or 1
         count *= length
-    if nonzero_count >= _MAX_ELEMENTS:
+    if product >= _MAX_ELEMENTS:
         # Also if a length is 0: numpy cannot hold every such shape.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count

@@ -368,7 +368,7 @@ def test_what_takes_its_state_itself_is_given_all_of_it() -> None:
         (np.ma.masked_array([1.0]), "numpy.ma.MaskedArray"),
         (memoryview(b"x"), "builtins.memoryview"),
         (np.array([(1, None)], dtype=[("a", "i4"), ("b", "O")])[0], "cannot encode"),
-        ("x".join, "not join of a str"),
+        ("x".join, "the method join of a str"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
