@@ -40,8 +40,8 @@ class RemoteEndpoint:
 
     def listen(self) -> None:
         """Have the senders call `watch` for each frame from now on."""
-        for noted, place in zip(self.watchers[::2], self.watchers[1::2], strict=True):
-            noted[place] = self
+        for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
+            watched[index] = self
 
     def watch(self) -> None:
         """Send the frames in ``arrivals``."""
