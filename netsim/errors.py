@@ -1,4 +1,4 @@
-"""The errors that netsim raises. Every message is one line that can be shown to a person as it stands."""
+"""The errors that netsim raises. Every message is one line for the user."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +10,8 @@ class NetsimError(Exception):
     Attributes
     ----------
     run : Run or None
-        The run as far as it came, if the error ended `Network.run`. It stays in the process: a copy of the error, or
-        one sent to another process, has none.
+        The run until the error, if the error ended `Network.run`. Copies of the error, also in other processes, do not
+        have it.
     """
 
     run: Any = None
@@ -22,28 +22,28 @@ class NetsimError(Exception):
         return (type(self), self.args, kept) if kept else (type(self), self.args)
 
 
-class BadInput(NetsimError, ValueError):  # noqa: N818  names that say what happened
-    """An argument that cannot be used: the message names it, its value and what is allowed."""
+class BadInput(NetsimError, ValueError):  # noqa: N818  named after the event
+    """An invalid argument: the message gives its name, its value and the allowed values."""
 
 
 class WireError(NetsimError):
-    """Bytes that are no frame, or a payload that cannot be encoded."""
+    """Bytes that are not a frame, or a payload that cannot be encoded."""
 
 
 class AgentError(NetsimError):
-    """An agent raised, or used the network in a way that has no meaning."""
+    """An agent raised, or used the network in an invalid way."""
 
 
 class RunOver(AgentError):  # noqa: N818
-    """An agent sends after the run's end. It need not catch this, as when it only says goodbye: the run ends well."""
+    """An agent sent a message after the run's end. It need not catch this error, which does not make the run fail."""
 
 
 class Stalled(NetsimError):  # noqa: N818
-    """Time cannot go on, as when every task waits for an event that cannot come. The message names both."""
+    """Time cannot advance, for example as every task waits for an event that can never come. The message names them."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interrupt between two steps of a run's loop: the run can still be closed and counted."""
+    """An interrupt between two passes of a run's loop, after which the run can still be closed and counted."""
 
 
 def one_line(error: BaseException) -> str:

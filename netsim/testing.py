@@ -1,14 +1,14 @@
-"""A kit for testing agents: neighbours that follow a script, networks in a line, links that do exactly what is asked.
+"""A toolkit for tests of agents: neighbours that follow a script, networks in a line, links with exact losses.
 
-It needs no test framework, and knows nothing of learning. An agent of yours runs among agents of the kit, which send
-given messages at given times and note what they hear:
+It needs no test framework, and is independent of learning. Your agent runs among agents of the toolkit, which send
+given payloads at given times and record the frames that they receive:
 
 >>> from netsim.testing import Listener, Talker, play
 >>> run = play(Talker([(0.5, "hello")]), Listener())
 >>> run.agents[1].heard
 [(0.5, 0, 'hello')]
 
-docs/testing.md shows it on an agent of your own.
+docs/testing.md has more examples.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _A = TypeVar("_A", bound="Actor")
 
 
 class Actor(Agent):
-    """Does what a function says.
+    """Runs a function.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Actor(Agent):
     Attributes
     ----------
     log : list
-        For the script: what it wants to keep.
+        For the script's own records.
     """
 
     def __init__(self: _A, script: Callable[[_A], Awaitable[object]] | None = None) -> None:
@@ -53,20 +53,20 @@ class Actor(Agent):
         self.log: list[Any] = []
 
     async def run(self) -> None:
-        """Follow the script."""
+        """Run the script."""
         if self.script is not None:
             await self.script(self)
 
 
 class Replier(Actor):
-    """Answers requests at the instant of their arrival; notes (time in s, payload) of each in ``log``.
+    """Answers requests at the instant of their arrival, and records (time in s, payload) of each in ``log``.
 
     Parameters
     ----------
     script : callable, optional
-        What it does besides, as for `Actor`.
+        What the agent also runs, as for `Actor`.
     reply : callable
-        From a request's payload to the reply's; default: the same back.
+        Maps a request's payload to the reply's; default: the same payload.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Replier(Actor):
 
 
 class Talker(Agent):
-    """Sends given messages at given times, outside rounds.
+    """Sends given payloads at given times, outside rounds.
 
     Parameters
     ----------
     plan : iterable of (float, object)
-        Times (s) and payloads, in any order; of one time, in the order given.
+        Times (s) and payloads, in any order; those of the same time are sent in the given order.
     to : node, optional
         The neighbour to send to; default: all.
     kind : str
@@ -99,7 +99,7 @@ class Talker(Agent):
     Attributes
     ----------
     took : list of int
-        Of each message, how many links took it (it may have been lost afterwards).
+        For each message the number of links that accepted it (which may have lost it later).
     """
 
     def __init__(self, plan: Iterable[tuple[float, Any]], to: Any = None, *, kind: str = "m") -> None:
@@ -109,7 +109,7 @@ class Talker(Agent):
         self.took: list[int] = []
 
     async def run(self) -> None:
-        """Send them all."""
+        """Send all payloads."""
         for time, payload in self.plan:
             if time > self.now:
                 await asyncio.sleep(time - self.now)
@@ -124,7 +124,7 @@ class Talker(Agent):
 
 
 class Listener(Agent):
-    """Notes all that it ever hears, and when; takes part in no round and sends nothing.
+    """Records all frames that it receives, and their times; takes part in no round and sends nothing.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Listener(Agent):
         self.frames: list[Frame] = []
 
     async def run(self) -> None:
-        """Listen until nothing can come any more."""
+        """Receive until no frame can arrive any more."""
         async for frame in self.inbox:
             self.times.append(self.now)
             self.frames.append(frame)
@@ -151,28 +151,28 @@ class Listener(Agent):
 
     @property
     def payloads(self) -> list[Any]:
-        """What each frame carries."""
+        """The payload of each frame."""
         return [frame.payload for frame in self.frames]
 
 
 class Rounder(Agent):
-    """Broadcasts its round's number in each round, and notes what it collects. Override `step` for more.
+    """Broadcasts the number of each round, and records the frames that it collects. Override `step` for more.
 
     Parameters
     ----------
     rounds : int
-        How many rounds.
+        The number of rounds.
     keep_late : bool
         As for `netsim.Agent.rounds`.
 
     Attributes
     ----------
     heard : list of (int, node, object)
-        Round in which it was collected, sender and payload, in order.
+        Round, sender and payload of each collected frame, in order.
     opened : list of (int, float)
-        Number and time (s) of each round's opening.
+        Number and opening time (s) of each round.
     closed : list of float
-        When each collecting was over, in seconds.
+        The time (s) at which `collect` returned in each round.
     """
 
     def __init__(self, rounds: int = 3, keep_late: bool = False) -> None:
@@ -183,7 +183,7 @@ class Rounder(Agent):
         self.closed: list[float] = []
 
     async def run(self) -> None:
-        """Take part."""
+        """Take part in the rounds."""
         async for number in self.rounds(self.count, keep_late=self.keep_late):
             self.opened.append((number, self.now))
             await self.step(number)
@@ -203,10 +203,10 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
     agents : Agent
         The agents in the order of their numbers.
     shape : callable
-        From the number of agents to the graph: default a line, so that each hears the one before and the one behind;
-        ``topology.complete``, ``topology.star``, ….
+        Maps the number of agents to the graph: by default a line, in which each agent has the previous and the next as
+        neighbours; ``topology.complete``, ``topology.star``, ….
     settings : object
-        Those of `netsim.Network` (``link``, ``links``, ``round_period``, ``seed``, …) and of `netsim.Network.run`
+        Arguments of `netsim.Network` (``link``, ``links``, ``round_period``, ``seed``, …) and of `netsim.Network.run`
         (``probes``, ``until``, ``sample``, ``trace``, …).
 
     Raises
@@ -219,26 +219,26 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
 
 
 def counts(run: Run, **of: Any) -> dict[str, int]:
-    """Return what became of the link messages of a run: {cause: how many}, also ``duplicated`` and ``in_flight``.
+    """Return the link messages of a run by outcome: {cause: count}, also ``duplicated`` and ``in_flight``.
 
     Parameters
     ----------
     run : Run
         The run.
     of : object
-        ``sender``, ``receiver`` or ``kind``: count only those.
+        ``sender``, ``receiver`` or ``kind``: count only matching messages.
 
     Returns
     -------
     dict
-        Without what did not occur. Offered + duplicated = the causes + in_flight.
+        Without outcomes that did not occur. Offered + duplicated = the causes + in_flight.
 
     Raises
     ------
     BadInput
         If ``of`` names something else.
     AssertionError
-        If that equation does not hold, which would be an error of netsim's.
+        If that equation does not hold, which would be a bug in netsim.
     """
     table = run.ledger.table()
     for column, value in of.items():
@@ -246,19 +246,19 @@ def counts(run: Run, **of: Any) -> dict[str, int]:
         table = table[table[column] == value]
     found = table[["offered", "duplicated", *run.ledger.causes, "in_flight"]].sum()
     if found["offered"] + found["duplicated"] != found[[*run.ledger.causes, "in_flight"]].sum():
-        raise AssertionError(f"link messages are missing or too many: {found.to_dict()}")
+        raise AssertionError(f"link messages do not add up: {found.to_dict()}")
     return {str(name): int(number) for name, number in found.items() if number and name != "offered"}
 
 
 def sized(size: int, kind: str = "m") -> bytes:
-    """Return a payload whose frame is exactly ``size`` bytes: over ``Link(rate=8 * size)`` it takes a second.
+    """Return a payload whose frame has exactly ``size`` bytes: over ``Link(rate=8 * size)`` it takes a second.
 
-    That is so for the first 128 agents, outside rounds and in the first 127 of them.
+    This holds for the first 128 agents, outside rounds and in rounds 1 to 127.
 
     Raises
     ------
     BadInput
-        If no frame of bytes is so short, or it would need a size that none has.
+        If no frame with a payload of bytes has that size.
     """
     size = check.integer("size", size, low=1)
     encoder = FrameEncoder()
@@ -271,7 +271,7 @@ def sized(size: int, kind: str = "m") -> bytes:
 @dataclass(frozen=True)
 class _Losing:
     numbers: frozenset[int]
-    # A model whose mean is 0 is never asked.
+    # Not 0: links do not call a model whose mean is 0.
     mean: float = math.ulp(0.0)
 
     def on_link(self, u: float) -> Decide:

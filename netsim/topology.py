@@ -1,4 +1,4 @@
-"""Graphs of networks. Every one is connected, has nodes 0 … n − 1 and, if random, comes from ``seed`` alone."""
+"""Graphs of networks. Each is connected, has nodes 0 … n − 1 and, if random, depends on ``seed`` only."""
 
 import json
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from netsim.errors import BadInput, one_line
 from netsim.util import check
 from netsim.util.datafiles import used
 
-_TRIES = 1_000
+_MAX_DRAWS = 1_000
 
-# Bytes that networkx's graph takes at least for a node and an edge; measured were 500, and 140 to 250.
+# Lower bounds for the bytes of a node and an edge in networkx; measured were 500, and 140 to 250.
 _NODE, _EDGE = 300, 130
 
-# Attributes of nodes in a file that say where they are; the latter two in those of the Internet Topology Zoo.
-_PLACES = (("x", "y"), ("Longitude", "Latitude"))
+# Attributes with the position of a node in a file; the second pair is that of the Internet Topology Zoo.
+_COORDINATES = (("x", "y"), ("Longitude", "Latitude"))
 
 
 def check_connected(graph: "nx.Graph[Any]") -> None:
-    """Raise BadInput unless ``graph`` is an undirected, connected networkx graph of a node or more, without loops."""
+    """Raise BadInput unless ``graph`` is an undirected, connected, non-empty networkx graph without loops."""
     if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
         raise check.refuse("graph", graph, "an undirected networkx.Graph")
     if not len(graph):
@@ -41,67 +41,67 @@ def check_connected(graph: "nx.Graph[Any]") -> None:
 
 def _until_connected(draw: "Callable[[np.random.Generator], nx.Graph[int]]", seed: int, what: str) -> "nx.Graph[int]":
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
-    for _ in range(_TRIES):
+    for _ in range(_MAX_DRAWS):
         graph = draw(rng)
         if nx.is_connected(graph):
             return graph
-    raise BadInput(f"{what}: must make a connected graph likely; none of {_TRIES} draws was connected")
+    raise BadInput(f"{what}: must make a connected graph likely; none of {_MAX_DRAWS} draws was connected")
 
 
-def _agents(count: int, low: int = 1) -> int:
+def _checked_count(count: int, low: int = 1) -> int:
     agents = check.integer("agents", count, low=low)
     check.fits("agents", agents, agents * _NODE, "a graph of this many nodes")
     return agents
 
 
-def _must_hold(name: str, value: float, edges: float) -> None:
-    """Raise BadInput if the edges that follow from an argument are more than memory holds."""
+def _check_memory(name: str, value: float, edges: float) -> None:
+    """Raise BadInput if a number of edges, determined by an argument, does not fit into memory."""
     check.fits(name, value, edges * _EDGE, f"a graph of {edges:,.0f} edges")
 
 
 def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None, seed: int = 0) -> "nx.Graph[int]":
-    """Each pair is linked with probability ``p``, or ``edges`` pairs at random are, drawn until connected."""
-    agents = _agents(agents)
+    """Link each pair with probability ``p``, or ``edges`` random pairs; drawn until connected."""
+    agents = _checked_count(agents)
     if (p is None) == (edges is None):
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
     if p is not None:
         share = check.probability("p", p)
-        # Half of the mean: with many edges every draw has more.
-        _must_hold("p", share, share * agents * (agents - 1) / 4)
+        # Half of the mean number of edges: for large graphs every draw has more.
+        _check_memory("p", share, share * agents * (agents - 1) / 4)
         return _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng), seed, f"p = {p}")
     count = check.integer("edges", edges, low=agents - 1, high=agents * (agents - 1) // 2)
-    _must_hold("edges", count, count)
+    _check_memory("edges", count, count)
     return _until_connected(lambda rng: nx.gnm_random_graph(agents, count, seed=rng), seed, f"edges = {edges}")
 
 
 def ring(agents: int) -> "nx.Graph[int]":
-    """Each agent has two neighbours."""
-    graph: nx.Graph[int] = nx.cycle_graph(_agents(agents, low=3))
+    """Return a cycle: each agent has two neighbours."""
+    graph: nx.Graph[int] = nx.cycle_graph(_checked_count(agents, low=3))
     return graph
 
 
 def path(agents: int) -> "nx.Graph[int]":
-    """A line."""
-    graph: nx.Graph[int] = nx.path_graph(_agents(agents))
+    """Return a line."""
+    graph: nx.Graph[int] = nx.path_graph(_checked_count(agents))
     return graph
 
 
 def complete(agents: int) -> "nx.Graph[int]":
-    """Each agent is the neighbour of all others."""
-    agents = _agents(agents)
-    _must_hold("agents", agents, agents * (agents - 1) / 2)
+    """Return the graph in which all agents are neighbours."""
+    agents = _checked_count(agents)
+    _check_memory("agents", agents, agents * (agents - 1) / 2)
     graph: nx.Graph[int] = nx.complete_graph(agents)
     return graph
 
 
 def star(agents: int) -> "nx.Graph[int]":
-    """Agent 0 is the only neighbour of each other agent."""
-    graph: nx.Graph[int] = nx.star_graph(_agents(agents) - 1)
+    """Return a star: agent 0 is the only neighbour of all others."""
+    graph: nx.Graph[int] = nx.star_graph(_checked_count(agents) - 1)
     return graph
 
 
 def grid(rows: int, columns: int) -> "nx.Graph[int]":
-    """A rectangular grid, numbered row by row; the nodes have positions ``pos`` = (column, row)."""
+    """Return a rectangular grid, numbered row by row; nodes have the position ``pos`` = (column, row)."""
     rows, columns = check.integer("rows", rows, low=1), check.integer("columns", columns, low=1)
     check.fits("rows, columns", (rows, columns), rows * columns * _NODE, "a graph of this many cells")
     cells = nx.grid_2d_graph(rows, columns)
@@ -113,25 +113,25 @@ def grid(rows: int, columns: int) -> "nx.Graph[int]":
 
 
 def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int]":
-    """Agents at random in the unit square, linked within ``radius``, drawn until connected; nodes have ``pos``."""
-    agents = _agents(agents)
+    """Place agents at random in the unit square, link them within ``radius``; drawn until connected, with ``pos``."""
+    agents = _checked_count(agents)
     reach = check.finite("radius", radius, above=0)
-    # An agent in a corner has the fewest others within reach; the draw goes through pairs as well.
-    _must_hold("radius", reach, np.pi * min(reach, 1.0) ** 2 / 4 * agents * (agents - 1) / 4)
+    # An agent in a corner has the fewest neighbours; half of their mean number as above.
+    _check_memory("radius", reach, np.pi * min(reach, 1.0) ** 2 / 4 * agents * (agents - 1) / 4)
     what = f"radius = {radius:g}"
     return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, what)
 
 
 def from_file(file: str | Path) -> "nx.Graph[Any]":
-    """Read a graph: GraphML, GML or node-link JSON by its ending, else one edge a line (two names, the rest ignored).
+    """Read a graph: GraphML, GML or node-link JSON by suffix, else one edge per line (two names, the rest ignored).
 
-    Directed links and links of which there are several become one. Nodes get ``pos`` = (x, y) from a pair ``pos``, from
-    numbers ``x`` and ``y``, or from ``Longitude`` and ``Latitude`` (in degrees), whichever they have first.
+    Directed and parallel edges between two nodes become one. Nodes get ``pos`` = (x, y) from the first that they have:
+    a pair ``pos``, numbers ``x`` and ``y``, or ``Longitude`` and ``Latitude`` (in degrees).
 
     Raises
     ------
     BadInput
-        If the file is missing, cannot be read as such, or the graph is not connected.
+        If the file is missing or unreadable, or the graph is not connected.
     """
     readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml, ".json": _read_json}
     read = readers.get(Path(file).suffix.lower(), partial(nx.read_edgelist, data=False))
@@ -148,15 +148,15 @@ def from_file(file: str | Path) -> "nx.Graph[Any]":
     except BadInput as error:
         raise BadInput(f"topology = {str(file)!r}: {error}") from None
     for _, data in graph.nodes(data=True):
-        places: list[Any] = [data.get("pos"), *((data.get(x), data.get(y)) for x, y in _PLACES)]
-        usable = [place for place in places if place_of(place) is not None]
-        if usable:
-            data["pos"] = tuple(usable[0])
+        positions: list[Any] = [data.get("pos"), *((data.get(x), data.get(y)) for x, y in _COORDINATES)]
+        valid = [position for position in positions if place_of(position) is not None]
+        if valid:
+            data["pos"] = tuple(valid[0])
     return graph
 
 
 def _read_json(file: str | Path) -> "nx.Graph[Any]":
-    """Read networkx's node-link JSON; earlier versions called the edges links, as others still do."""
+    """Read networkx's node-link JSON; earlier versions and other programs call the edges links."""
     content = json.loads(Path(file).read_text(encoding="utf-8"))
     graph: nx.Graph[Any] = nx.node_link_graph(content, edges="edges" if "edges" in content else "links")
     return graph

@@ -1,4 +1,4 @@
-"""The states of agents that a run keeps, as `netsim.Network.watch` asks: each change, at its instant."""
+"""Watched attributes of agents (`netsim.Network.watch`): a run records each change and its time."""
 
 import math
 import operator
@@ -20,58 +20,58 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "Watched"]
 
 Watched = Mapping[str, str | Callable[[Any], Any]] | Sequence[str | Callable[[Any], Any]]
-"""Names of attributes and functions of an agent, with the names of their columns or without."""
+"""Names of attributes, and functions, of an agent; in a mapping by the names of their columns."""
 
-_TAKEN = ("time_s", "agent", "sent", "algorithm")
+_RESERVED = ("time_s", "agent", "sent", "algorithm")
 
 
 class Watch:
-    """The states that one run keeps.
+    """The watched attributes of one run.
 
     Parameters
     ----------
     watched : mapping or sequence
-        {column: what}, or whats alone: the name of an agent's attribute, or a function of an agent. Without a mapping
-        its column is the attribute's or the function's name. Each gives a number; None is NaN.
+        {column: source}, or sources only. A source is the name of an agent's attribute or a function of an agent, and
+        gives a number (None is NaN). In a sequence the column has the name of the attribute or function.
     agents : iterable
-        All agents' names.
+        The names of all agents.
 
     Raises
     ------
     BadInput
-        If it is neither, a column's name is taken, twice there, or no printable text.
+        If ``watched`` is neither, or the name of a column is reserved, repeated, or not printable text.
     """
 
     def __init__(self, watched: Watched, agents: Iterable[Hashable] = ()) -> None:
         if isinstance(watched, str) or not isinstance(watched, Mapping | Sequence) or not len(watched):
             raise check.refuse(
-                "watch", watched, "names of attributes or functions of an agent: {column: what}, or a list"
+                "watch", watched, "names of attributes or functions of an agent: {column: source}, or a list"
             )
         pairs = list(watched.items()) if isinstance(watched, Mapping) else [(_column(each), each) for each in watched]
         self._functions: dict[str, Callable[[Any], Any]] = {}
-        for column, what in pairs:
+        for column, source in pairs:
             if not isinstance(column, str) or not column.isprintable() or not column.strip():
                 raise check.refuse("watch, column", column, "printable text")
-            if column in _TAKEN or column in self._functions:
-                raise check.refuse("watch, column", column, "another than those that are there already")
-            if not callable(what) and not (isinstance(what, str) and what.isidentifier()):
-                raise check.refuse(f"watch[{column!r}]", what, "the name of an attribute, or a function of an agent")
-            self._functions[column] = what if callable(what) else operator.attrgetter(what)
+            if column in _RESERVED or column in self._functions:
+                raise check.refuse("watch, column", column, "a name that is not in use")
+            if not callable(source) and not (isinstance(source, str) and source.isidentifier()):
+                raise check.refuse(f"watch[{column!r}]", source, "the name of an attribute, or a function of an agent")
+            self._functions[column] = source if callable(source) else operator.attrgetter(source)
         self._columns = list(self._functions)
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # A row for each change; the values of a row one after the other.
+        # One row for each change; the values row by row.
         self._times, self._agents, self._sent, self._values = array("d"), array("i"), array("q"), array("d")
         self._last: dict[Hashable, tuple[float, ...]] = {}
 
     def look(self, name: Hashable, agent: Agent, time: float, sent: int, early: bool = False) -> None:
-        """Keep an agent's state at a time (s), before which it had sent ``sent`` messages, if the state has changed.
+        """Record an agent's state at a time (s), before which it had sent ``sent`` messages, if the state has changed.
 
-        ``early``: the agent may still lack an attribute, which then counts as None.
+        With ``early`` a missing attribute counts as None.
 
         Raises
         ------
         BadInput
-            If an agent has no such attribute, or what is watched is no number.
+            If an agent lacks an attribute, or a value is not a number.
         NetsimError
             If a function raises.
         """
@@ -92,7 +92,7 @@ class Watch:
                 raise check.refuse(
                     f"watch, {column} of agent {name!r}", value, f"a number (None for none), at {time:g} s"
                 )
-            # One object stands for all NaN, so that two states with NaN can be equal.
+            # The same NaN object each time, so that two states with NaN compare equal.
             found.append(float(number) if number == number else math.nan)
         state = tuple(found)
         if self._last.get(name) != state:
@@ -104,7 +104,7 @@ class Watch:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the states."""
+        """The names of the columns."""
         return list(self._columns)
 
     def __len__(self) -> int:
@@ -112,13 +112,13 @@ class Watch:
         return len(self._times)
 
     def changes(self, first: int = 0) -> list[NDArray[Any]]:
-        """Return the changes from a number on: times (s), numbers of agents, messages sent before, rows of values."""
-        many = len(self._columns)
-        parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * many :]
+        """Return the changes from index ``first`` on: times (s), indices of agents, messages sent before, values."""
+        width = len(self._columns)
+        parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * width :]
         return self._arrays([part.tobytes() for part in parts])
 
     def learn(self, changes: Sequence[bytes], until: float) -> None:
-        """Add the changes that another process kept by a time (s); raises NetsimError if they cannot be read."""
+        """Add the changes until a time (s) from another process; raises NetsimError if they cannot be read."""
         try:
             found = self._arrays(changes)
         except (TypeError, ValueError) as error:
@@ -129,11 +129,11 @@ class Watch:
             column.frombytes(part[kept].tobytes())
 
     def table(self) -> "pd.DataFrame":
-        """Return a row for each change: time_s, agent, sent, and a column for each state."""
+        """Return a row for each change: time_s, agent, sent, and the watched columns."""
         import pandas as pd
 
         times, agents, sent, values = self.changes()
-        # Changes from several processes come one process after the other.
+        # Changes of several processes are stored one process after the other.
         order = np.argsort(times, kind="stable")
         columns: dict[str, Any] = {
             "time_s": times[order],
@@ -143,7 +143,7 @@ class Watch:
         return pd.DataFrame(columns | {name: values[order, i] for i, name in enumerate(self._columns)})
 
     def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
-        """Return changes from their bytes; raises ValueError if they are no changes of these agents."""
+        """Return changes from their bytes; raises ValueError unless they are of these agents."""
         kinds = np.float64, np.int32, np.int64, np.float64
         times, agents, sent, values = (np.frombuffer(raw, kind) for raw, kind in zip(changes, kinds, strict=True))
         if len({len(times), len(agents), len(sent)}) > 1 or not np.isin(agents, range(len(self._numbers))).all():
@@ -151,9 +151,9 @@ class Watch:
         return [times, agents, sent, values.reshape(len(times), len(self._columns))]
 
     def __getstate__(self) -> dict[str, Any]:
-        # The functions may be anything, also what cannot be pickled.
+        # Functions may be impossible to pickle.
         return vars(self) | {"_functions": {}}
 
 
-def _column(what: Any) -> Any:
-    return what if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
+def _column(source: Any) -> Any:
+    return source if isinstance(source, str) else getattr(source, "__name__", type(source).__name__)

@@ -23,7 +23,7 @@ class ZeroMQ(Transport):
         except zmq.ZMQError as error:
             for context in self.contexts:
                 context.destroy()
-            raise NetsimError(f"here = {self.here!r}: must be an address that can be had ({error})") from None
+            raise NetsimError(f"here = {self.here!r}: must be an available address ({error})") from None
         self.push = {name: self.contexts[0].socket(zmq.PUSH) for name in self.peers}
         for name, socket in self.push.items():
             socket.immediate = True  # nothing is kept for who is not there

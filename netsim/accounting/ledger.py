@@ -1,4 +1,4 @@
-"""The ledger: tables of every frame that was offered to a link, its outcome, and every bit."""
+"""The ledger: tables of all frames offered to links, their outcomes and their bits."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ __all__ = ["Ledger"]
 Counts = NDArray[np.int64]
 
 _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
-"""Causes of frames that never left their sender, which say nothing about the link."""
+"""Outcomes of frames that never left their sender, and so do not show the quality of the link."""
 
 
 class Ledger:
@@ -32,21 +32,21 @@ class Ledger:
     agents : sequence
         The agents' names.
     senders, receivers : int arrays, shape (links,)
-        The numbers of the agents at each directed link's ends; links are in the order of their senders.
+        The indices of the agents at the ends of each directed link; links are sorted by sender.
     agent_keys : uint64 array, shape (agents,)
         Keys of the agents' names.
     tally : Tally
-        The network's counts.
+        The counts of the network.
     more : sequence of str
-        The causes of `netsim.core.records.ALL_CAUSES` that are possible here besides the usual ones.
+        Further causes of `netsim.core.records.ALL_CAUSES` that are possible in this run.
 
     Attributes
     ----------
     causes : tuple of str
-        The causes that are possible here, in the order of ``exits``.
+        The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        Numbers of two rows of the run and the results of `heard` there: one row in the run's second quarter or at its
-        half, and one later. Empty in a run of less than 32 rows.
+        Numbers of two rows of the run with the results of `heard` at them: one row in the second quarter of the run or
+        at its half, and one later. Empty in a run of less than 32 rows.
     """
 
     def __init__(
@@ -66,31 +66,31 @@ class Ledger:
         self.marks: list[tuple[int, Counts, Counts]] = []
         self._agent_keys = agent_keys
         self.scene: Scene | None = None
-        """Where and when the run took place: its runtime sets this."""
+        """Round period, end, medium and positions of the run; set by its runtime."""
         self.keeps_trace = tally.keeps
-        """Whether the event log is kept; false also if it is only shown while the run goes on."""
+        """Whether the event log is kept; false if it only serves a live view."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
-        """Yields the key and the kind id of each link message that is under way: the network sets this."""
+        """Yields the key and the kind id of each link message in flight; set by the network."""
 
     @property
     def exits(self) -> list[int]:
-        """How many link messages have ended so far, by cause (`causes`)."""
+        """The number of link messages so far with each outcome, in the order of ``causes``."""
         exits = self.tally.exits
         return [*exits[: len(CAUSES)], *(exits[ALL_CAUSES.index(each)] for each in self.causes[len(CAUSES) :])]
 
     @property
     def transmissions(self) -> int:
-        """How many transmissions there were so far."""
+        """The number of transmissions so far."""
         return self._total("transmissions")
 
     @property
     def link_messages(self) -> int:
-        """How many link messages were offered so far."""
+        """The number of offered link messages so far."""
         return self.tally.link_messages
 
     @property
     def duplicated(self) -> int:
-        """How many second copies there were so far."""
+        """The number of duplicates so far."""
         return self.tally.duplicated
 
     @property
@@ -105,7 +105,7 @@ class Ledger:
 
     @property
     def wire_bits(self) -> int:
-        """Bits that crossed links so far."""
+        """Wire bits so far."""
         return self._total("wire_bits")
 
     @property
@@ -123,7 +123,7 @@ class Ledger:
 
     @property
     def trace_hash(self) -> str:
-        """A hash of everything that happened so far: the same for the same seed, with or without a trace."""
+        """A hash of all events so far: the same for the same seed, with or without a trace."""
         return trace_hash(self._agent_keys, self.senders, self.receivers, self.tally.sums)
 
     def trace(self) -> Trace | None:
@@ -136,16 +136,16 @@ class Ledger:
         return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
 
     def heard(self) -> tuple[Counts, Counts]:
-        """Return how many frames each link has delivered, and how many were sent but not delivered: (links,) each."""
+        """Return the frames that each link delivered, and those sent but not delivered: shape (links,) each."""
         ended = dict(zip(self.causes, self.exits, strict=True))
         none = np.zeros(len(self.senders), dtype=np.int64)
-        # No table is made for a cause that never occurred.
+        # `by_link` allocates a table, so it is not called for causes that never occurred.
         counts = {name: self.tally.by_link(name).sum(axis=0) for name, count in ended.items() if count}
         delivered = counts.pop("delivered", none)
         return delivered, sum((each for name, each in counts.items() if name not in _NOT_SENT), none)
 
     def mark(self, row: int, number: int) -> None:
-        """Keep the present result of `heard` with a round's ``number``, at rows 32, 64, 128, …."""
+        """At rows 32, 64, 128, …, keep the present result of `heard` with the round's ``number``."""
         if row >= 32 and row.bit_count() == 1:
             self.marks = [*self.marks[-1:], (number, *self.heard())]
 
@@ -155,14 +155,14 @@ class Ledger:
         Parameters
         ----------
         by : sequence of {"sender", "receiver", "kind"}
-            What the rows distinguish; the counts are summed over the others.
+            The columns that identify a row; counts are summed over the others.
 
         Returns
         -------
         DataFrame
             Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and ``wire_bits``. offered +
-            duplicated = the causes + in_flight, exactly. On a radio one transmission's wire bits belong to no link, so
-            ``wire_bits`` is 0 here; see `senders_table`.
+            duplicated = the causes + in_flight, exactly. On a radio the wire bits of a transmission belong to no
+            link, so ``wire_bits`` is 0 here; see `senders_table`.
         """
         import pandas as pd
 
@@ -182,14 +182,14 @@ class Ledger:
         return frame.groupby(by, sort=False, as_index=False)[list(counts)].sum()
 
     def senders_table(self) -> "pd.DataFrame":
-        """Return what each agent sent.
+        """Return the transmissions and bits of each agent.
 
         Columns: agent, kind, transmissions, payload_bits, raw_data_bits, wire_bits, saturated.
         """
         import pandas as pd
 
         counts = {name: self.tally.by_sender(name) for name in SUMMED}
-        # A shared medium also carries acknowledgements, which are no transmissions.
+        # Acknowledgements on a shared medium have wire bits, but are not transmissions.
         kind, agent = np.nonzero(counts["transmissions"] + counts["wire_bits"])
         columns: dict[str, Any] = {
             "agent": as_column(self.agents)[agent].tolist(),
@@ -202,9 +202,9 @@ class Ledger:
         tally = self.tally
         counts = {name: tally.by_link(name) for name in ("offered", "duplicated", *self.causes)}
         counts["offered"] = counts["offered"] + tally.to_all("offered")[:, self.senders]
-        under_way = np.zeros_like(counts["offered"])
+        in_flight = np.zeros_like(counts["offered"])
         for key, kind in self.in_flight():
-            under_way[kind, key >> tally.shift] += 1
-        counts["in_flight"] = under_way
+            in_flight[kind, key >> tally.shift] += 1
+        counts["in_flight"] = in_flight
         counts["wire_bits"] = tally.by_link("wire_bits") + tally.to_all("wire_bits")[:, self.senders]
         return counts

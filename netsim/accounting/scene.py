@@ -1,4 +1,4 @@
-"""Where and when a run took place: what a trace needs besides its events."""
+"""The scene of a run, which a trace holds besides its events: times, medium, positions."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
@@ -8,12 +8,12 @@ from typing import Any
 
 __all__ = ["Scene", "place_of", "positions_of"]
 
-Places = tuple[tuple[float, float], ...]
+Positions = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A trace's description of its run as a whole.
+    """The properties of a whole run that a trace holds.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Scene:
     medium : str
         "wires", "radio", or "shared" for a `netsim.Radio`.
     positions : tuple of (x, y), or None
-        Of the agents in turn, in the units of the graph's ``pos``; None if it had none.
+        Positions of the agents, in the units of the graph's ``pos``; None if it has none.
     rounds : int
         The last round that opened; 0 if none did.
     """
@@ -30,39 +30,39 @@ class Scene:
     round_period: float
     ended_at: float
     medium: str
-    positions: Places | None
+    positions: Positions | None
     rounds: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scene as JSON objects."""
-        places = None if self.positions is None else [list(place) for place in self.positions]
+        """Return the scene as a dict for JSON."""
+        positions = None if self.positions is None else [list(position) for position in self.positions]
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
-        return {**times, "medium": self.medium, "positions": places}
+        return {**times, "medium": self.medium, "positions": positions}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "Scene":
-        """Return the scene of an `as_dict`; raises ValueError for anything else, or another number of positions."""
+        """Return the scene with this `as_dict`; raises ValueError for another dict, or another number of positions."""
         period, ended, medium, rounds = (content[name] for name in ("round_period", "ended_at", "medium", "rounds"))
         if type(rounds) is not int or rounds < 0:
-            raise ValueError("its rounds are none")
+            raise ValueError("its rounds are invalid")
         if not (_is_finite(period) and _is_finite(ended) and period > 0 and ended >= 0):
-            raise ValueError("its times are none")
+            raise ValueError("its times are invalid")
         if medium not in ("wires", "radio", "shared"):
-            raise ValueError("its medium is none")
+            raise ValueError("its medium is invalid")
         listed = content["positions"]
-        places = None if listed is None else _pairs(listed)
-        if listed is not None and (places is None or len(places) != agents):
-            raise ValueError("its positions are none")
-        return cls(float(period), float(ended), medium, places, rounds)
+        positions = None if listed is None else _pairs(listed)
+        if listed is not None and (positions is None or len(positions) != agents):
+            raise ValueError("its positions are invalid")
+        return cls(float(period), float(ended), medium, positions, rounds)
 
 
-def positions_of(graph: Any, agents: Iterable[Hashable]) -> Places | None:
+def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:
     """Return the first two coordinates of each agent's ``pos`` in a networkx graph; None unless all have them."""
     return _pairs([graph.nodes[name].get("pos") for name in agents])
 
 
 def place_of(value: Any) -> tuple[float, float] | None:
-    """Return the first two of several coordinates, or None if they are no finite numbers."""
+    """Return the first two of several coordinates, or None if they are not finite numbers."""
     try:
         x, y, *_ = value
     except (TypeError, ValueError):
@@ -70,10 +70,10 @@ def place_of(value: Any) -> tuple[float, float] | None:
     return (float(x), float(y)) if _is_finite(x) and _is_finite(y) else None
 
 
-def _pairs(listed: Iterable[Any]) -> Places | None:
+def _pairs(listed: Iterable[Any]) -> Positions | None:
     found = [place_of(each) for each in listed]
-    places = tuple(each for each in found if each is not None)
-    return places if len(places) == len(found) else None
+    positions = tuple(each for each in found if each is not None)
+    return positions if len(positions) == len(found) else None
 
 
 def _is_finite(value: Any) -> bool:

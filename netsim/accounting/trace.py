@@ -1,7 +1,7 @@
-"""The event log of a run: what was sent and how each frame ended.
+"""The event log of a run: all transmissions and the outcome of each frame.
 
-`Trace` holds it in memory, and is saved and loaded whole or not at all. `TraceFile` reads a saved one piece by piece,
-so that a log of any length takes little memory. Both check the file in the same way.
+`Trace` holds the log in memory. `TraceFile` reads a saved trace in chunks, so that a log of any length takes little
+memory. Both check the file in the same way.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ __all__ = ["STREAMS", "Trace", "TraceFile"]
 STREAMS = {**KEPT, "in_flight": IN_FLIGHT}
 """The records in a trace and their dtypes. Traces of earlier versions have the first two only."""
 
-# Records that are read in one go.
+# Records per chunk.
 _CHUNK = 1 << 18
 
-# zlib packs an honest event log to a 5th to a 50th of its size.
-_MOST_PACKED = 200
+# The highest credible compression: zlib packs an event log to a 5th to a 50th of its size.
+_MAX_COMPRESSION = 200
 
-_WHOLE = ("meta", "check", "agent_keys", "senders", "receivers")
+_METADATA = ("meta", "check", "agent_keys", "senders", "receivers")
 
 
 class Trace:
@@ -46,8 +46,7 @@ class Trace:
     Parameters
     ----------
     records : mapping
-        ``sent`` and ``exits``, and where they are known ``details``, ``left`` and ``in_flight``: arrays of the dtypes
-        in `STREAMS`.
+        ``sent`` and ``exits``, and if known ``details``, ``left`` and ``in_flight``: arrays of the dtypes in `STREAMS`.
     agents : sequence
         The agents' names.
     kinds : sequence of str
@@ -55,9 +54,9 @@ class Trace:
     agent_keys : uint64 array, shape (agents,)
         Keys of the agents' names.
     senders, receivers : int arrays, shape (links,)
-        The numbers of the agents at each directed link's ends.
+        The indices of the agents at the ends of each directed link.
     scene : Scene, optional
-        Where and when the run took place.
+        Times, medium and positions of the run.
 
     Attributes
     ----------
@@ -66,7 +65,7 @@ class Trace:
     hash : str
         The trace hash of the run.
     scene : Scene or None
-        As given.
+        Times, medium and positions of the run.
     links : pair of int arrays, shape (links,) each
         ``senders`` and ``receivers``.
     """
@@ -95,20 +94,19 @@ class Trace:
         return len(self._sent) + len(self._exits)
 
     def count(self, stream: str) -> int:
-        """Return how many records there are of a kind, one of `STREAMS`."""
+        """Return the number of records in one of `STREAMS`."""
         return len(self._records.get(stream, ()))
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield the records of a kind, one of `STREAMS`, some at a time."""
+        """Yield the records of one of `STREAMS` in chunks."""
         for first in range(0, self.count(stream), _CHUNK):
             yield self._records[stream][first : first + _CHUNK]
 
     def table(self) -> "pd.DataFrame":
         """Return the events in order of time.
 
-        Columns: time_s, event (sent, or the cause of a link message's end), message (how many of its sender came
-        before it), sender, receiver (empty for a broadcast), kind, payload_bits, wire_bits (both for ``sent``
-        only).
+        Columns: time_s, event (sent, or the outcome of a link message), message (its number, from 0 for each sender),
+        sender, receiver (empty for a broadcast), kind, payload_bits, wire_bits (both for ``sent`` only).
         """
         import pandas as pd
 
@@ -116,7 +114,7 @@ class Trace:
         senders, ends = self.links
         names = as_column([*self.agents, None])
         kinds, causes = as_column([*self.kinds, ""]), as_column(ALL_CAUSES)
-        # A broadcast has no receiver: the name behind the last.
+        # A broadcast has no receiver: the None after the last name.
         receivers = np.append(ends, len(self.agents))
         link = exits["key"] >> self._shift
         parts = [
@@ -143,7 +141,7 @@ class Trace:
                 }
             ),
         ]
-        # When an inbox was read decides in which order outcomes are recorded; the table must not depend on it.
+        # Outcomes are recorded in the order in which inboxes were read, on which the table must not depend.
         order = np.lexsort(
             (
                 np.concatenate([np.zeros(len(sent)), 1 + exits["cause"]]),
@@ -159,7 +157,7 @@ class Trace:
         return table.iloc[order].reset_index(drop=True)
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to one file (numpy's npz), whole or not at all."""
+        """Write the trace to one file (numpy's npz), atomically."""
         scene = {} if self.scene is None else {"scene": self.scene.as_dict()}
         meta = json.dumps({"agents": [str(a) for a in self.agents], "kinds": self.kinds, "hash": self.hash} | scene)
         parts: dict[str, Any] = {
@@ -179,7 +177,7 @@ class Trace:
         Raises
         ------
         BadInput
-            If the file is missing, cut short, changed, or no trace.
+            If the file is missing, truncated, changed, or not a trace.
         """
         with _checked(path):
             with open(path, "rb") as opened, np.load(opened) as file:
@@ -192,28 +190,28 @@ class Trace:
 
 
 class TraceFile:
-    """A file that `Trace.save` wrote, read piece by piece; checked as `Trace.load` checks it.
+    """A file that `Trace.save` wrote, read in chunks; checked like by `Trace.load`.
 
     Parameters
     ----------
     path : str or Path
-        The file, which must stay as it is while this is used.
+        The file, which must not change while this is used.
     progress : callable, optional
-        Called from time to time with how many records have been read so far; each is read several times.
+        Called periodically with the number of records read so far; each record is read several times.
 
     Attributes
     ----------
     agents, kinds : list of str
         The agents' names and the kinds of message.
     scene : Scene or None
-        Where and when the run took place; None in a file of an earlier version.
+        Times, medium and positions of the run; None in a file of an earlier version.
     links : pair of int arrays, shape (links,) each
-        The numbers of the agents at each directed link's ends: senders and receivers.
+        The indices of the agents at the ends of each directed link: senders and receivers.
 
     Raises
     ------
     BadInput
-        If the file is missing, cut short, changed, or no trace.
+        If the file is missing, truncated, changed, or not a trace.
     """
 
     def __init__(self, path: str | Path, progress: Callable[[int], None] | None = None) -> None:
@@ -228,40 +226,40 @@ class TraceFile:
             self._read()
 
     def count(self, stream: str) -> int:
-        """Return how many records there are of a kind, one of `STREAMS`."""
+        """Return the number of records in one of `STREAMS`."""
         return self._counts.get(stream, 0)
 
     def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield the records of a kind, one of `STREAMS`, some at a time."""
+        """Yield the records of one of `STREAMS` in chunks."""
         if stream not in self._counts:
             return
         dtype, left = STREAMS[stream], self._counts[stream]
-        with zipfile.ZipFile(self.path) as packed, packed.open(f"{stream}.npy") as file:
+        with zipfile.ZipFile(self.path) as archive, archive.open(f"{stream}.npy") as file:
             _header(file)
             while left:
-                many = min(left, _CHUNK)
-                data = file.read(many * dtype.itemsize)
-                self._seen += many
+                count = min(left, _CHUNK)
+                data = file.read(count * dtype.itemsize)
+                self._seen += count
                 if self._progress is not None:
                     self._progress(self._seen)
                 yield np.frombuffer(data, dtype)
-                left -= many
+                left -= count
             # zipfile compares the checksum when it comes to the end.
             if file.read(1):
-                raise ValueError(f"its events ({stream}) are more than it says")
+                raise ValueError(f"it has more events ({stream}) than its header states")
 
     def _read(self) -> None:
         with open(self.path, "rb") as opened, np.load(opened) as file:
-            parts: dict[str, Any] = {name: file[name] for name in _WHOLE}
+            parts: dict[str, Any] = {name: file[name] for name in _METADATA}
         meta, self.scene = _meta_of(parts)
         self.agents, self.kinds = list(meta["agents"]), list(meta["kinds"])
         self.links = parts["senders"], parts["receivers"]
-        with zipfile.ZipFile(self.path) as packed:
-            for name in STREAMS.keys() & {each.removesuffix(".npy") for each in packed.namelist()}:
-                with packed.open(f"{name}.npy") as records:
+        with zipfile.ZipFile(self.path) as archive:
+            for name in STREAMS.keys() & {each.removesuffix(".npy") for each in archive.namelist()}:
+                with archive.open(f"{name}.npy") as records:
                     shape, dtype = _header(records)
                 if dtype != STREAMS[name] or len(shape) != 1:
-                    raise ValueError(f"its events ({name}) are of another form")
+                    raise ValueError(f"its events ({name}) have another dtype or shape")
                 self._counts[name] = shape[0]
         for name in ("details", "left", "in_flight"):
             for _ in self.chunks(name):
@@ -288,7 +286,7 @@ def _check(text: str) -> str:
 
 @contextmanager
 def _checked(path: str | Path) -> Iterator[None]:
-    """Check the sizes in a trace file, let it be read, and turn whatever is wrong with it into BadInput."""
+    """Check the sizes in a trace file, and turn any error of the block that reads it into BadInput."""
     try:
         _check_sizes(path)
         yield
@@ -297,9 +295,9 @@ def _checked(path: str | Path) -> Iterator[None]:
     except FileNotFoundError:
         raise BadInput(f"trace = {str(path)!r}: must be an existing file") from None
     except Exception as error:
-        # A damaged file can make zipfile, zlib, numpy and json raise many things; what they mean here is one.
+        # A damaged file makes zipfile, zlib, numpy and json raise many types of exception; all mean the same here.
         reason = one_line(error) or type(error).__name__
-        raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; this one is none ({reason})") from None
+        raise BadInput(f"trace = {str(path)!r}: must be a whole trace file; it is not one ({reason})") from None
 
 
 def _compare(path: str | Path, found: str, meta: Mapping[str, Any]) -> None:
@@ -308,19 +306,19 @@ def _compare(path: str | Path, found: str, meta: Mapping[str, Any]) -> None:
 
 
 def _typed(parts: Mapping[str, Any]) -> dict[str, NDArray[np.void]]:
-    """Return the records of a file, if they are what a trace holds."""
+    """Return the records of a file; raises ValueError unless they have the dtypes of a trace."""
     found = {name: parts[name] for name in STREAMS if name in parts or name in ("sent", "exits")}
     for name, records in found.items():
         if records.dtype != STREAMS[name] or records.ndim != 1:
-            raise ValueError(f"its events ({name}) are of another form")
+            raise ValueError(f"its events ({name}) have another dtype or shape")
     return found
 
 
 def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
-    """Return a file's description of itself, without a hash if that was changed, and the scene if it is known."""
+    """Return a file's metadata, without a hash if they were changed, and the scene or None."""
     text = str(parts["meta"])
     meta = json.loads(text)
-    # Earlier versions recorded less of it.
+    # Earlier versions recorded parts of the scene only.
     scene = Scene.from_dict(meta["scene"], len(meta["agents"])) if "rounds" in meta.get("scene", ()) else None
     if str(parts["check"]) != _check(text):
         meta["hash"] = None
@@ -328,18 +326,22 @@ def _meta_of(parts: Mapping[str, Any]) -> tuple[dict[str, Any], Scene | None]:
 
 
 def _check_sizes(path: str | Path) -> None:
-    """Raise ValueError for a small file that claims very much content, before any of it is unpacked."""
-    with zipfile.ZipFile(path) as packed:
-        sizes = {member.filename: member.file_size for member in packed.infolist()}
-        for member in packed.infolist():
-            # Outside rounds the details are zeros, which pack better than anything; there are as many as transmissions.
-            most = sizes.get("sent.npy", 0) if member.filename == "details.npy" else _MOST_PACKED * member.compress_size
-            if member.file_size > most + (1 << 20):
+    """Raise ValueError if a file claims much more content than its size allows, before it is unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        for member in archive.infolist():
+            # Outside rounds the details are zeros, which compress without limit, but each belongs to a transmission.
+            limit = (
+                sizes.get("sent.npy", 0)
+                if member.filename == "details.npy"
+                else _MAX_COMPRESSION * member.compress_size
+            )
+            if member.file_size > limit + (1 << 20):
                 raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read what numpy writes before an array's bytes: its shape and dtype."""
+    """Read the header of an array in numpy's format: its shape and dtype."""
     stream: BinaryIO = file
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]

@@ -1,4 +1,4 @@
-"""Simulated time: the event loop, its clock and tasks, rounds, and the skew of an agent's clock."""
+"""Simulated time: the event loop, its clock and tasks, rounds, and agents' own clocks."""
 
 import lazy_loader
 

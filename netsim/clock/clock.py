@@ -1,7 +1,7 @@
-"""Time: an asyncio event loop on simulated time, virtual or paced by the wall clock, the same in every run.
+"""An asyncio event loop on simulated time, virtual or paced by the wall clock, in which events have one order.
 
 It differs from asyncio's own loop in three ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
-futures are numbered, and the jobs of threads take no virtual time. An agent may have a clock of its own (`LocalClock`).
+futures are numbered, and jobs in threads take no virtual time. An agent may have its own clock (`LocalClock`).
 """
 
 import asyncio
@@ -28,14 +28,14 @@ _Args = TypeVarTuple("_Args")
 
 
 class LocalClock:
-    """A node's own clock: it is ``offset`` seconds behind at time 0, and a second of its lasts 1 + ``drift`` seconds.
+    """A node's own clock: ``offset`` seconds behind at time 0, and each of its seconds lasts 1 + ``drift`` seconds.
 
     Attributes
     ----------
     offset : float
         The time (s) at which it shows 0.
     rate : float
-        How long (s) a second of its lasts.
+        Seconds of simulated time per second of this clock.
     """
 
     __slots__ = ("offset", "rate")
@@ -45,13 +45,13 @@ class LocalClock:
         self.rate = 1.0 + drift
 
     def local(self, time: float) -> float:
-        """Return what it shows at a time (s)."""
+        """Return the reading of this clock at a time (s)."""
         return (time - self.offset) / self.rate
 
     def true(self, local: float) -> float:
-        """Return when (s) it shows ``local`` or, as times are rounded, a little more.
+        """Return the time (s) at which this clock shows ``local``, or slightly more because of rounding.
 
-        It never shows less: a task that sleeps until it shows a time need not sleep again.
+        It never shows less, so a task that sleeps until a local time wakes once.
         """
         time = self.offset + local * self.rate
         step = math.ulp(max(abs(time), abs(self.offset)))
@@ -63,23 +63,24 @@ class LocalClock:
 class Loop(asyncio.SelectorEventLoop):
     """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
 
-    Tasks and futures are hashed by number, so that sets of them are in the same order in every run. In virtual time
-    the loop refuses futures and tasks that asyncio's own constructors make, for these have no number. (In real time no
-    two runs are the same, and libraries that talk to the outside may need them.)
+    Tasks and futures are hashed by number, so that sets of them have the same order in every run. In virtual time the
+    loop refuses futures and tasks made by asyncio's own constructors, because these have no number. (In real time no
+    two runs are the same, and libraries for I/O may need them.)
 
-    asyncio's own methods, such as `time` and `call_at`, go by the clock of the agent that calls them, if it has one of
-    its own. `now` and `call_at_true` go by the simulation's.
+    asyncio's own methods, such as `time` and `call_at`, use the clock of the calling agent if it has its own. `now` and
+    `call_at_true` use the simulation's clock.
 
     Attributes
     ----------
     clock : ClockSelector
         The simulation's clock and timers.
     skewed : bool
-        Whether some agents have clocks of their own.
+        Whether some agents have their own clocks.
     on_error : list of callables
-        Asked in turn to handle what is otherwise the exception handler's: each returns whether it did.
+        Called in turn with the context of an uncaught exception, before the exception handler, until one returns that
+        it has handled it.
     generators : Generators
-        The async generators that were begun here and not ended.
+        The async generators that were started on this loop and have not ended.
     on_call : list of callables
         The callbacks of `note_calls`.
     """
@@ -88,13 +89,13 @@ class Loop(asyncio.SelectorEventLoop):
         self.clock = selector
         self.numbers = itertools.count()
         self._names = itertools.count(1)
-        self._factory_makes = False
+        self._in_factory = False
         self.skewed = False
         self.on_error: list[Callable[[dict[str, Any]], bool]] = []
         self.generators = Generators()
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
-        # In place of a set, in whose order they would be closed.
+        # Instead of asyncio's set, which has no fixed order in which to close them.
         self._asyncgens = self.generators
 
     def now(self) -> float:
@@ -102,31 +103,31 @@ class Loop(asyncio.SelectorEventLoop):
         return self.clock.now()
 
     def time(self) -> float:
-        """Return the time in seconds by the clock of the agent whose code runs."""
+        """Return the time in seconds by the clock of the running agent."""
         clock = self._local_clock()
         now = self.clock.now()
         return now if clock is None else clock.local(now)
 
     def _local_clock(self) -> LocalClock | None:
-        """Return the clock of the agent whose code runs, if it has one of its own."""
+        """Return the clock of the running agent if it has its own."""
         owner = OWNER.get() if self.skewed else None
         return None if owner is None else owner.clock
 
     def note_calls(self, note: Callable[[Context], None]) -> None:
-        """Call ``note`` with the context of each callback that is to be called soon, until `forget_calls`."""
+        """Call ``note`` with the context of each callback that is scheduled by `call_soon`, until `forget_calls`."""
         self.on_call.append(note)
-        # Attributes hide the methods only while somebody takes notes: otherwise these cost what they cost in asyncio.
+        # Attributes replace the methods only while calls are noted, so that otherwise these are as fast as asyncio's.
         methods: Any = self
-        methods.call_soon = partial(self._noted, super().call_soon)
-        methods.call_soon_threadsafe = partial(self._noted, super().call_soon_threadsafe)
+        methods.call_soon = partial(self._call_and_note, super().call_soon)
+        methods.call_soon_threadsafe = partial(self._call_and_note, super().call_soon_threadsafe)
 
     def forget_calls(self, note: Callable[[Context], None]) -> None:
-        """Call ``note`` no more."""
+        """Stop calling ``note``."""
         self.on_call.remove(note)
         if not self.on_call:
             del self.call_soon, self.call_soon_threadsafe
 
-    def _noted(self, call_soon: Callable[..., asyncio.Handle], *args: Any, **settings: Any) -> asyncio.Handle:
+    def _call_and_note(self, call_soon: Callable[..., asyncio.Handle], *args: Any, **settings: Any) -> asyncio.Handle:
         handle = call_soon(*args, **settings)
         for note in self.on_call:
             note(handle._context)  # type: ignore[attr-defined]
@@ -137,11 +138,11 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s) by the clock of the agent whose code runs; see `call_at_true`."""
-        # A numpy scalar would become the time itself, rounded as numpy rounds.
+        """Call ``callback`` at a time (s) by the clock of the running agent; see `call_at_true`."""
+        # A numpy scalar would make the loop's time a numpy scalar, with numpy's rounding.
         when = float(when)
         if math.isnan(when):
-            raise ValueError("a timer's time must be a number; it is NaN")
+            raise ValueError("when: must be a time in seconds; it is NaN")
         clock = self._local_clock()
         time = when if clock is None or math.isinf(when) else clock.true(when)
         return self._set_timer(when, time, callback, args, context, first=False)
@@ -149,11 +150,11 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_true(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s); at once if that has passed, never if it is beyond `LATEST`."""
+        """Call ``callback`` at a time (s); at once if that has passed, never if it is later than `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s), before all else that is to be called then."""
+        """Call ``callback`` at a time (s), before all other timers of that time."""
         return self._set_timer(when, when, callback, (), context, first=True)
 
     def _set_timer(
@@ -174,7 +175,7 @@ class Loop(asyncio.SelectorEventLoop):
         return timer
 
     async def pause(self, seconds: float) -> None:
-        """Let seconds of the simulation's time pass, whatever clock the caller has."""
+        """Sleep for seconds of simulated time, even if the caller has its own clock."""
         over = self.create_future()
         timer = self.call_at_true(self.now() + seconds, _finish, over)
         try:
@@ -190,12 +191,12 @@ class Loop(asyncio.SelectorEventLoop):
 
     def get_debug(self) -> bool:
         """Return whether asyncio's debug mode is on; raises BadInput as `refuse_unnumbered` does."""
-        # Each handle asks, so the usual callers come first.
+        # Every handle asks, so the common callers are checked first.
         maker = sys._getframe(1)
         code = maker.f_code
-        if not (code is _OF_HANDLE or code is _OF_BARRIER or code in _OF_LOOP or self.clock.speed < math.inf):
-            if self._factory_makes:
-                self._factory_makes = False
+        if not (code is _HANDLE_CODE or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
+            if self._in_factory:
+                self._in_factory = False
             else:
                 refuse_unnumbered(maker)
         return super().get_debug()
@@ -210,28 +211,24 @@ class Loop(asyncio.SelectorEventLoop):
     ) -> Task[_T]:
         """Run a coroutine as a task, named Task-1, Task-2, … on each loop.
 
-        Raises
-        ------
-        BadInput
-            If `asyncio.as_completed` makes it of a bare coroutine.
-        NetsimError
-            If a task factory of one's own makes it and it is no `netsim.clock.task.Task`.
+        Raises BadInput if `asyncio.as_completed` makes the task, from a coroutine, and NetsimError if a task factory
+        makes a task that is not a `netsim.clock.task.Task`.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         refuse_unordered(coro)
-        # Counted for those with a name, too: asyncio.create_task may give them theirs only later.
+        # Tasks with a name are counted, too: asyncio.create_task may set the name only later.
         number = next(self._names)
         name = f"Task-{number}" if name is None else str(name)
         if self.get_task_factory() is None:
             task = Task(coro, loop=self, name=name, context=context, **settings)
         else:
-            # `get_debug` lets it pass, and `_checked` looks at what the factory made.
-            self._factory_makes = True
+            # `get_debug` allows this task, and `_checked` checks its type.
+            self._in_factory = True
             try:
                 task = self._checked(super().create_task(coro, name=name, context=context, **settings))
             finally:
-                self._factory_makes = False
+                self._in_factory = False
         task.owner = OWNER.get() if context is None else context.get(OWNER)
         if task.owner is not None:
             task.owner.adopt(task)
@@ -241,32 +238,32 @@ class Loop(asyncio.SelectorEventLoop):
         if isinstance(task, Task):
             return task
         task.cancel()
-        # What ends the loop needs tasks, too.
+        # Ending the loop needs tasks, too.
         super().set_task_factory(None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
-        raise NetsimError(f"task factory made a {kind}: must make netsim.clock.task.Task, for sets to have an order")
+        raise NetsimError(f"task factory: must make netsim.clock.task.Task, so that sets have an order; got {kind}")
 
     def set_task_factory(self, factory: Any) -> None:
-        """Set what makes tasks, which must be `netsim.clock.task.Task`; asyncio's eager factory is made so."""
+        """Set the task factory, which must make `netsim.clock.task.Task`; asyncio's eager factory is adapted."""
         if factory is getattr(asyncio, "eager_task_factory", self):
             make: Any = vars(asyncio)["create_eager_task_factory"]
             factory = make(Task)
         super().set_task_factory(factory)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Handle an exception that was not caught: see ``on_error``."""
+        """Handle an uncaught exception: see ``on_error``."""
         if not any(handle(context) for handle in list(self.on_error)):
             super().call_exception_handler(context)
 
-    # --- jobs of threads ----------------------------------------------------------------------------------------------
+    # --- jobs in threads ----------------------------------------------------------------------------------------------
 
     def run_in_executor(
         self, executor: concurrent.futures.Executor | None, func: Callable[[*_Args], _T], *args: *_Args
     ) -> asyncio.Future[_T]:
-        """Run a function in a thread; in virtual time at once, while all else waits.
+        """Run a function in a thread; in virtual time at once, while the loop waits.
 
-        Then it takes no time, and its result has one place in the order of events. It runs in this thread unless an
-        executor is given.
+        In virtual time it takes no time, so its result has a fixed place in the order of events, and it runs in this
+        thread unless an executor is given.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
@@ -291,23 +288,23 @@ class Loop(asyncio.SelectorEventLoop):
             self.clock.jobs -= 1
 
 
-_OF_HANDLE = asyncio.Handle.__init__.__code__
-# A barrier's futures are in no set, and asyncio's own are the fastest.
-_OF_BARRIER = RoundBarrier.wait.__code__
-_OF_LOOP = (Loop.create_future.__code__, Loop.create_task.__code__)
+_HANDLE_CODE = asyncio.Handle.__init__.__code__
+# A barrier's futures are never in a set, so it may use asyncio's, which are faster.
+_BARRIER_CODE = RoundBarrier.wait.__code__
+_LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)
 
 
 def _done_at_once(
     executor: concurrent.futures.Executor | None, job: Callable[[], _T]
 ) -> "concurrent.futures.Future[_T]":
-    """Run a job to its end, here or in an executor, and return a future that is done."""
+    """Run a job to its end, in this thread or an executor, and return a future that is done."""
     outcome: concurrent.futures.Future[_T] = concurrent.futures.Future()
     outcome.set_running_or_notify_cancel()
     submitted = None if executor is None else executor.submit(job)
     try:
         outcome.set_result(_run_here(job) if submitted is None else submitted.result())
     except StopIteration as error:
-        # As in asyncio since Python 3.12; before, a task that awaited such a job waited for ever.
+        # As in asyncio since Python 3.12; in earlier versions the awaiting task never resumed.
         stop = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
         stop.__cause__ = error
         outcome.set_exception(stop)
@@ -317,7 +314,7 @@ def _done_at_once(
 
 
 def _run_here(job: Callable[[], _T]) -> _T:
-    """Call a function as in a thread of its own: no event loop runs, and context variables are not set."""
+    """Call a function as if in its own thread: no event loop runs, and context variables are not set."""
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:
@@ -332,13 +329,13 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-    # Something that ran at the same instant may have cancelled it.
+    # Another callback of the same instant may have cancelled it.
     if not timer.cancelled():
         callback(*args)
 
 
 def new_loop(clock: ClockName = "virtual", speed: float = 1.0) -> Loop:
-    """Return an event loop on virtual time, or on wall-clock time run ``speed`` times as fast.
+    """Return an event loop on virtual time, or on wall-clock time accelerated by the factor ``speed``.
 
     Raises
     ------

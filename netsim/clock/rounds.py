@@ -1,11 +1,10 @@
-"""Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes whether or not all was heard.
+"""Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes even if frames are missing.
 
 At a boundary three things happen at one instant, in this order: tasks that wait for round k to close go on; when they
 are done, the round's row is written (probes see every agent); then round k + 1 opens, if a task waits for it.
 
-Sums of latencies and periods are rounded, so a boundary is not a point but a few roundings wide. A time within them is
-at the boundary, and a frame that arrives at the boundary is too late for the round that closes there. Compare times
-with a round's end by `RoundClock.deadline`.
+Sums of latencies and periods are rounded, so a boundary is an interval of a few rounding errors. A frame that arrives
+within it is too late for the round that closes there. Compare times with a round's end by `RoundClock.deadline`.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from netsim.errors import NetsimError
 __all__ = ["SHORTEST_ROUND", "RoundClock", "distinguishable"]
 
 SHORTEST_ROUND = 1e-9
-"""In seconds."""
+"""The least period in seconds."""
 
 
 def distinguishable(period: float, time: float) -> bool:
@@ -28,7 +27,7 @@ def distinguishable(period: float, time: float) -> bool:
 
 
 class RoundClock:
-    """Opens and closes the rounds of one network, while an agent takes part.
+    """Opens and closes rounds while an agent takes part in them.
 
     Parameters
     ----------
@@ -37,23 +36,22 @@ class RoundClock:
     on_round_end : callable
         Called with the number of each round that ended.
     offset : float
-        Seconds by which its rounds are late; negative: early, and the first one is shorter.
+        Delay of all rounds in seconds. If it is negative, rounds are early and the first one is shorter.
     reference : RoundClock, optional
-        The network's own, whose rounds go on while an agent takes part in rounds of this one.
+        The network's round clock, whose rounds go on while an agent takes part in rounds of this one.
 
     Attributes
     ----------
     closed : int
-        The last round that closed.
+        The last closed round.
     open_round : int
-        The round that is open, or was the last to be; 0 before the first.
+        The open round, or else the last one; 0 before the first.
     open_deadline : float
         Its `deadline`.
     """
 
     __slots__ = (
         "_closing",
-        "_ended",
         "_followers",
         "_loop",
         "_on_round_end",
@@ -61,6 +59,7 @@ class RoundClock:
         "_opens_at",
         "_reference",
         "_timer",
+        "_unwritten",
         "closed",
         "offset",
         "open_deadline",
@@ -88,16 +87,16 @@ class RoundClock:
         self.open_round = 0
         self.open_deadline = math.inf
         # The round that closed at this instant and has no row yet; 0: none.
-        self._ended = 0
-        # The timer of the next boundary, while a round is open or is to open; when it opens: −∞ if one is open, ∞ if
-        # none is to.
+        self._unwritten = 0
+        # The timer of the next boundary, while a round is open or about to open.
         self._timer: asyncio.TimerHandle | None = None
+        # When the next round opens (s): −∞ if one is open, ∞ if none will.
         self._opens_at = math.inf
         self.period = period
         self.closed = 0
 
     def close_time(self, round_number: int) -> float:
-        """Return when a round closes, in seconds."""
+        """Return the time (s) at which a round closes."""
         return self.offset + round_number * self.period
 
     def deadline(self, round_number: int) -> float:
@@ -114,7 +113,7 @@ class RoundClock:
         return abs(now - self.close_time(round_number)) <= self._slack(now)
 
     def snap(self, time: float, widths: int = 1) -> float:
-        """Return the time (s) at which a round closes, if ``time`` is that up to rounding errors, else ``time``.
+        """Return the closing time (s) of a round if ``time`` differs from it by rounding errors only, else ``time``.
 
         These errors may be ``widths`` times as wide as a boundary.
         """
@@ -126,31 +125,28 @@ class RoundClock:
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
-        """Return the time (s) before which all came before this instant: the deadline, if a round closes now."""
+        """Return the time (s) before which an arrival is before this instant: the deadline if a round closes now."""
         number = round((now - self.offset) / self.period)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> Awaitable[int]:
-        """Return an awaitable of the number of the next round, done when that opens.
+        """Return an awaitable of the next round's number, done when that round opens.
 
-        Raises
-        ------
-        NetsimError
-            If the time is so far from 0 that its rounding is as long as a round.
+        Raises NetsimError if the time is so large that its rounding error is as long as a round.
         """
         if self._opens_at > -math.inf:
             self._open_by(self.close_time(self._passed(math.ceil)))
         if self._reference is not None:
-            self._reference._follow(self._opens_at)
+            self._reference._open_for_follower(self._opens_at)
         return self._opening.wait()
 
     def next_number(self) -> int:
         """Return the number of the round that opens next."""
-        # Within a boundary, which is a few roundings wide, the round may be open already.
+        # Within the rounding errors of a boundary, the round may be open already.
         return max(self._passed(math.ceil), self.open_round) + 1
 
     def _open_by(self, boundary: float) -> None:
-        """Open the next round at a boundary (s), unless one is open or opens before that."""
+        """Open the next round at a boundary (s), unless a round is open or opens earlier."""
         boundary = max(boundary, 0.0)
         if boundary >= self._opens_at:
             return
@@ -161,27 +157,27 @@ class RoundClock:
         self._opens_at = boundary
         self._timer = self._loop.call_at_true(boundary, self._loop.clock.at_instant_end, self._open)
 
-    def _follow(self, time: float) -> None:
-        """Open the round that is under way at a time (s) or, if it has begun already, the next one."""
+    def _open_for_follower(self, time: float) -> None:
+        """Open the round that contains a time (s) or, if its beginning has passed, the next one."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
     def is_followed(self, number: int) -> bool:
-        """Return whether, before a round closes, an agent takes part in one by a clock that follows this one."""
+        """Return whether a follower has, or will have, an open round before round ``number`` of this clock closes."""
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 
     def _passed(self, rounded: Callable[[float], int]) -> int:
-        """Return how many rounds have closed by now; with ``math.ceil``, how many will have when the next one opens."""
+        """Return the number of rounds closed by now; with ``math.ceil``, by the opening of the next one."""
         now = self._loop.now()
         slack = -self._slack(now) if rounded is math.ceil else self._slack(now)
         number = rounded((now + slack - self.offset) / self.period)
-        # By a clock that is early the first round has begun before the run.
+        # If the clock is early, its first round began before the run.
         return 0 if now <= 0 else max(number, 0)
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for the next round to open."""
+        """The number of tasks that wait for the next round to open."""
         return len(self._opening)
 
     def closing(self) -> Awaitable[int]:
@@ -189,33 +185,33 @@ class RoundClock:
         return self._closing.wait()
 
     def stop(self) -> None:
-        """Open and close no more rounds."""
+        """Stop opening and closing rounds."""
         if self._timer is not None:
             self._timer.cancel()
         self._opening.clear()
-        self._ended = 0
+        self._unwritten = 0
 
     def _slack(self, now: float) -> float:
-        """Return by how much sums of periods may miss a boundary, in seconds."""
+        """Return the largest rounding error (s) of a sum of periods near a time (s)."""
         return 1e-9 * self.period + 4 * math.ulp(now)
 
     def _close(self) -> None:
-        self.closed = self._ended = self.open_round
+        self.closed = self._unwritten = self.open_round
         self._closing.open(self.closed)
         self._loop.clock.at_instant_end(self._open)
 
     def _open(self) -> None:
-        if self._ended:
-            self._on_round_end(self._ended)
-            self._ended = 0
-        # Rounds that passed while no agent took part are skipped.
+        if self._unwritten:
+            self._on_round_end(self._unwritten)
+            self._unwritten = 0
+        # Skip the rounds that passed while no agent took part.
         closed = max(self.closed, self._passed(math.floor))
         number = closed + 1
         if not len(self._opening) and not self.is_followed(number):
             self._timer, self._opens_at = None, math.inf
             later = min((clock._opens_at for clock in self._followers), default=math.inf)
             if later < math.inf:
-                self._follow(later)
+                self._open_for_follower(later)
             return
         self.closed, self.open_round, self._opens_at = closed, number, -math.inf
         end = self.close_time(number)

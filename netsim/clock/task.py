@@ -1,8 +1,8 @@
-"""Numbered tasks and futures, so that sets of them have one order in every run; and the agents that own the tasks.
+"""Numbered tasks and futures, so that sets of them have the same order in every run; and the agents that own the tasks.
 
-asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` what is done, the loop all tasks. A set is ordered
-by hash, and by default that is an address in memory. Here it is a number, from 0 for each loop. Futures and tasks made
-by the constructors of asyncio's own types, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
+asyncio keeps tasks in sets: a TaskGroup its children, `asyncio.wait` the done ones, the loop all of them. A set is
+ordered by hash, which by default is an address in memory. Here it is a number, from 0 for each loop. Futures and tasks
+made by asyncio's own constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ _ASYNCIO = vars(asyncio.tasks)
 
 
 OWNER: "ContextVar[Member | None]" = ContextVar("OWNER", default=None)
-"""The agent whose code runs: the tasks and timers that it makes inherit it."""
+"""The running agent, which the tasks and timers that it creates inherit."""
 
 
-def _in_order(future: Any) -> int:
-    # Only when it is asked for: most futures never are in a set.
+def _number_of(future: Any) -> int:
+    # Numbered on the first use: most futures are never in a set.
     try:
         number: int = future._number
     except AttributeError:
         numbers = getattr(future.get_loop(), "numbers", None)
-        # Those of `asyncio.gather` may be on any loop.
+        # Futures of `asyncio.gather` may belong to any loop.
         number = future._number = object.__hash__(future) if numbers is None else next(numbers)
     return number
 
 
-# The one kind of future that asyncio makes itself, and not by asking the loop for it.
-_ASYNCIO["_GatheringFuture"].__hash__ = _in_order
+# The only type of future that asyncio creates without calling the loop.
+_ASYNCIO["_GatheringFuture"].__hash__ = _number_of
 
 
 class Future(asyncio.Future[_T]):
@@ -50,7 +50,7 @@ class Future(asyncio.Future[_T]):
 
     __slots__ = ("_number",)
     _number: int
-    __hash__ = _in_order
+    __hash__ = _number_of
 
 
 class Task(asyncio.Task[_T_co]):
@@ -59,44 +59,44 @@ class Task(asyncio.Task[_T_co]):
     Attributes
     ----------
     owner : Member or None
-        The agent to which it belongs.
+        The agent to which the task belongs.
     """
 
     __slots__ = ("_number", "owner")
     _number: int
     owner: "Member | None"
-    __hash__ = _in_order
+    __hash__ = _number_of
 
 
 class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], "Member | None"]):
-    """The async generators that were begun and not ended, in that order; asyncio's own set of them has no order."""
+    """Started async generators that have not ended, in the order of their start; asyncio's own set has no order."""
 
     def add(self, generator: AsyncGeneratorType[Any, Any]) -> None:
-        """Note that an agent began one."""
+        """Note that the running agent started a generator."""
         self[generator] = OWNER.get()
 
     def discard(self, generator: AsyncGeneratorType[Any, Any]) -> None:
-        """Note that one ended."""
+        """Note that a generator ended."""
         self.pop(generator, None)
 
 
 def refuse_unnumbered(maker: FrameType) -> None:
-    """Raise BadInput if a frame makes a future or task of asyncio's own types: sets of them are ordered by address."""
-    # Their constructors are written in C and ask the loop for its `get_debug`: a frame that asks for it and does not
-    # name it has called one. asyncio itself makes futures and tasks by way of the loop.
+    """Raise BadInput if a frame creates a future or task of asyncio's own types: sets of them have no fixed order."""
+    # Their constructors are written in C and call the loop's `get_debug`: a caller whose code does not name it has
+    # called a constructor. asyncio itself creates futures and tasks through the loop.
     if "get_debug" not in maker.f_code.co_names and maker.f_globals is not _ASYNCIO:
         raise BadInput(
-            "asyncio.Future(…), asyncio.Task(…): must be made by get_running_loop().create_future() and "
+            "asyncio.Future(…), asyncio.Task(…): must be created by get_running_loop().create_future() and "
             "asyncio.create_task(…), or sets of them have another order in each run"
         )
 
 
 def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, Any]) -> None:
-    """Raise BadInput if `asyncio.as_completed` makes the task: it takes bare coroutines from a set, in any order."""
+    """Raise BadInput if `asyncio.as_completed` creates the task: it takes coroutines from a set, in any order."""
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return
-    # Between the two is a comprehension or a constructor, depending on the version of Python.
+    # In between is a comprehension or a constructor, depending on the version of Python.
     for _ in range(4):
         caller = frame.f_back
         if caller is None or caller.f_globals is not _ASYNCIO:

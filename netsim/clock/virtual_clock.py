@@ -1,10 +1,10 @@
-"""The simulation's clock: a selector for an event loop that moves virtual time or follows the wall clock.
+"""The simulation's clock: a selector for an event loop that advances virtual time or follows the wall clock.
 
-A loop asks its selector to wait until something is to be done. The virtual selector does not wait: it moves the clock
-to the next timer, so a simulated hour costs what its events cost. The wall selector waits the real time divided by a
-speed factor. The selector keeps the timers itself. asyncio's own heap scrambles timers of equal times, knows only the
-time that is left (a rounding away from the time that was asked for), and takes a nanosecond for the clock's resolution,
-which a clock beyond half a year no longer has.
+A loop asks its selector to wait for the next event. The virtual selector does not wait: it sets the clock to the next
+timer, so the cost of a simulated hour is that of its events. The wall selector waits for the real time divided by a
+speed factor. The selector keeps the timers itself, because asyncio's heap scrambles timers of equal times, knows only
+the remaining time (which differs by rounding from the requested time), and assumes a clock resolution of a nanosecond,
+which floating-point times beyond half a year do not have.
 """
 
 import asyncio
@@ -23,44 +23,44 @@ __all__ = ["LATEST", "ClockSelector", "Onlooker", "Ready", "VirtualSelector", "W
 Ready = list[tuple[selectors.SelectorKey, int]]
 
 LATEST = 1e12
-"""The last time (s), 32,000 years: a timer that is set to a later one never runs."""
+"""The last time (s), 32,000 years: a timer set to a later time never runs."""
 
 PASSES_PER_INSTANT = 1_000_000
-"""How many passes a loop may make without virtual time moving, before it is taken to be endless."""
+"""The most passes of a loop without an advance of virtual time, before it counts as endless."""
 
 PATIENCE = 60.0
-"""Real seconds without anything from open sockets after which a loop on the wall clock stands still."""
+"""Real seconds without data from open sockets after which a loop on the wall clock counts as stalled."""
 
-# In real seconds.
+# In real seconds; the second is for a thread that is about to wake the loop.
 _LONGEST_SLEEP = 3600.0
-_GRACE = 0.25
+_WAKE_UP_TIME = 0.25
 
-# Actions come before timers of the same time, whenever they were set.
+# Added to the order of timers that run before all others of the same time.
 _FIRST = -(2**62)
 
 
 class Onlooker(Protocol):
-    """Looks at a run at certain times without making time pass: probes, watchers, views, batteries."""
+    """Observes a run at certain times without keeping it alive: probes, watchers, views, batteries."""
 
     @property
     def time(self) -> float:
-        """When to look next, in seconds; it must grow with each look."""
+        """The time of the next look in seconds; it must grow with each look."""
         ...
 
     @property
     def until(self) -> float:
-        """The end (s) of that instant: `look` is called when all that is due by then has happened."""
+        """The end (s) of that instant: `look` is called after all events due by then."""
         ...
 
     def look(self) -> None:
-        """Look."""
+        """Observe the run."""
         ...
 
 
 class ClockSelector(selectors.BaseSelector):
-    """A selector that keeps timers, runs callbacks at the end of an instant and reports when time cannot go on.
+    """A selector that keeps timers, runs callbacks at the end of an instant and detects a standstill.
 
-    Subclasses say how time passes (`wait`) and what time it is (`now`, in seconds).
+    Subclasses define how time passes (`wait`) and the present time (`now`, in seconds).
 
     Attributes
     ----------
@@ -71,17 +71,17 @@ class ClockSelector(selectors.BaseSelector):
     on_endless : list of callables
         Called at each pass beyond ``limit``; if the list is empty, such a pass raises `Stalled`.
     onlookers : list of Onlooker
-        They look when time is about to pass the times that they name. Where no timer is set, time does not pass.
+        Each looks when time is about to pass its ``time``. Time passes only while a timer is set.
     passes : int
-        How many passes the loop has made since virtual time last moved.
+        Passes of the loop since virtual time last advanced.
     limit : float
-        How many it may make.
+        The most such passes.
     beyond : bool
         Whether a timer was set to a time later than `LATEST`.
     jobs : int
-        Jobs of other threads that will wake the loop when they are done; the loop waits for them without limit.
+        Jobs in other threads that will wake the loop when they end; the loop waits for them without limit.
     speed : float
-        Simulated seconds in a real one.
+        Simulated seconds per real second.
     """
 
     speed = math.inf
@@ -90,7 +90,7 @@ class ClockSelector(selectors.BaseSelector):
         self._sockets = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], object]]] = []
         self._order = itertools.count()
-        self._room = 1000
+        self._purge_size = 1000
         self._instant_ends: list[Callable[[], None]] = []
         self.on_standstill: list[Callable[[], None]] = []
         self.on_pass: list[Callable[[], None]] = []
@@ -102,47 +102,48 @@ class ClockSelector(selectors.BaseSelector):
         self.jobs = 0
 
     def now(self) -> float:
-        """Return the time in simulated seconds."""
+        """Return the simulated time in seconds."""
         raise NotImplementedError
 
     def wait(self, until: float) -> Ready:
-        """Let simulated time pass, to ``until`` seconds at most; return sockets that became ready meanwhile."""
+        """Let simulated time pass, to ``until`` seconds at most; return the sockets that became ready meanwhile."""
         raise NotImplementedError
 
     def at_instant_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when nothing more is ready at the present time."""
+        """Call ``callback`` once, when nothing else is ready at the present time."""
         self._instant_ends.append(callback)
 
     def set_timer(
         self, time: float, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False
     ) -> None:
-        """Call ``start`` when a time (s) has come, unless ``handle`` is cancelled; never beyond `LATEST`.
+        """Call ``start`` at a time (s), unless ``handle`` is cancelled; never if the time is later than `LATEST`.
 
-        Timers that are ``first`` run before all others of the same time.
+        Timers with ``first`` run before all others of the same time.
         """
         if time > LATEST:
             self.beyond = self.beyond or time < math.inf
             return
-        if len(self._timers) >= self._room:
+        if len(self._timers) >= self._purge_size:
             self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
             heapq.heapify(self._timers)
-            self._room = max(1000, 2 * len(self._timers))
+            self._purge_size = max(1000, 2 * len(self._timers))
         order = next(self._order) + (_FIRST if first else 0)
         heapq.heappush(self._timers, (time, order, handle, start))
 
     def pending(self) -> list[asyncio.TimerHandle]:
-        """Return the timers that are set, in no order."""
+        """Return the timers that are set, in any order."""
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Run the timers that are due; if ``timeout`` is None (nothing is ready), let time pass to the next one."""
+        """Run due timers; if ``timeout`` is None (nothing is ready), let time pass to the next one."""
         self.passes += 1
         if self.passes > self.limit:
             self._too_many_passes()
         for callback in list(self.on_pass) if self.on_pass else ():
             callback()
         timers = self._timers
-        # In virtual time callbacks come before sockets; real ones would wait for ever while there is always one.
+        # In virtual time callbacks come before sockets. In real time sockets must be read even if a callback is always
+        # ready.
         ready = [] if timeout is None or self.speed == math.inf else self._sockets.select(0)
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
@@ -154,20 +155,20 @@ class ClockSelector(selectors.BaseSelector):
                 return []
             if not timers:
                 return self._stand_still()
-            ready = self._wait_watched(timers[0][0]) if self.onlookers else self.wait(timers[0][0])
+            ready = self._wait_for_onlookers(timers[0][0]) if self.onlookers else self.wait(timers[0][0])
         if timers:
             now = self.now()
             while timers and timers[0][0] <= now:
                 heapq.heappop(timers)[3]()
         return ready
 
-    def _wait_watched(self, until: float) -> Ready:
-        """Let time pass to ``until`` (s), or to the next look of an onlooker before that."""
+    def _wait_for_onlookers(self, until: float) -> Ready:
+        """Let time pass to ``until`` (s), or to an earlier look of an onlooker."""
         first = min(self.onlookers, key=lambda onlooker: onlooker.until)
         if first.until >= until:
             return self.wait(until)
         ready = self.wait(first.time) if self.now() < first.time else []
-        # On the wall clock a socket may have ended the wait earlier.
+        # On the wall clock a socket may have ended the wait early.
         if self.now() >= first.time:
             first.look()
         return ready
@@ -177,8 +178,8 @@ class ClockSelector(selectors.BaseSelector):
             callback()
         if not self.on_endless:
             count, self.passes = self.passes - 1, 0
-            what = "something runs again and again without waiting for time to pass, as with asyncio.sleep(0)"
-            raise Stalled(f"at {self.now():g} s the event loop made {count:,} passes and time did not move: {what}")
+            cause = "a task runs again and again without waiting for time to pass, as with asyncio.sleep(0)"
+            raise Stalled(f"at {self.now():g} s time did not advance in {count:,} passes of the event loop: {cause}")
 
     def _stand_still(self) -> Ready:
         if self.jobs:
@@ -188,7 +189,7 @@ class ClockSelector(selectors.BaseSelector):
                 callback()
             return []
         # A thread may be about to wake the loop: asyncio ends its executor in one.
-        ready = self._sockets.select(_GRACE)
+        ready = self._sockets.select(_WAKE_UP_TIME)
         if not ready:
             raise Stalled("the event loop waits for what can never come: no timer is set and no task can run")
         return ready
@@ -198,7 +199,7 @@ class ClockSelector(selectors.BaseSelector):
         return self._sockets.register(fileobj, events, data)
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Forget a socket."""
+        """Unregister a socket."""
         return self._sockets.unregister(fileobj)
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
@@ -212,7 +213,7 @@ class ClockSelector(selectors.BaseSelector):
 
 
 class VirtualSelector(ClockSelector):
-    """Time moves to the next timer at once; it starts at 0."""
+    """Virtual time, which advances to the next timer at once; it starts at 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,17 +224,16 @@ class VirtualSelector(ClockSelector):
         return self._now
 
     def wait(self, until: float) -> Ready:
-        """Move the clock."""
+        """Set the clock to ``until`` (s)."""
         self._now = until
         self.passes = 0
         return []
 
 
 class WallSelector(ClockSelector):
-    """Time passes ``speed`` times as fast as on the wall; it is 0 until the loop first waits.
+    """Simulated time that passes ``speed`` times as fast as real time; it is 0 until the loop first waits.
 
-    While sockets are open, something may come from outside: only ``patience`` real seconds in which nothing came are a
-    standstill.
+    While sockets are open, data may arrive; the loop counts as stalled after ``patience`` real seconds without data.
     """
 
     def __init__(self, speed: float, patience: float = PATIENCE) -> None:
@@ -249,13 +249,13 @@ class WallSelector(ClockSelector):
         return 0.0 if self._start is None else (time.monotonic() - self._start) * self.speed
 
     def wait(self, until: float) -> Ready:
-        """Sleep for the real time that is left until ``until`` seconds of simulated time."""
+        """Sleep in real time until simulated time ``until`` (s) or until a socket is ready."""
         if self._start is None:
             self._start = time.monotonic()
         return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
-        # The first socket is the loop's own, by which threads wake it.
+        # One socket is the loop's own, by which threads wake it.
         if len(self._sockets.get_map()) > 1 and (ready := self._sockets.select(self._patience)):
             return ready
         return super()._stand_still()

@@ -1,7 +1,7 @@
-"""Coders of vectors and matrices: what travels instead of 64 bits an element.
+"""Coders of vectors and matrices, which send fewer than 64 bits per element.
 
-agent → outbox → link → inbox → agent: an agent codes what it gives to the outbox, which asks what it got for its bytes
-and its bits. docs/coders.md has a table of them, and how to write one.
+agent → outbox → link → inbox → agent: an agent encodes a vector and gives the result to the outbox, which gets its
+bytes and bits from it. docs/coders.md has a table of all coders, and shows how to write one.
 """
 
 from netsim.coders.feedback import ErrorFeedback
@@ -48,7 +48,7 @@ __all__ = [
     "unpack_shape",
 ]
 
-# What is in the files of older runs, and travels between processes: a number never changes what it means.
+# Type numbers are in the files of older runs and on the wire between processes, so their meaning never changes.
 enter(5, Quantized, FixedRange, MessageRange, NormLevels)  # type: ignore[type-abstract]
 enter(6, Floats)
 enter(7, Sparse)

@@ -1,4 +1,4 @@
-"""Error feedback: what a coder leaves out of one message is added to the next.
+"""Error feedback: the error of a coder in one message is added to the next.
 
 Seide et al., "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD and other
 gradient compression schemes", 2019.
@@ -15,29 +15,29 @@ from netsim.wire.inputs import generator, real_array, without_memory
 
 
 class ErrorFeedback(Coder):
-    """Codes x + e instead of x, where e is what the messages so far left out: e ← x + e − C(x + e), at first 0.
+    """Encodes x + e instead of x, where e is the error of earlier messages: e ← x + e − C(x + e), at first 0.
 
-    So Σ decoded + e = Σ x: over time nothing is lost, and e stays small if C is a contraction, E‖x − C(x)‖² < ‖x‖², as
-    `TopK`, `RandomK` and `Sign` are. An unbiased coder of few bits is none (`RandomK` with ``unbiased``, `Ternary` and
-    one-bit `QSGD` of long vectors): it needs no feedback, and with it e would grow without end.
+    So Σ decoded + e = Σ x, and e stays small if C is a contraction, E‖x − C(x)‖² < ‖x‖², as `TopK`, `RandomK` and
+    `Sign` are. An unbiased coder of few bits is not a contraction (`RandomK` with ``unbiased``, `Ternary` and one-bit
+    `QSGD` of long vectors): it needs no feedback, and with feedback e would grow without bound.
 
-    This is for what receivers add up: gradients and steps. An algorithm whose coder codes changes against what its
-    neighbours know does the same already (`whole` = False in `netsim.agents`), for what was left out of one change is
-    still missing from what they know, and so in the next.
+    Use this for quantities that receivers add up: gradients and steps. An algorithm whose coder encodes the difference
+    from what its neighbours know (`whole` = False in `netsim.agents`) does not need it, because the error of one
+    difference is part of the next.
 
-    The memory e is one agent's. Each agent takes ``coder.fresh()`` of a coder that several are given; one that two
-    agents use by mistake refuses the second, which it tells by its generator.
+    The memory e belongs to one agent: each agent calls ``coder.fresh()``. If two agents use one object by mistake, the
+    second is refused, as it has another random generator.
 
     Parameters
     ----------
     coder : Coder
-        C, of any kind but one with a memory.
+        C, any coder without a memory.
 
     Raises
     ------
     BadInput
-        If ``coder`` is none or has a memory; in `encode` for another agent's generator or none, another shape than
-        before, and as the coder does. Then e stays as it was.
+        If ``coder`` is not a coder or has a memory; in `encode` if ``rng`` is missing or another agent's, the shape
+        differs from before, or the coder refuses the vector. Then e is unchanged.
     """
 
     def __init__(self, coder: Coder) -> None:
@@ -48,15 +48,15 @@ class ErrorFeedback(Coder):
 
     @property
     def residual(self) -> Vector | None:
-        """The memory e, read-only, in the shape of what was coded; None before the first message."""
+        """The memory e, read-only, in the shape of the vectors; None before the first message."""
         return self._residual
 
     def fresh(self) -> "ErrorFeedback":
-        """Return one with the same coder that remembers nothing yet: for one agent."""
+        """Return one with the same coder and an empty memory, for one agent."""
         return ErrorFeedback(self.coder)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Encoded:
-        """Return the coded x + e, and remember what it leaves out; ``rng`` is the agent's, always the same."""
+        """Return the coded x + e, and remember its error; ``rng`` is the agent's generator, the same in each call."""
         draws, array = generator(rng), real_array(vector)
         if self._owner is not None and self._owner is not draws:
             raise BadInput(
@@ -65,7 +65,7 @@ class ErrorFeedback(Coder):
             )
         if self._residual is not None:
             if self._residual.shape != array.shape:
-                raise BadInput(f"vector = {array.shape}: must have shape {self._residual.shape}, as what came before")
+                raise BadInput(f"vector = {array.shape}: must have shape {self._residual.shape}, like earlier vectors")
             with np.errstate(over="ignore"):
                 array = check.finite_array("vector + residual", array + self._residual)
         coded = self.coder.encode(array, draws)

@@ -1,4 +1,4 @@
-"""Floating-point numbers as coders: the array as it is (`Exact`), or rounded to fewer bits (`Float`)."""
+"""Coders that send floating-point numbers: unchanged (`Exact`), or rounded to fewer bits (`Float`)."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,20 +17,20 @@ _WIDTHS = (16, 32, 64)
 
 
 class Exact(Coder):
-    """The array itself, in float64: nothing is rounded, copied or checked, so a diverged state travels too.
+    """The array itself, in float64, without rounding, copy or check: it also sends a state that diverged.
 
-    What travels is the array as if it had been sent without a coder: 64 bits an element.
+    The array is sent as it would be without a coder: 64 bits per element.
     """
 
     whole = True
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.float64]:
-        """Return a float64 array as it is, anything else as one; ``rng`` is not used.
+        """Return the array, converted to float64 if it is not; ``rng`` is not used.
 
         Raises
         ------
         BadInput
-            For what is no array of real numbers.
+            If it is not an array of real numbers.
         """
         if type(vector) is np.ndarray and vector.dtype == np.float64:
             return vector
@@ -56,7 +56,7 @@ class Float(Coder):
     Raises
     ------
     BadInput
-        If ``bits`` is another number; in `encode` if an element is not finite, or too large for so few bits.
+        If ``bits`` is another number; in `encode` if an element is not finite, or too large for this number of bits.
     """
 
     whole = True
@@ -80,13 +80,13 @@ class Float(Coder):
 class Floats(Coded):
     """Finite numbers of 16, 32 or 64 bits as a coded array: a part of other coded types (`Sparse`).
 
-    An agent sends such numbers as a plain array; a part must know its own bytes and bits. On the wire (type number 6):
-    a byte with the number of bits, the shape, the numbers (little-endian).
+    Without a coder such numbers are a plain array; a part must have its own bytes and bits. On the wire (type number
+    6): a byte with the number of bits, the shape, the numbers (little-endian).
 
     Attributes
     ----------
     bits : int
-        Of a number.
+        Bits of a number.
     shape : tuple of int
         One or two lengths.
     data : bytes
@@ -108,7 +108,7 @@ class Floats(Coded):
         return cls(bits, array.shape, array.astype(f"<f{bits // 8}", copy=False).tobytes())
 
     def check(self) -> None:
-        """Raise WireError unless the attributes fit each other and the numbers are finite."""
+        """Raise WireError unless the attributes are consistent and the numbers finite."""
         if type(self.bits) is not int or self.bits not in _WIDTHS or type(self.data) is not bytes:
             raise WireError(f"no floats have {self.bits!r:.60} bits")
         count = check_shape(self.shape)
@@ -119,19 +119,19 @@ class Floats(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: those of the numbers."""
+        """Bits as papers count them: those of the numbers."""
         return 8 * len(self.data)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other."""
+        """Return its bytes; raises WireError if its attributes are inconsistent."""
         self.check()
         return bytes((self.bits,)) + pack_shape(self.shape) + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the floats that these bytes are; raises WireError if they are none."""
+        """Return the floats with these bytes; raises WireError for any others."""
         if not data:
-            raise WireError("0 bytes are no floats")
+            raise WireError("0 bytes are not floats")
         shape, start = unpack_shape(data, 1)
         floats = cls(data[0], shape, data[start:])
         floats.check()

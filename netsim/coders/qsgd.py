@@ -1,4 +1,4 @@
-"""The random, unbiased quantizer of Alistarh et al., "QSGD", 2017, which the gossip paper uses."""
+"""The randomized, unbiased quantizer of Alistarh et al., "QSGD", 2017, which the gossip paper uses."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ class NormLevels(Quantized, method="qsgd", code=2):
         return self.bits + 1
 
     def check_data(self, count: int) -> None:
-        """Raise WireError unless there are as many bytes as ``count`` elements need."""
+        """Raise WireError unless the data have the length of ``count`` elements."""
         if self.bits == MOST_BITS:
             check_packed(self.data[2 * count :], 1, count)
         else:
@@ -45,11 +45,11 @@ class NormLevels(Quantized, method="qsgd", code=2):
 
 
 class QSGD(Coder):
-    """The random quantizer: |v_i|/‖v‖ is rounded at random to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1, unbiased.
+    """The randomized quantizer: |v_i|/‖v‖ is rounded to one of the levels 0, 1/M, …, 1 with M = 2ᵇ − 1, unbiased.
 
-    What travels is the norm (float32), and for each element a sign and a b-bit level: n·(b + 1) + 32 bits.
+    It sends the norm (float32), and for each element a sign and a b-bit level: n·(b + 1) + 32 bits.
     E‖Q(v) − v‖² ≤ min(n/M², √n/M)·‖v‖² (Alistarh et al. 2017, lemma 3.1; the gossip paper's eq. 12 with |v_i|). With
-    ``by_row`` each row of a matrix has a norm of its own: several models in one message.
+    ``by_row`` each row of a matrix has its own norm, for several models in one message.
 
     Raises
     ------
@@ -62,14 +62,14 @@ class QSGD(Coder):
         self.by_row = check.flag("by_row", by_row)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
-        """Return the coded array; rounding draws a number for each element from ``rng``."""
+        """Return the coded array; rounding draws one number per element from ``rng``."""
         v = real_array(vector)
         draws = generator(rng)
         axis = matrix(v).ndim - 1 if self.by_row else None
         with np.errstate(over="ignore"):
             norms = np.linalg.norm(v, axis=axis)
         if not np.all(norms):
-            # Squares of very small elements are zero where the elements are not.
+            # The squares of very small elements underflow to 0.
             norms = np.where(norms == 0.0, np.abs(v).max(axis=axis, initial=0.0), norms)
         scale = scales(norms)
         norm = columns(scale, self.by_row)

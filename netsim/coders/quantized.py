@@ -1,4 +1,4 @@
-"""Coded arrays of n integers of b bits, packed, with a scale: what `Uniform` and `QSGD` make.
+"""Coded arrays of n integers of b bits, packed, with a scale: the results of `Uniform` and `QSGD`.
 
 On the wire (type number 5): a byte with the number b, the method and whether each row has a scale; the shape; the
 scale; ⌈n·b/8⌉ bytes of integers.
@@ -17,16 +17,16 @@ from netsim.wire.inputs import LARGEST
 from netsim.wire.packing import check_packed, check_shape, pack_shape, unpack_shape
 
 MOST_BITS = 16
-"""The widest integer a coder may use for an element."""
+"""The most bits of a quantized element."""
 
 _METHODS: "dict[int, type[Quantized]]" = {}
 
 
 @dataclass(frozen=True)
 class Quantized(Coded):
-    """A vector or matrix of b-bit integers; each subclass is a method, how integers become values.
+    """A vector or matrix of b-bit integers; each subclass is a method of decoding the integers.
 
-    What a subclass gives is the method's name, for messages, and its number in the first byte.
+    A subclass defines the name of its method, for messages, and the number in the first byte.
 
     Attributes
     ----------
@@ -35,11 +35,11 @@ class Quantized(Coded):
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : tuple of float
-        What the integers are multiples of: a float32 for the array, or one for each row (`FixedRange`: its two ends).
+        The unit of the integers: a float32 for the array, or one for each row (`FixedRange`: the two ends).
     data : bytes
         The packed integers.
     saturated : int
-        How many elements lay outside the range and were clipped; known to the sender only, so not compared.
+        Clipped elements outside the range; known to the sender only, so not compared.
     """
 
     bits: int
@@ -57,25 +57,25 @@ class Quantized(Coded):
         _METHODS[code] = cls
 
     def check(self) -> None:
-        """Raise WireError unless the attributes fit each other, so that the values are known and travel exactly."""
+        """Raise WireError unless the attributes are consistent, so that `pack` and `decode` are exact."""
         if type(self.bits) is not int or not 1 <= self.bits <= MOST_BITS:
             raise WireError(f"no {self.method} quantized vector has {self.bits!r:.60} bits")
         if type(self.scale) is not tuple or type(self.data) is not bytes:
-            raise WireError(f"no {self.method} quantized vector is made of such parts")
+            raise WireError(f"no {self.method} quantized vector has attributes of these types")
         count = check_shape(self.shape)
         if not self.fits():
             raise WireError(f"no {self.method} quantized vector of shape {self.shape} has scale {self.scale!r:.60}")
         self.check_data(count)
 
     def fits(self) -> bool:
-        """Return whether the scale is one: a number, or one for each row, each a size that float32 reaches."""
+        """Return whether the scale is a number, or one for each row, each from 0 to the largest float32."""
         for number in self.scale:
             if type(number) is not float or not 0.0 <= number <= LARGEST:
                 return False
         return len(self.scale) == 1 or (len(self.shape) == 2 and len(self.scale) == self.shape[0])
 
     def check_data(self, count: int) -> None:
-        """Raise WireError unless there are as many bytes as ``count`` elements need."""
+        """Raise WireError unless the data have the length of ``count`` elements."""
         check_packed(self.data, self.element_bits, count)
 
     @property
@@ -90,7 +90,7 @@ class Quantized(Coded):
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: n·b, and 32 for each range or norm that travels along."""
+        """Bits as papers count them: n·b, and 32 for each range or norm."""
         return self.count * self.element_bits + 32 * len(self.scale)
 
     @property
@@ -99,21 +99,21 @@ class Quantized(Coded):
         return self.scale[0] if len(self.scale) == 1 else np.array(self.scale)[:, None]
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other, or the scale is no float32."""
+        """Return its bytes; raises WireError if its attributes are inconsistent, or the scale is not a float32."""
         self.check()
         form = f"<{len(self.scale)}{self.side}"
         side = struct.pack(form, *self.scale)
         if struct.unpack(form, side) != self.scale:
-            raise WireError(f"cannot encode a quantized vector of scale {self.scale}: it is no number of 32 bits")
+            raise WireError(f"cannot encode a quantized vector of scale {self.scale}: it is not a float32")
         by_row = self.side == "f" and len(self.scale) != 1
         return bytes((self.code << 5 | self.bits | by_row << 7,)) + pack_shape(self.shape) + side + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the quantized array that these bytes are, of whichever method; raises WireError if they are none."""
+        """Return the quantized array, of any method, with these bytes; raises WireError for any others."""
         kind = _METHODS.get(data[0] >> 5 & 3) if data else None
         if kind is None or not issubclass(kind, cls):
-            raise WireError(f"{len(data)} bytes are no quantized vector: there is no such method")
+            raise WireError(f"{len(data)} bytes are not a quantized vector: there is no such method")
         shape, start = unpack_shape(data, 1)
         by_row = data[0] >> 7
         if by_row and (kind.side != "f" or len(shape) != 2):

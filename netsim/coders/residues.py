@@ -1,7 +1,7 @@
-"""Whole numbers modulo 2^m with a checksum: few bits for a receiver that can guess the rest.
+"""Integers modulo 2^m with a checksum: few bits for a receiver that can guess the rest.
 
-An integer x travels as x mod 2^m; from a guess g with −2^(m−1) ≤ x − g < 2^(m−1) it is found again (phase unwrapping).
-A worse guess gives another integer, which the checksum of the true ones gives away.
+An integer x is sent as x mod 2^m; a receiver with a guess g recovers it if −2^(m−1) ≤ x − g < 2^(m−1) (phase
+unwrapping). A worse guess gives another integer, which the checksum detects.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from netsim.wire.coded import Coded
 from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
 MOST_WIDTH = 48
-"""Bits of a residue at most."""
+"""The most bits of a residue."""
 
 Integers = NDArray[np.int64]
 
-_CHUNK = 16  # bits that are packed at a time
-_MOST_PARTS = 15
+_CHUNK = 16  # bits packed at a time
+_MAX_PARTS = 15
 _WHOLE = 0x80
 
 
 @dataclass(frozen=True)
 class Residues(Coded):
-    """Vectors of n integers each modulo a power of two of its own: part p modulo 2^widths[p].
+    """Vectors of n integers, part p modulo 2^widths[p].
 
     On the wire (type number 10): a byte with the number of parts (and the highest bit, if whole); a byte for each
     width; two with the checksum; n; for each part its residues, 16 bits of each at a time, the lowest first.
@@ -39,7 +39,7 @@ class Residues(Coded):
     shape : (int, int)
         Number of parts and n.
     widths : tuple of int
-        Bits m of a residue, 0 … 48, by part; 0: the guess is taken.
+        Bits m of a residue, 0 … 48, of each part; 0: the guess is used.
     whole : bool
         Whether every integer is in [−2^(m−1), 2^(m−1)), so that no guess is needed.
     checksum : int
@@ -56,7 +56,7 @@ class Residues(Coded):
 
     @classmethod
     def of(cls, parts: Sequence[Integers], widths: Sequence[int], *, whole: bool = False) -> Self:
-        """Return the residues of vectors of one length."""
+        """Return the residues of vectors of the same length."""
         data = b"".join(
             pack((part >> low & (1 << bits) - 1).astype(np.uint16), bits)
             for part, width in zip(parts, widths, strict=True)
@@ -65,7 +65,7 @@ class Residues(Coded):
         return cls((len(parts), parts[0].size), tuple(map(int, widths)), whole, _checksum(parts), data)
 
     def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
-        """Return the integers nearest to the guesses, part by part; None if the checksum says that they are others."""
+        """Return the integers nearest to the guesses, by part; None if the checksum shows that they are wrong."""
         found = []
         for part, width, guess in zip(self._parts(), self.widths, guesses, strict=True):
             half, near = 1 << width >> 1, np.zeros_like(guess) if self.whole else guess
@@ -73,41 +73,41 @@ class Residues(Coded):
         return found if _checksum(found) == self.checksum else None
 
     def check(self) -> None:
-        """Raise WireError unless the attributes fit each other."""
+        """Raise WireError unless the attributes are consistent."""
         check_shape(self.shape)
         widths = self.widths
-        if type(widths) is not tuple or not 0 < len(widths) <= _MOST_PARTS or len(self.shape) != 2:
+        if type(widths) is not tuple or not 0 < len(widths) <= _MAX_PARTS or len(self.shape) != 2:
             raise WireError(f"no residues have widths {widths!r:.60}")
         for width in widths:
             if type(width) is not int or not 0 <= width <= MOST_WIDTH:
                 raise WireError(f"no residue has {width!r:.60} bits")
         if self.shape[1] and not any(widths):
-            # Or few bytes could claim any length.
-            raise WireError("no residues are of 0 bits all")
+            # Otherwise few bytes could claim any length.
+            raise WireError("residues cannot all have 0 bits")
         sizes = (type(self.whole), type(self.checksum), type(self.data)) != (bool, int, bytes)
         if sizes or self.shape[0] != len(widths) or not 0 <= self.checksum < 1 << 16:
-            raise WireError("no residues are made of such parts")
+            raise WireError("no residues have attributes of these types")
         length = sum(_bytes(self.shape[1], bits) for width in widths for _, bits in _chunks(width))
         if len(self.data) != length:
             raise WireError(f"{len(self.data)} bytes cannot hold residues of {widths} bits")
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: those of the residues, and of widths and checksum."""
+        """Bits as papers count them: those of the residues, and of widths and checksum."""
         return self.shape[1] * sum(self.widths) + 8 * (3 + len(self.widths))
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other."""
+        """Return its bytes; raises WireError if its attributes are inconsistent."""
         self.check()
         head = bytes((len(self.widths) | _WHOLE * self.whole, *self.widths)) + self.checksum.to_bytes(2, "big")
         return head + pack_shape(self.shape[1:]) + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the residues that these bytes are; raises WireError if they are none."""
+        """Return the residues with these bytes; raises WireError for any others."""
         count = data[0] & ~_WHOLE if data else 0
         if len(data) < 3 + count:
-            raise WireError(f"{len(data)} bytes are no residues")
+            raise WireError(f"{len(data)} bytes are not residues")
         shape, start = unpack_shape(data, 3 + count)
         if len(shape) != 1:
             raise WireError(f"no residues have shape {shape}")
@@ -117,7 +117,7 @@ class Residues(Coded):
         return found
 
     def decode(self) -> Vector:
-        """Return the residues as they are, a row a part."""
+        """Return the residues themselves, one row per part."""
         return np.array(self._parts(), dtype=np.float64).reshape(self.shape)
 
     def _parts(self) -> list[Integers]:
@@ -134,12 +134,12 @@ class Residues(Coded):
 
 
 def width_of(most: int) -> int:
-    """Return the bits m by which integers that are at most ``most`` from a guess differ."""
+    """Return the bits m that identify an integer at most ``most`` away from its guess."""
     return int(2 * most).bit_length()
 
 
 def _chunks(width: int) -> list[tuple[int, int]]:
-    """Return where each chunk of a residue begins, and its bits."""
+    """Return the lowest bit and the number of bits of each chunk of a residue."""
     return [(low, min(_CHUNK, width - low)) for low in range(0, width, _CHUNK)]
 
 

@@ -1,4 +1,4 @@
-"""One bit an element: its sign, and one scale for all.
+"""One bit per element: its sign, and one scale for all.
 
 Seide et al., "1-bit stochastic gradient descent", 2014; with this scale Karimireddy, Rebjock, Stich and Jaggi, "Error
 feedback fixes SignSGD and other gradient compression schemes", 2019.
@@ -24,7 +24,7 @@ _SCALE = struct.Struct("<f")
 
 @dataclass(frozen=True)
 class Scaled(Coded):
-    """An array of elements of few levels times one scale; what a level is, its kinds say.
+    """A coded array whose elements are few levels times one scale; subclasses define the levels.
 
     On the wire: the shape; the scale (float32); the data.
 
@@ -33,7 +33,7 @@ class Scaled(Coded):
     shape : tuple of int
         Shape of the array, n elements in all.
     scale : float
-        Largest size of an element.
+        Largest absolute value of an element.
     data : bytes
         The packed levels.
     """
@@ -44,19 +44,19 @@ class Scaled(Coded):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise WireError unless the bytes are those of n elements."""
+        """Raise WireError unless the data have the length of the shape."""
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other, or the scale is no float32."""
+        """Return its bytes; raises WireError if its attributes are inconsistent, or the scale is not a float32."""
         self.check()
         scale = self.scale
         if type(scale) is not float or not 0.0 <= scale <= LARGEST or _SCALE.unpack(_SCALE.pack(scale))[0] != scale:
-            raise WireError(f"cannot encode the scale {scale!r:.60}: it is no number of 32 bits")
+            raise WireError(f"cannot encode the scale {scale!r:.60}: it is not a float32")
         return pack_shape(self.shape) + _SCALE.pack(scale) + self.data
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the array that these bytes are; raises WireError if they are none."""
+        """Return the array with these bytes; raises WireError for any others."""
         shape, start = unpack_shape(data)
         if len(data) < start + 4:
             raise WireError(f"{len(data)} bytes have no shape and scale")
@@ -70,21 +70,21 @@ class Scaled(Coded):
 
 @dataclass(frozen=True)
 class Signs(Scaled):
-    """A vector or matrix of which each element is ± one scale: a bit for each, 1 where it is negative.
+    """A vector or matrix with elements ± scale: a bit for each, 1 if it is negative.
 
     Its type number on the wire is 8.
     """
 
     def check(self) -> None:
-        """Raise WireError unless the bytes are those of n elements."""
+        """Raise WireError unless the data have the length of the shape."""
         count = check_shape(self.shape)
         if type(self.data) is not bytes:
-            raise WireError("no signs are made of such parts")
+            raise WireError("no signs have attributes of these types")
         check_packed(self.data, 1, count)
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: n, and 32 for the scale."""
+        """Bits as papers count them: n, and 32 for the scale."""
         return math.prod(self.shape) + 32
 
     def decode(self) -> Vector:
@@ -94,14 +94,14 @@ class Signs(Scaled):
 
 
 class Sign(Coder):
-    """The sign of each element, and their mean size: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
+    """The sign of each element, and their mean absolute value: C(x) = (‖x‖₁/n)·sign(x), with sign(0) = 1.
 
-    n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, but for the rounding of the mean to float32.
+    n + 32 bits. Biased; ‖x − C(x)‖² = ‖x‖² − ‖x‖₁²/n, up to the rounding of the mean to float32.
 
     Raises
     ------
     BadInput
-        In `encode` if an element is not finite, or their mean size is beyond float32's range.
+        In `encode` if an element is not finite, or their mean absolute value is beyond float32's range.
     """
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Signs:

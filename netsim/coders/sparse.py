@@ -1,4 +1,4 @@
-"""Few of the elements, and where they are: the largest (`TopK`) or some at random (`RandomK`).
+"""A few elements and their indices: the largest (`TopK`) or random ones (`RandomK`).
 
 Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; Koloskova, Stich and Jaggi, 2019, for gossip.
 """
@@ -20,29 +20,29 @@ from netsim.wire.coded import Coded, Coder, Encoded
 from netsim.wire.inputs import generator, real_array, without_memory
 from netsim.wire.packing import check_packed, check_shape, pack, pack_shape, unpack, unpack_shape
 
-_DENSE = "one that sends all of the k elements, for places within places have no form on the wire"
+_DENSE = "one that sends all k elements, as a sparse array of a sparse array has no wire format"
 
 MOST_ELEMENTS = 1 << 24
-"""Of a sparse vector: few bytes say how long it is, and as float64 it may take no more than 128 MB."""
+"""The most elements of a sparse vector: few bytes state its length, and as float64 it takes 128 MB at most."""
 
 
 @dataclass(frozen=True)
 class Sparse(Coded):
-    """A vector or matrix of n elements, of which k travel; the others are 0.
+    """A vector or matrix of n elements, of which k are sent; the others are 0.
 
-    On the wire (type number 7): the shape; k; the type number of the part; the k places in increasing order, of
-    ⌈log₂ n⌉ bits each (of more than 16: the low 16 bits of all, then the others), none at all if k = n; the part.
+    On the wire (type number 7): the shape; k; the type number of the part; the k indices in increasing order, of
+    ⌈log₂ n⌉ bits each (of more than 16: the low 16 bits of all, then the others), none if k = n; the part.
 
     Attributes
     ----------
     shape : tuple of int
         Shape of the array; elements are numbered row by row.
     places : bytes
-        The packed places.
+        The packed indices.
     part : Coded
-        The elements that travel, a vector of k.
+        The k elements that are sent, a vector.
     saturated : int
-        How many of these were clipped; known to the sender only, so not compared.
+        Clipped elements among these; known to the sender only, so not compared.
     """
 
     shape: tuple[int, ...]
@@ -52,64 +52,64 @@ class Sparse(Coded):
 
     @classmethod
     def of(cls, shape: tuple[int, ...], indices: NDArray[np.integer], kept: Encoded) -> Self:
-        """Return the array of this shape with ``kept`` at ``indices``, which increase."""
+        """Return the array of this shape with ``kept`` at ``indices``, which are in increasing order."""
         if isinstance(kept, Sparse):
             raise check.refuse("coder", kept, _DENSE)
         part = kept if isinstance(kept, Coded) else Floats.of(kept)
-        places = _pack_places(indices, _place_bits(math.prod(shape), len(indices)))
+        places = _pack_indices(indices, _index_bits(math.prod(shape), len(indices)))
         return cls(shape, places, part, part.saturated)
 
     def check(self) -> None:
-        """Raise WireError unless the attributes fit each other."""
+        """Raise WireError unless the attributes are consistent."""
         elements = check_shape(self.shape)
         if elements > MOST_ELEMENTS:
             raise WireError(f"no sparse vector has shape {self.shape}: at most {MOST_ELEMENTS} elements")
         if type(self.places) is not bytes or not isinstance(self.part, Coded) or isinstance(self.part, Sparse):
-            raise WireError("no sparse vector is made of such parts")
+            raise WireError("no sparse vector has attributes of these types")
         if len(self.part.shape) != 1 or self.part.shape[0] > elements:
             raise WireError(f"no sparse vector of shape {self.shape} has a part of shape {self.part.shape}")
-        bits = _place_bits(elements, self.count)
+        bits = _index_bits(elements, self.count)
         check_packed(self.places, bits, self.count)
         indices = self.indices
         if bits and self.count and (indices[-1] >= elements or np.any(indices[1:] <= indices[:-1])):
-            raise WireError(f"the places of a sparse vector must increase, and be below {elements}")
+            raise WireError(f"the indices of a sparse vector must increase, and be below {elements}")
 
     @property
     def count(self) -> int:
-        """Number k of elements that travel."""
+        """The number k of elements that are sent."""
         return self.part.shape[0]
 
     @cached_property
     def indices(self) -> NDArray[np.int64]:
-        """Which elements travel, in increasing order."""
+        """The indices of the elements that are sent, in increasing order."""
         elements = math.prod(self.shape)
-        return _unpack_places(self.places, _place_bits(elements, self.count), self.count)
+        return _unpack_indices(self.places, _index_bits(elements, self.count), self.count)
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: k·⌈log₂ n⌉, none if k = n, and those of the part."""
-        return self.count * _place_bits(math.prod(self.shape), self.count) + registry.bits_of(self.part)
+        """Bits as papers count them: k·⌈log₂ n⌉, or none if k = n, and those of the part."""
+        return self.count * _index_bits(math.prod(self.shape), self.count) + registry.bits_of(self.part)
 
     def pack(self) -> bytes:
-        """Return its bytes; raises WireError if its parts do not fit each other."""
+        """Return its bytes; raises WireError if its attributes are inconsistent."""
         self.check()
         number, part = registry.pack(self.part)
         return pack_shape(self.shape) + pack_shape((self.count,)) + bytes((number,)) + self.places + part
 
     @classmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the sparse array that these bytes are; raises WireError if they are none."""
+        """Return the sparse array with these bytes; raises WireError for any others."""
         shape, start = unpack_shape(data)
         counts, start = unpack_shape(data, start)
         elements = math.prod(shape)
         if elements > MOST_ELEMENTS or len(counts) != 1 or counts[0] > elements:
             raise WireError(f"no sparse vector of shape {shape} has {counts} elements that travel")
-        end = start + 1 + -(-counts[0] * _place_bits(elements, counts[0]) // 8)
+        end = start + 1 + -(-counts[0] * _index_bits(elements, counts[0]) // 8)
         if len(data) < end:
             raise WireError(f"{len(data)} bytes cannot hold a sparse vector of {counts[0]} elements of {elements}")
         if registry.KINDS.get(data[start]) is Sparse:
             # Else few bytes could ask for a thousand of them within each other.
-            raise WireError("no sparse vector is the part of another")
+            raise WireError("a sparse vector cannot be part of another")
         vector = cls(shape, data[start + 1 : end], registry.unpack(data[start], data[end:]))
         if vector.part.shape != counts:
             raise WireError(f"a sparse vector of {counts[0]} elements has a part of shape {vector.part.shape}")
@@ -117,24 +117,24 @@ class Sparse(Coded):
         return vector
 
     def decode(self) -> Vector:
-        """Return zeros, and the part at its places."""
+        """Return zeros, with the part at its indices."""
         values = np.zeros(math.prod(self.shape))
         values[self.indices] = self.part.values
         return values.reshape(self.shape)
 
 
-def _place_bits(elements: int, count: int) -> int:
-    """Return the bits of a place: ⌈log₂ n⌉, and none where every element travels."""
+def _index_bits(elements: int, count: int) -> int:
+    """Return the bits of an index: ⌈log₂ n⌉, or 0 if all elements are sent."""
     return 0 if count == elements else (elements - 1).bit_length()
 
 
-def _pack_places(indices: NDArray[np.integer], bits: int) -> bytes:
+def _pack_indices(indices: NDArray[np.integer], bits: int) -> bytes:
     if bits <= 16:
         return pack(indices.astype(np.uint16), bits) if bits else b""
     return pack((indices & 0xFFFF).astype(np.uint16), 16) + pack((indices >> 16).astype(np.uint16), bits - 16)
 
 
-def _unpack_places(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
+def _unpack_indices(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
     if not bits:
         return np.arange(count)
     if bits <= 16:
@@ -144,7 +144,7 @@ def _unpack_places(places: bytes, bits: int, count: int) -> NDArray[np.int64]:
 
 
 def _dense(coder: Coder | None) -> Coder:
-    """Return the coder of the k elements; raises BadInput for one that leaves out some of them."""
+    """Return the coder of the k elements; raises BadInput for one that omits some of them."""
     if isinstance(coder, TopK | RandomK):
         raise check.refuse("coder", coder, _DENSE)
     return without_memory(Exact() if coder is None else coder)
@@ -158,22 +158,22 @@ def _elements(vector: ArrayLike) -> Vector:
 
 
 class TopK(Coder):
-    """The k elements of largest size; of equal ones the first. The others are 0: ‖x − C(x)‖² ≤ (1 − k/n)‖x‖².
+    """The k elements of largest absolute value; of equal ones the first. The others are 0: ‖x − C(x)‖² ≤ (1 − k/n)‖x‖².
 
-    k·⌈log₂ n⌉ bits, and those of the k elements in the coder that they are given to. Biased.
+    k·⌈log₂ n⌉ bits, and those of the k elements in their coder. Biased.
 
     Parameters
     ----------
     k : int
-        How many; of a shorter vector all travel.
+        The number of elements; a shorter vector is sent whole.
     coder : Coder, optional
-        Codes the k elements; default: `Exact`. The inequality holds for this one.
+        Encodes the k elements; default: `Exact`. The inequality holds for this one.
 
     Raises
     ------
     BadInput
-        If ``k`` < 1, or ``coder`` is none, has a memory, or leaves out elements itself; in `encode` if an element is
-        not finite, there are more than 2²⁴, or the coder refuses those that are to travel.
+        If ``k`` < 1, or ``coder`` is not a coder, has a memory, or omits elements itself; in `encode` if an element is
+        not finite, there are more than 2²⁴, or ``coder`` refuses the k elements.
     """
 
     def __init__(self, k: int, coder: Coder | None = None) -> None:
@@ -189,29 +189,29 @@ class TopK(Coder):
 
 
 def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
-    """Return the indices of the largest, in increasing order; of equal ones the first."""
+    """Return the indices of the largest elements in increasing order; of equal ones the first."""
     if count >= len(sizes):
         return np.arange(len(sizes))
-    # numpy's order of equal elements may differ between machines; the size of the k-th largest does not.
+    # numpy's order of equal elements may differ between machines; the k-th largest value does not.
     least = np.partition(sizes, len(sizes) - count)[len(sizes) - count]
     larger = np.flatnonzero(sizes > least)
     return np.sort(np.concatenate([larger, np.flatnonzero(sizes == least)[: count - len(larger)]]))
 
 
 class RandomK(Coder):
-    """k elements, each set of k as likely as any other; the others are 0.
+    """k random elements, each set of k with the same probability; the others are 0.
 
-    As they are, E‖x − C(x)‖² = (1 − k/n)‖x‖²; times n/k, ``unbiased``, E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖².
-    k·⌈log₂ n⌉ bits, and those of the k elements in the coder that they are given to.
+    Unscaled, E‖x − C(x)‖² = (1 − k/n)‖x‖²; with ``unbiased`` (times n/k), E C(x) = x and E‖x − C(x)‖² = (n/k − 1)‖x‖².
+    k·⌈log₂ n⌉ bits, and those of the k elements in their coder.
 
     Parameters
     ----------
     k : int
-        How many; of a shorter vector all travel.
+        The number of elements; a shorter vector is sent whole.
     coder : Coder, optional
-        Codes the k elements; default: `Exact`. Unbiased only if this one is.
+        Encodes the k elements; default: `Exact`. Unbiased only if this one is.
     unbiased : bool
-        Whether the elements are sent n/k times as large.
+        Whether the elements are multiplied by n/k.
 
     Raises
     ------
@@ -225,7 +225,7 @@ class RandomK(Coder):
         self.unbiased = check.flag("unbiased", unbiased)
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Sparse:
-        """Return the coded array; which elements travel is drawn from ``rng``, which then is for ``coder``."""
+        """Return the coded array; the indices are drawn from ``rng``, which ``coder`` then uses."""
         array = _elements(vector)
         draws = generator(rng)
         flat = array.ravel()

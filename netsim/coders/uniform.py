@@ -16,7 +16,7 @@ from netsim.wire.packing import pack, unpack
 
 
 def _middles(coded: Quantized, low: Any, high: Any) -> Vector:
-    """Return low + (integer + ½)Δ of each element; 0 where a range is none."""
+    """Return low + (integer + ½)Δ of each element; 0 where the range is empty."""
     step = (high - low) / (1 << coded.bits)
     values: Vector = low + (unpack(coded.data, coded.bits, coded.count).reshape(coded.shape) + 0.5) * step
     if isinstance(step, float):
@@ -25,18 +25,18 @@ def _middles(coded: Quantized, low: Any, high: Any) -> Vector:
 
 
 class FixedRange(Quantized, method="fixed", code=0):
-    """Integers of a range that was agreed beforehand: ``scale`` is (u, v), which the papers do not count."""
+    """Integers of a range known to all agents: ``scale`` is (u, v), which papers do not count."""
 
     side = "d"
 
     def fits(self) -> bool:
-        """Return whether the scale is two ends of a range."""
+        """Return whether the scale is the two ends of a range."""
         scale = self.scale
         return list(map(type, scale)) == [float, float] and 0.0 <= scale[1] - scale[0] < math.inf
 
     @property
     def payload_bits(self) -> int:
-        """Bits that the papers count: n·b."""
+        """Bits as papers count them: n·b."""
         return self.count * self.bits
 
     def decode(self) -> Vector:
@@ -53,14 +53,14 @@ class MessageRange(Quantized, method="range", code=1):
 
 
 class Uniform(Coder):
-    """The b-bit uniform quantizer: the integer ⌊(h − u)/Δ⌋ travels and u + (integer + ½)Δ is decoded.
+    """The b-bit uniform quantizer: the integer ⌊(h − u)/Δ⌋ is sent and u + (integer + ½)Δ is decoded.
 
     With ``low`` and ``high`` the range [u, v) is fixed: no side information, values outside saturate and are counted.
-    With ``saturate=False`` they do not, as equation 3.21 is printed: Δ stays, and a message that reaches beyond [u, v)
-    has as many bits an element more as it needs, up to 16 in all; its payload is counted with these.
-    Without ``low`` and ``high``, the range is ±max|h| of each message, as one float32 that travels along; a vector of
-    zeros then decodes to zeros. Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each
-    row of a matrix has a range of its own.
+    With ``saturate=False`` they do not, as equation 3.21 is printed: Δ is constant, and a message with values outside
+    [u, v) has more bits per element, up to 16; its payload is counted with these.
+    Without ``low`` and ``high``, the range is ±max|h| of each message, sent with it as a float32; a vector of zeros
+    then decodes to zeros. Within the range the error is at most Δ/2 (dissertation ch. 3). With ``by_row`` each
+    row of a matrix has its own range.
 
     Raises
     ------
@@ -81,7 +81,9 @@ class Uniform(Coder):
         self.bits = check.integer("bits", bits, low=1, high=MOST_BITS)
         self.by_row = check.flag("by_row", by_row)
         if by_row and low is not None:
-            raise BadInput(f"by_row = True, low = {low!r}: must go without a fixed range, which is that of every row")
+            raise BadInput(
+                f"by_row = True, low = {low!r}: must go without a fixed range, which is the same for all rows"
+            )
         self.fixed: tuple[float, float] | None = None
         if (low is None) != (high is None):
             allowed = "both be given (fixed range) or both be None (per-message range)"
@@ -94,7 +96,7 @@ class Uniform(Coder):
             self.fixed = (low, high)
         self.unsaturated = not check.flag("saturate", saturate)
         if self.unsaturated and self.fixed is None:
-            raise BadInput("saturate = False: must go with low and high; a message's own range holds all its elements")
+            raise BadInput("saturate = False: must go with low and high; a range per message has no elements outside")
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded array; ``rng`` is not used."""
@@ -108,7 +110,7 @@ class Uniform(Coder):
         return MessageRange(self.bits, h.shape, scale, _cells(h, -reach, reach, self.bits))
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
-        """Return bits and range: the fixed range doubled about its middle, a bit each time, until it holds ``h``."""
+        """Return bits and range: the fixed range, doubled with one more bit each time until it contains ``h``."""
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed
         smallest, largest = h.min(initial=low), h.max(initial=low)

@@ -1,7 +1,7 @@
-"""What crosses between processes: a datagram is a mark, an authentication code and a msgpack array, never a pickle.
+"""The datagrams between processes: a magic number, an authentication code and a msgpack array, never a pickle.
 
-agent → outbox → link → inbox → agent: you are on the link, between two processes. Whatever bytes come, `unseal` returns
-what they are or raises `Refused`, which names under which count they are dropped.
+agent → outbox → link → inbox → agent: this is on the link, between two processes. For any bytes, `unseal` returns a
+message or raises `Refused` with the drop reason under which they are counted.
 """
 
 import hmac
@@ -13,57 +13,58 @@ import msgpack
 __all__ = ["LEG", "OVERHEAD", "Heartbeat", "Message", "Parcel", "Refused", "seal", "unseal"]
 
 _MARK = b"nsm1"
-_CODE = 16
-_MOST = 1 << 63
+_CODE_SIZE = 16
+_INT_LIMIT = 1 << 63
 
 OVERHEAD = 200
-"""Bytes that a datagram may have beside a frame and the name of its kind."""
+"""The most bytes of a datagram beyond a frame and the name of its kind."""
 
 LEG = 30
-"""Bytes that each link takes on which a frame travels."""
+"""The most bytes that a frame's entry takes for each link."""
 
 
 class Message(NamedTuple):
     """A frame, and the links between two processes on which it travels."""
 
-    # As in `netsim.core.records.Transmission`.
+    # The sender's transmission number, as in `netsim.core.records.Transmission`.
     number: int
-    # Under which kind of message it is counted.
+    # The kind of message under which it is counted.
     kind: str
     # In simulated seconds.
     sent_at: float
     data: bytes
-    # For each link three numbers in turn: the link's, how many frames it has carried before, and when (simulated s)
-    # this one arrives by the link's model.
+    # Three numbers for each link: its index, the frame's sequence number on it, and the arrival time (simulated s)
+    # that the link's model gave.
     legs: list[Any]
 
 
 class Parcel(NamedTuple):
-    """Frames from one process to another, of one of the processes' runs, counted from 0."""
+    """Frames of one run from one process to another."""
 
-    # The sender's place among all processes, and when (ns) it began.
+    # The sender's index among all processes, and its start time (ns).
     host: int
     incarnation: int
+    # From 0.
     run: int
     messages: list[Any]
 
 
 class Heartbeat(NamedTuple):
-    """The state of a process, which it sends to the others again and again; see `netsim.distributed.membership`."""
+    """The state that a process sends to the others periodically; see `netsim.distributed.membership`."""
 
     host: int
     incarnation: int
-    # How many it sent before.
+    # A sequence number, from 0.
     number: int
     state: dict[str, Any]
 
 
-class Refused(Exception):  # noqa: N818  it is no error: anybody may send anything
-    """Bytes that are dropped: ``why`` is ``strangers`` or ``malformed``."""
+class Refused(Exception):  # noqa: N818  hostile bytes are expected input, not an error
+    """A datagram was dropped; the reason is ``strangers`` or ``malformed``."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 _PARCEL, _HEARTBEAT = [int, int, int, list], [int, int, int, dict]
@@ -71,46 +72,46 @@ _MESSAGE = [int, str, float, bytes, list]
 
 
 def seal(message: Parcel | Heartbeat, key: bytes) -> bytes:
-    """Return the datagram of a message, authenticated (HMAC-SHA-256, 128 bits of it) by a key that all share."""
+    """Return the datagram of a message, authenticated with the shared key (HMAC-SHA-256, truncated to 128 bits)."""
     body: bytes = msgpack.packb([int(type(message) is Heartbeat), *message])
-    return _MARK + hmac.digest(key, body, "sha256")[:_CODE] + body
+    return _MARK + hmac.digest(key, body, "sha256")[:_CODE_SIZE] + body
 
 
 def unseal(data: bytes, key: bytes) -> Parcel | Heartbeat:
-    """Return the message that `seal` gave these bytes; raises Refused for any others."""
-    body = data[len(_MARK) + _CODE :]
-    code = hmac.digest(key, body, "sha256")[:_CODE]
-    if data[: len(_MARK)] != _MARK or not hmac.compare_digest(data[len(_MARK) : len(_MARK) + _CODE], code):
+    """Return the message of a datagram that `seal` made; raises Refused for any other bytes."""
+    body = data[len(_MARK) + _CODE_SIZE :]
+    code = hmac.digest(key, body, "sha256")[:_CODE_SIZE]
+    if data[: len(_MARK)] != _MARK or not hmac.compare_digest(data[len(_MARK) : len(_MARK) + _CODE_SIZE], code):
         raise Refused("strangers")
     try:
-        which, *fields = msgpack.unpackb(body, strict_map_key=False)
+        type_id, *fields = msgpack.unpackb(body, strict_map_key=False)
         types = [type(field) for field in fields]
-        if which == 0 and types == _PARCEL and _are_in_range(fields):
+        if type_id == 0 and types == _PARCEL and _are_in_range(fields):
             host, incarnation, run, messages = fields
-            return Parcel(host, incarnation, run, [_message(each) for each in messages])
-        if which == 1 and types == _HEARTBEAT and _are_in_range(fields):
+            return Parcel(host, incarnation, run, [_parse_message(each) for each in messages])
+        if type_id == 1 and types == _HEARTBEAT and _are_in_range(fields):
             return Heartbeat(*fields)
     except Exception:
-        # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
+        # Hostile bytes make msgpack raise many types of exception; all mean the same here.
         pass
     raise Refused("malformed")
 
 
-def _message(fields: list[Any]) -> Message:
-    """Return a frame as it came; raises ValueError if it is none."""
-    # Types first and all at once: most of what comes is right.
+def _parse_message(fields: list[Any]) -> Message:
+    """Return the message with these fields; raises ValueError if they do not form one."""
+    # One comparison of all types: nearly all messages are well formed.
     if [type(field) for field in fields] != _MESSAGE or not _are_in_range(fields):
-        raise ValueError("no message")
+        raise ValueError("not a message")
     legs = fields[4]
     if not legs or [type(each) for each in legs] != [int, int, float] * (len(legs) // 3) or not _are_in_range(legs):
-        raise ValueError("no legs")
+        raise ValueError("not a list of legs")
     return Message(*fields)
 
 
 def _are_in_range(values: list[Any]) -> bool:
     for value in values:
         if type(value) is int:
-            if not 0 <= value < _MOST:
+            if not 0 <= value < _INT_LIMIT:
                 return False
         elif type(value) is float and not math.isfinite(value):
             return False

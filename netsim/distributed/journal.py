@@ -1,6 +1,7 @@
-"""What a process writes down of its part of a run, as it goes: whole entries, each in the file before what it tells of
-can be noticed elsewhere. A file that ends in the midst of an entry is that of a process that was killed; one with
-an entry that is not as it was written is damaged, and refused.
+"""The journal of a process: a file of its part of a run, written entry by entry.
+
+An entry is written before another process can notice the event that it records. A file that ends within an entry is
+that of a killed process. A file with a changed entry is damaged, and refused.
 """
 
 import math
@@ -43,13 +44,13 @@ __all__ = [
 ]
 
 BEGIN, KINDS, RECORDS, ROW, ARRAY, STATE, END, CHANGES = range(8)
-"""What an entry is of: what runs where; kinds of message; events; a row; an array; an agent's state; the end; changes
-of what is watched of agents."""
+"""Types of entry: what runs where; kinds of message; events; a row; an array; an agent's state; the end; changes of
+watched attributes."""
 
 Records = dict[str, NDArray[np.void]]
 """Events by stream, as `netsim.core.tally.Tally.news` returns them."""
 
-# Of each entry the form of its content.
+# The form of the content of each type of entry.
 _FORMS: dict[int, Any] = {
     BEGIN: {
         **{"host": str, "hosts": [str], "incarnation": int, "run": int, "mark": bytes, "places": [int], "netsim": str},
@@ -67,8 +68,8 @@ _FORMS: dict[int, Any] = {
     },
 }
 
-# An entry's head: its body's size, what it is of, the body's checksum; and a checksum of these, or a size that was
-# damaged would pass for the end of the file.
+# The header of an entry: the size of its body, its type, and the checksum of the body; then a checksum of the header,
+# because a damaged size would look like the end of a killed process's file.
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
@@ -76,7 +77,7 @@ _MARK = b"netsim journal 3\n"
 
 
 class Journal:
-    """A new file of entries that grows; it and its methods raise NetsimError if it cannot be written."""
+    """A new file to which entries are appended; raises NetsimError, as its methods do, if it cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,20 +89,20 @@ class Journal:
         except OSError as error:
             raise self._failure(error) from None
 
-    def put(self, what: int, content: Any) -> None:
-        """Append an entry; it is with the system when this returns."""
+    def put(self, entry_type: int, content: Any) -> None:
+        """Append an entry; the operating system has it when this returns."""
         try:
-            self._write(entry(what, msgpack.packb(content)))
+            self._write(entry(entry_type, msgpack.packb(content)))
         except OSError as error:
             raise self._failure(error) from None
 
     def put_records(self, records: Mapping[str, NDArray[np.void]]) -> None:
-        """Append events, if there are any."""
+        """Append events, unless there are none."""
         if any(len(part) for part in records.values()):
             self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -115,18 +116,18 @@ class Journal:
 
 
 class JournalWriter(Journal):
-    """Writes a process's part of a run: who it is, what happened, agents' states, rows, and how it ended.
+    """Writes the part of a run in one process: the process, events, agents' states, rows, and the end.
 
-    It takes all agents of the network, and by their names the numbers of their processes. It raises BadInput if an
-    agent that is here holds what cannot be written.
+    ``agents`` are those of the whole network, and ``processes`` the index of each agent's process. Raises BadInput if
+    the state of an agent in this process cannot be written.
     """
 
     def __init__(
-        self, path: Path, agents: Mapping[Any, Agent], places: Mapping[Hashable, int], membership: Membership
+        self, path: Path, agents: Mapping[Any, Agent], processes: Mapping[Hashable, int], membership: Membership
     ) -> None:
         super().__init__(path)
         self._agents = agents
-        self._here = {name: number for number, name in enumerate(agents) if places[name] == membership.me}
+        self._local = {name: number for number, name in enumerate(agents) if processes[name] == membership.me}
         self._kinds_written = self._changes_written = 0
         self._membership = membership
         self._writer = StateWriter(agents, lambda digest, data: self.put(ARRAY, [digest, data]))
@@ -138,102 +139,102 @@ class JournalWriter(Journal):
                 "incarnation": membership.incarnation,
                 "run": membership.run,
                 "mark": membership.mark,
-                "places": [places[name] for name in agents],
+                "places": [processes[name] for name in agents],
                 "netsim": __version__,
             },
         )
-        # The first time takes longest, and no process waits yet.
+        # The first time takes longest; no other process waits yet.
         self.write_states()
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Write from which simulated time (s) on it takes part, with whom, and whether it samples at an interval."""
+        """Write when (simulated s) this process joined, the processes it met, and whether rows are at an interval."""
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
         self.put(BEGIN, about)
 
     def write_states(self) -> None:
-        """Write the states of the agents that are here, and in which round they are."""
-        for name, number in self._here.items():
-            place = vars(self._agents[name]).get("_netsim")
-            in_round = 0 if place is None else place.round
+        """Write the state and the round of each agent in this process."""
+        for name, number in self._local.items():
+            context = vars(self._agents[name]).get("_netsim")
+            in_round = 0 if context is None else context.round
             self.put(STATE, [number, self._writer.state(name), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
-        """Write what has happened since the last time; the tally keeps it only if ``keep``."""
+        """Write the events since the last call; the tally forgets them unless ``keep``."""
         if len(tally.kinds) > self._kinds_written:
             self.put(KINDS, list(tally.kinds)[self._kinds_written :])
             self._kinds_written = len(tally.kinds)
         self.put_records(tally.news(forget=not keep))
 
     def write_changes(self, watch: Watch) -> None:
-        """Write what of the agents' states has changed since the last time."""
+        """Write the changes of watched attributes since the last call."""
         if len(watch) > self._changes_written:
             self.put(CHANGES, [part.tobytes() for part in watch.changes(self._changes_written)])
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """Write that what is written so far is a row: its number, its time (s), whether an agent here took part."""
+        """End a row: its number, its time (s), and whether an agent in this process took part in it."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
-        """Write when (s) the run ended, what was under way, and more."""
+        """Write when (s) the run ended, the link messages in flight, and more."""
         self.put(END, {"end": end, "in_flight": [list(each) for each in in_flight], **more})
 
     def discard(self) -> None:
-        """Leave no file: there is nothing to tell."""
+        """Delete the file, as this process had no part in the run."""
         self.close()
         self._path.unlink(missing_ok=True)
 
 
-def entry(what: int, body: bytes) -> bytes:
-    """Return an entry as it stands in the file."""
-    head = _HEAD.pack(len(body), what, zlib.crc32(body))
+def entry(entry_type: int, body: bytes) -> bytes:
+    """Return the bytes of an entry in the file."""
+    head = _HEAD.pack(len(body), entry_type, zlib.crc32(body))
     return head + _CHECK.pack(zlib.crc32(head)) + body
 
 
 def entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the whole entries of a journal, what each is of and its content; raises BadInput where one is damaged."""
+    """Yield the type and content of each whole entry of a journal; raises BadInput where one is damaged."""
     try:
         with path.open("rb") as file:
             size_of_file = os.fstat(file.fileno()).st_size
             if not _MARK.startswith(file.read(len(_MARK))):
-                raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote, with this netsim")
-            place = len(_MARK)
+                raise NetsimError(f"file = {str(path)!r}: must be a journal of a process, written by this netsim")
+            offset = len(_MARK)
             while len(head := file.read(_HEAD_SIZE)) == _HEAD_SIZE:
-                size, what, check = _HEAD.unpack_from(head)
-                # A killed process leaves the beginning of an entry, as it was written.
+                size, entry_type, check = _HEAD.unpack_from(head)
                 if zlib.crc32(head[: _HEAD.size]) != _CHECK.unpack_from(head, _HEAD.size)[0]:
-                    raise _damage(path, place)
-                end = place + _HEAD_SIZE + size
+                    raise _damage(path, offset)
+                end = offset + _HEAD_SIZE + size
                 if end > size_of_file:
+                    # A killed process leaves the beginning of an entry, undamaged.
                     return
                 if zlib.crc32(body := file.read(size)) != check:
-                    raise _damage(path, place)
-                yield what, _content(path, what, body)
-                place = end
+                    raise _damage(path, offset)
+                yield entry_type, _content(path, entry_type, body)
+                offset = end
     except OSError as error:
         raise NetsimError(f"file = {str(path)!r}: cannot be read ({error.strerror or one_line(error)})") from None
 
 
-def _damage(path: Path, place: int) -> BadInput:
-    return BadInput(f"file = {str(path)!r}: must be as it was written; the entry at byte {place} is damaged")
+def _damage(path: Path, offset: int) -> BadInput:
+    return BadInput(f"file = {str(path)!r}: must be unchanged; the entry at byte {offset} is damaged")
 
 
-def _content(path: Path, what: int, body: bytes) -> Any:
-    """Return the content of an entry; raises NetsimError if it has not the form that `Journal` gave it."""
+def _content(path: Path, entry_type: int, body: bytes) -> Any:
+    """Return the content of an entry; raises NetsimError if it has not the form of its type."""
     try:
         check_whole(body)
         content = msgpack.unpackb(body, strict_map_key=False)
-        if _fits(content, _FORMS[what]):
+        if _fits(content, _FORMS[entry_type]):
             return content
     except Exception:
-        # Bytes of whatever kind can make msgpack raise many things; what they mean here is one.
+        # Hostile bytes make msgpack raise many types of exception; all mean the same here.
         pass
-    raise NetsimError(f"file = {str(path)!r}: must be what a process of a run wrote; an entry is of another form")
+    raise NetsimError(f"file = {str(path)!r}: must be a journal of a process; an entry has another form")
 
 
 def _fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form: of a class; a list of one form, or of one each; a dict by name or of any."""
+    """Return whether a value has a form: a class, [of all items], [of each item], {key: form}, or {class: form}."""
     if type(form) is list and type(value) is list:
         forms = form * len(value) if len(form) == 1 else form
         return len(forms) == len(value) and all(map(_fits, value, forms))
@@ -248,5 +249,5 @@ def _fits(value: Any, form: Any) -> bool:
 
 
 def records_of(content: list[bytes]) -> Records:
-    """Return the events of an entry."""
+    """Return the events in the content of an entry of type RECORDS."""
     return {name: np.frombuffer(raw, dtype) for (name, dtype), raw in zip(KEPT.items(), content, strict=True)}

@@ -1,9 +1,9 @@
-"""A process among the others: heartbeats, whose datagrams are taken, when a run begins, and which processes are dead.
+"""The membership of a process: heartbeats, checked datagrams, the start time of a run, and which processes are dead.
 
-agent → outbox → link → inbox → agent: you are beside the links, between processes. Every process sends every other its
-state, again and again, as a heartbeat. Nothing is acknowledged, so nothing depends on any one datagram: a process that
-missed a heartbeat learns the same from the next. A heartbeat bears what it answers to, so it also measures how far two
-clocks are apart; and one that was recorded before this process began answers to nothing of it.
+agent → outbox → link → inbox → agent: this is beside the links, between processes. Every process sends its state to
+every other periodically, as a heartbeat. Nothing is acknowledged, and no single datagram matters: a process that missed
+a heartbeat learns the same from the next. A heartbeat echoes the timestamp of the last one received, which measures the
+offset between two clocks. A heartbeat recorded before this process started echoes none of its timestamps.
 """
 
 import math
@@ -21,24 +21,24 @@ from netsim.errors import NetsimError
 __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
-"""Why datagrams are dropped: not authenticated, no message, seen before, too large, of another run."""
+"""Drop reasons of datagrams: not authenticated, not a message, seen before, too large, of another run."""
 
-# Clocks are compared by the best of this many last answers.
-_ANSWERS = 64
-# Reasons are cut to this many characters.
-_MOST_TEXT = 300
+# The offset of a clock is that of the shortest of the latest round trips.
+_MEASUREMENTS = 64
+# The most characters of an error in a heartbeat.
+_MAX_TEXT = 300
 
-# The wall's clock, without the jumps that it may make.
+# Added to the monotonic clock it gives the time of day, without later adjustments of the system clock.
 _OFFSET = time.time() - time.monotonic()
 
 
 def clock() -> float:
-    """Return the time of the day in seconds since 1970, as it was when this process began plus what has passed."""
+    """Return the time of day in seconds since 1970; later adjustments of the system clock do not change it."""
     return time.monotonic() + _OFFSET
 
 
 class Phase(IntEnum):
-    """How far a process is with a run."""
+    """The phase of a process in a run."""
 
     MEETING = 0
     RUNNING = 1
@@ -49,66 +49,65 @@ class Phase(IntEnum):
 
 @dataclass
 class Peer:
-    """What is known of another process."""
+    """The last known state of another process."""
 
-    # Of its last heartbeat; −1: none came yet.
+    # Of its last heartbeat; −1: none was received.
     incarnation: int = -1
     number: int = -1
-    # Whether it has answered a heartbeat of this process: before that, it could be a recording.
+    # Whether it has echoed a heartbeat of this process: until then its heartbeats could be a recording.
     met: bool = False
-    # Its run, how far it is, the mark of what it runs, when the run began by its own clock (s), when its last agent
-    # ended (simulated s).
+    # Its run and phase, the hash of what it runs, the start of the run by its own clock (s), and the time at which its
+    # last agent ended (simulated s).
     run: int = -1
     phase: int = Phase.MEETING
     mark: bytes = b""
     epoch: float | None = None
     done: float | None = None
-    # Of its last run that is closed: the run, its end (simulated s), and the number of frames that it sent here.
+    # Its last closed run: the run, its end (simulated s), and the number of frames that it sent to this process.
     final: tuple[int, float, int] | None = None
-    # What ended it, if that was an error.
-    why: str = ""
-    # When it was last heard, in seconds of `time.monotonic`.
+    # When its last heartbeat was received, in seconds of `time.monotonic`.
     heard_at: float = float("-inf")
+    # When that heartbeat was sent, by its clock, and received, by the clock of this process (s).
     last: tuple[float, float] | None = None
-    # Round trips and offsets (s) of its clock.
-    answers: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
+    # Round trips and clock offsets (s).
+    measurements: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_MEASUREMENTS))
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """By how much (s) its clock is ahead of this process's, and the round trip (s) of that measurement."""
-        if not self.answers:
+        """How far (s) its clock is ahead of this process's, and the round trip (s) of that measurement."""
+        if not self.measurements:
             return None
-        trip, offset = min(self.answers)
+        trip, offset = min(self.measurements)
         return offset, trip
 
-    def is_past(self, run: int, phase: Phase) -> bool:
-        """Return whether it has come to a phase of a run."""
+    def has_reached(self, run: int, phase: Phase) -> bool:
+        """Return whether it has reached a phase of a run."""
         return self.run > run or (self.run == run and self.phase >= phase)
 
 
 class Membership:
-    """This process among the others, whose datagrams a transport carries."""
+    """What this process knows of the others, and tells them, over a transport."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.key = transport.key or b""
-        # The first of all processes decides when a run begins.
+        # The first of all processes sets the start time of a run.
         self.hosts = sorted([transport.here, *transport.peers])
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
         self.peers = {number: Peer() for number in range(len(self.hosts)) if number != self.me}
-        # The present run; before the first, the one before that.
+        # The current run; before the first run, its number minus 1.
         self.run = transport.first_run - 1
         self.phase = Phase.MEETING
         self.mark = b""
         self.epoch: float | None = None
         self.done: float | None = None
-        self.why = ""
+        self.error = ""
         self.finals: tuple[int, float, Mapping[int, int]] | None = None
-        # Of the present run: datagrams that were dropped, by `DROPPED`; and datagrams and their bytes.
+        # Of the current run: dropped datagrams by reason (`DROPPED`), and all datagrams and their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
-        # Takes in frames, and returns why not, if not.
+        # Accepts frames; returns the drop reason, or "".
         self.take: Callable[[Parcel], str] | None = None
         self.on_heartbeat: Callable[[], None] | None = None
         self._heartbeats = 0
@@ -116,12 +115,12 @@ class Membership:
     # --- datagrams ----------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Begin to hear and be heard."""
+        """Begin to receive and send datagrams."""
         self.transport.receive_with(self.receive)
         await self.transport.open()
 
     async def close(self) -> None:
-        """Fall silent."""
+        """Stop receiving and sending datagrams."""
         self.transport.receive_with(None)
         await self.transport.close()
 
@@ -133,25 +132,26 @@ class Membership:
         self.transport.send(self.hosts[host], data)
 
     def receive(self, data: bytes) -> None:
-        """Take in a datagram; never an exception, whatever it is."""
+        """Accept a datagram, or drop and count it; raises nothing, whatever the bytes are."""
         self.received += 1
         self.received_bytes += len(data)
-        why = self._taken(data)
-        if why:
-            self.dropped[why] += 1
+        reason = self._accept(data)
+        if reason:
+            self.dropped[reason] += 1
 
-    def _taken(self, data: bytes) -> str:
+    def _accept(self, data: bytes) -> str:
+        """Accept a datagram; return the reason if it is dropped, else ""."""
         if len(data) > self.transport.most:
             return "oversized"
         try:
             message = unseal(data, self.key)
         except Refused as refused:
-            return refused.why
+            return refused.reason
         peer = self.peers.get(message.host)
         if peer is None:
             return "strangers"
         if type(message) is Heartbeat:
-            return self._hear(message, peer)
+            return self._accept_heartbeat(message, peer)
         assert isinstance(message, Parcel)
         if not peer.met or message.incarnation != peer.incarnation:
             return "replayed" if message.incarnation < peer.incarnation else "stale"
@@ -159,10 +159,10 @@ class Membership:
             return "stale"
         return self.take(message)
 
-    # --- beats --------------------------------------------------------------------------------------------------------
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
 
     def send_heartbeat(self) -> None:
-        """Send all others the state of this process."""
+        """Send the state of this process to all others."""
         for number in self.peers:
             self.send(number, Heartbeat(self.me, self.incarnation, self._heartbeats, self._state_for(number)))
         self._heartbeats += 1
@@ -180,32 +180,33 @@ class Membership:
             "epoch": self.epoch,
             "done": self.done,
             "final": final,
-            "why": self.why[:_MOST_TEXT],
+            "why": self.error[:_MAX_TEXT],
             "sent": clock(),
             "answer": None if peer.last is None else [peer.incarnation, *peer.last],
         }
 
-    def _hear(self, beat: Heartbeat, peer: Peer) -> str:
-        if (beat.incarnation, beat.number) <= (peer.incarnation, peer.number):
+    def _accept_heartbeat(self, heartbeat: Heartbeat, peer: Peer) -> str:
+        if (heartbeat.incarnation, heartbeat.number) <= (peer.incarnation, peer.number):
             return "replayed"
-        state, now = _checked(beat.state), clock()
+        state, now = _checked(heartbeat.state), clock()
         if state is None:
             return "malformed"
-        if beat.incarnation > peer.incarnation:
-            # It is new, or began again.
-            fresh = Peer(incarnation=beat.incarnation)
+        if heartbeat.incarnation > peer.incarnation:
+            # The process is new, or has restarted.
+            fresh = Peer(incarnation=heartbeat.incarnation)
             for name, value in vars(fresh).items():
                 setattr(peer, name, value)
-        peer.number, peer.heard_at = beat.number, time.monotonic()
+        peer.number, peer.heard_at = heartbeat.number, time.monotonic()
         peer.last = state["sent"], now
         answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
-            _, first, second = answer
-            third, fourth = state["sent"], now
-            peer.answers.append(((fourth - first) - (third - second), ((second - first) + (third - fourth)) / 2))
+            # As in NTP: the heartbeat of this process left and arrived, then the peer's left and arrived.
+            _, left, arrived = answer
+            returned = state["sent"]
+            peer.measurements.append(((now - left) - (returned - arrived), ((arrived - left) + (returned - now)) / 2))
         peer.run, peer.phase, peer.mark = state["run"], state["phase"], state["mark"]
-        peer.epoch, peer.done, peer.why = state["epoch"], state["done"], state["why"]
+        peer.epoch, peer.done = state["epoch"], state["done"]
         if state["final"] is not None:
             run, end, count = state["final"]
             peer.final = run, end, count
@@ -213,40 +214,35 @@ class Membership:
             self.on_heartbeat()
         return ""
 
-    # --- the others ---------------------------------------------------------------------------------------------------
+    # --- other processes ----------------------------------------------------------------------------------------------
 
     def is_alive(self, number: int) -> bool:
-        """Return whether a process still takes part, as far as can be heard."""
+        """Return whether a process still takes part: its heartbeats are recent, and none ended its membership."""
         peer = self.peers[number]
         recent = time.monotonic() - peer.heard_at < self.transport.silence
         return recent and peer.phase != Phase.OVER
 
     def begin(self, mark: bytes) -> None:
-        """Go on to the next run; ``mark`` is a hash of what is to be run."""
+        """Go on to the next run; ``mark`` is a hash of its settings."""
         self.run += 1
         self.dropped.clear()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
         self.phase, self.mark, self.epoch, self.done = Phase.MEETING, mark, None, None
 
-    def when(self, margin: float) -> float | None:
-        """Return when the present run begins, or began, in seconds of this process's `clock`.
+    def start_time(self, margin: float) -> float | None:
+        """Return the start time of the current run in seconds of this process's `clock`; None if it is not known yet.
 
-        NaN if the others have ended it; None if that is not known yet. The first process, once all are there, decides
-        for ``margin`` seconds from now.
-
-        Raises
-        ------
-        NetsimError
-            If another process runs something else.
+        It is NaN if the others have ended the run. Once all processes are there, the first of them sets it to
+        ``margin`` seconds from now. Raises NetsimError if the run of another process has other settings.
         """
         met = {number: peer for number, peer in self.peers.items() if peer.met}
         for number, peer in met.items():
             if peer.run == self.run and peer.mark != self.mark:
                 raise NetsimError(
-                    f"process {self.hosts[number]!r} runs something else: graph, links, seed, agents and their places "
-                    "must be the same in all processes"
+                    f"process {self.hosts[number]!r} runs something else: graph, links, seed, agents and the process "
+                    "of each agent must be the same in all processes"
                 )
-        if any(peer.is_past(self.run, Phase.DONE) for peer in met.values()):
+        if any(peer.has_reached(self.run, Phase.DONE) for peer in met.values()):
             return float("nan")
         for peer in met.values():
             if peer.run == self.run and peer.epoch is not None and peer.offset is not None:
@@ -257,17 +253,17 @@ class Membership:
         return None
 
     def met(self) -> dict[str, int]:
-        """Return the incarnations of the processes that were met in the present run, by their names."""
+        """Return {process: incarnation} of the processes that were met in the current run."""
         there = ((number, peer) for number, peer in self.peers.items() if peer.met and peer.run == self.run)
         return {self.hosts[number]: peer.incarnation for number, peer in there}
 
     def missing(self) -> list[str]:
-        """Return the names of the processes that were not met yet, or are still at an earlier run."""
+        """Return the names of the processes that were not met yet, or are still in an earlier run."""
         return [self.hosts[number] for number, peer in self.peers.items() if not peer.met or peer.run < self.run]
 
 
 def _checked(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a heartbeat says if it is of the form that `Membership._state_for` returns, else None."""
+    """Return the state in a heartbeat, or None if it has not the form that `Membership._state_for` returns."""
     try:
         sound = (
             type(state["run"]) is int
@@ -278,7 +274,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any] | None:
             and _is_time(state["sent"])
             and all(state[name] is None or _is_time(state[name]) for name in ("epoch", "done"))
             and type(state["why"]) is str
-            and len(state["why"]) <= _MOST_TEXT
+            and len(state["why"]) <= _MAX_TEXT
             and (state["answer"] is None or _is_answer(*state["answer"]))
             and (state["final"] is None or _is_final(*state["final"]))
         )
@@ -291,8 +287,8 @@ def _is_time(value: Any) -> bool:
     return type(value) is float and math.isfinite(value)
 
 
-def _is_answer(incarnation: Any, sent: Any, came: Any) -> bool:
-    return type(incarnation) is int and _is_time(sent) and _is_time(came)
+def _is_answer(incarnation: Any, sent: Any, received: Any) -> bool:
+    return type(incarnation) is int and _is_time(sent) and _is_time(received)
 
 
 def _is_final(run: Any, end: Any, count: Any) -> bool:

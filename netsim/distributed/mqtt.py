@@ -1,4 +1,4 @@
-"""Datagrams over MQTT: each process subscribes to a topic of its own with a broker, and publishes to the others'."""
+"""Datagrams over MQTT: each process subscribes to its own topic at a broker, and publishes to those of the others."""
 
 import asyncio
 import re
@@ -18,37 +18,37 @@ from netsim.util import check
 
 __all__ = ["MQTT"]
 
-# Bytes that may wait here for the broker to take them: what is more is lost.
-_WAITING = 1 << 26
-# Real seconds that an answer of the broker may take at most.
-_ANSWER = 10.0
+# The most bytes queued for the broker; further datagrams are lost.
+_MAX_QUEUED = 1 << 26
+# Real seconds to wait for an answer of the broker.
+_TIMEOUT = 10.0
 
 
 class MQTT(Transport):
-    """A transport over an MQTT broker, with aiomqtt: quality of service 0, nothing is kept for an absent process.
+    """A transport over an MQTT broker, with aiomqtt: quality of service 0, and the broker retains no message.
 
     Parameters
     ----------
     broker : str
-        Its address, as "127.0.0.1:1883".
+        Its address, for example "127.0.0.1:1883".
     here : str
-        The name of this process: a level of a topic, so without ``/``, ``+`` and ``#``.
+        The name of this process. It is a level of a topic, so it has no ``/``, ``+`` or ``#``.
     peers : mapping
         {name: agents}.
     topic : str
-        Under which the processes have their topics: ``topic/name``.
+        Prefix of the processes' topics, which are ``topic/name``.
     username, password : str, optional
-        For the broker.
+        Credentials for the broker.
     tls : ssl.SSLContext, optional
-        How the connection is encrypted; otherwise it is not.
+        Encrypts the connection.
     settings
-        As `Transport` has them. With a broker beyond loopback there must be a ``key``.
+        Those of `Transport`. ``key`` is required unless the broker is on a loopback address.
 
     Raises
     ------
     BadInput
-        If aiomqtt is not installed, a name cannot be part of a topic, the broker is beyond loopback and there is no
-        key, or another argument cannot be used.
+        If aiomqtt is not installed, a name cannot be part of a topic, a key is required and missing, or another
+        argument is invalid.
     """
 
     needs_broker = True
@@ -66,11 +66,11 @@ class MQTT(Transport):
         **settings: Any,
     ) -> None:
         super().__init__(here, peers, **settings)
-        self._aiomqtt = _library()
+        self._aiomqtt = _import_aiomqtt()
         self._broker = broker
         self._host, self._port = address_of("broker", broker)
         if self.key is None and not is_loopback(broker):
-            raise BadInput(f"broker = {broker!r}: must be a loopback address, or come with a key: anybody could send")
+            raise BadInput(f"broker = {broker!r}: must be a loopback address unless a key is given: anybody could send")
         if not isinstance(topic, str) or not re.fullmatch(r"[^+#$\0][^+#\0]{0,199}", topic):
             raise check.refuse("topic", topic, "1 to 200 characters without + and #, the first not $")
         for argument, name in [("here", self.here), *(("peers", peer) for peer in self.peers)]:
@@ -80,14 +80,14 @@ class MQTT(Transport):
         self._login = {"username": username, "password": password, "tls_context": tls}
         self._client: Any = None
         self._paho: Any = None
-        self._watching: asyncio.Task[None] | None = None
-        # What the broker has not taken yet, and its bytes.
-        self._waiting: deque[tuple[Any, int]] = deque()
-        self._bytes = 0
+        self._watch_task: asyncio.Task[None] | None = None
+        # Publications that have not left yet, with their sizes in bytes.
+        self._queue: deque[tuple[Any, int]] = deque()
+        self._queued_bytes = 0
 
     @classmethod
     def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
-        """Return whether the broker is."""
+        """Return whether the broker is on this machine."""
         return is_loopback(broker)
 
     @classmethod
@@ -100,18 +100,22 @@ class MQTT(Transport):
     async def open(self) -> None:
         """Connect and subscribe; raises NetsimError if the broker cannot be reached or refuses."""
         loop = asyncio.get_running_loop()
-        # Time-outs are in the loop's seconds.
+        # aiomqtt measures its timeouts in the loop's seconds, which may be simulated.
         speed = loop.clock.speed if isinstance(loop, Loop) else 1.0
         nodelay = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._aiomqtt.Client(
-            self._host, self._port, timeout=min(self.patience, _ANSWER) * speed, socket_options=[nodelay], **self._login
+            self._host,
+            self._port,
+            timeout=min(self.patience, _TIMEOUT) * speed,
+            socket_options=[nodelay],
+            **self._login,
         )
-        # aiomqtt's own ways wait for each message that goes out, and make a task for each that comes in.
+        # aiomqtt itself awaits each publication and queues each message for a task; paho's callbacks do neither.
         self._paho = client._client
-        self._paho.on_message = self._take
-        # In paho's calls, the socket comes last.
-        self._paho.on_socket_register_write = lambda *given: loop.call_soon_threadsafe(self._await_room, given[-1])
-        # What is called when the socket can be written to belongs to no agent, though an agent sends.
+        self._paho.on_message = self._on_message
+        # paho passes the socket last.
+        self._paho.on_socket_register_write = lambda *args: loop.call_soon_threadsafe(self._await_writable, args[-1])
+        # Callbacks of the socket run outside the context of the agent that sends.
         self._context = copy_context()
         try:
             await client.__aenter__()
@@ -121,58 +125,58 @@ class MQTT(Transport):
                 raise NetsimError(f"broker = {self._broker!r}: refuses the topic {self._topics[self.here]!r}")
         except self._aiomqtt.MqttError as error:
             await self.close()
-            raise NetsimError(f"broker = {self._broker!r}: cannot be reached ({_why(error)})") from None
+            raise NetsimError(f"broker = {self._broker!r}: cannot be reached ({_reason(error)})") from None
         except BaseException:
             await self.close()
             raise
-        self._watching = loop.create_task(self._watch(client))
+        self._watch_task = loop.create_task(self._watch(client))
 
     def send(self, to: str, data: bytes) -> None:
-        """Publish a datagram; it is lost if too much waits already."""
-        if self._watching is None or self._watching.done():
+        """Publish a datagram; it is lost if the queue is full."""
+        if self._watch_task is None or self._watch_task.done():
             return
-        waiting = self._waiting
-        while waiting and waiting[0][0].is_published():
-            self._bytes -= waiting.popleft()[1]
-        if self._bytes + len(data) <= _WAITING:
+        queue = self._queue
+        while queue and queue[0][0].is_published():
+            self._queued_bytes -= queue.popleft()[1]
+        if self._queued_bytes + len(data) <= _MAX_QUEUED:
             info = self._context.run(self._paho.publish, self._topics[to], data)
-            waiting.append((info, len(data)))
-            self._bytes += len(data)
+            queue.append((info, len(data)))
+            self._queued_bytes += len(data)
 
     async def close(self) -> None:
-        """Send what waits, and disconnect."""
-        watching, client, self._watching, self._client = self._watching, self._client, None, None
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait([watching])
+        """Send what is queued, and disconnect."""
+        watch_task, client, self._watch_task, self._client = self._watch_task, self._client, None, None
+        if watch_task is not None:
+            watch_task.cancel()
+            await asyncio.wait([watch_task])
         if client is not None:
             with suppress(self._aiomqtt.MqttError):
                 await client.__aexit__(None, None, None)
-        self._waiting.clear()
-        self._bytes = 0
-        self._abandon()
-        # What aiomqtt cancels ends in the loop's next pass.
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._close_socket()
+        # Tasks that aiomqtt cancelled end in the loop's next pass.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     async def _watch(self, client: Any) -> None:
-        """Say so when the connection is lost; messages come by another way."""
+        """Report a lost connection; messages themselves are received by `_on_message`."""
         try:
             async for _ in client.messages:
                 pass
         except self._aiomqtt.MqttError as error:
-            self.fail(f"broker = {self._broker!r}: the connection was lost ({_why(error.__cause__ or error)})")
+            self.fail(f"broker = {self._broker!r}: the connection was lost ({_reason(error.__cause__ or error)})")
 
-    def _take(self, client: Any, userdata: Any, message: Any) -> None:
+    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
         self.deliver(message.payload)
 
-    def _await_room(self, link: Any) -> None:
-        """Write when the socket takes something; aiomqtt would also wait for one that was closed meanwhile."""
-        if self._paho is not None and link.fileno() >= 0:
-            asyncio.get_running_loop().add_writer(link.fileno(), self._paho.loop_write)
+    def _await_writable(self, sock: Any) -> None:
+        """Write when the socket is writable; aiomqtt's own callback fails if the socket has been closed meanwhile."""
+        if self._paho is not None and sock.fileno() >= 0:
+            asyncio.get_running_loop().add_writer(sock.fileno(), self._paho.loop_write)
 
-    def _abandon(self) -> None:
-        """Close the socket if that is still open: the broker did not answer."""
+    def _close_socket(self) -> None:
+        """Close the socket if it is still open because the broker did not answer."""
         left = None if self._paho is None else self._paho.socket()
         self._paho = None
         if left is not None:
@@ -182,7 +186,7 @@ class MQTT(Transport):
             left.close()
 
 
-def _library() -> Any:
+def _import_aiomqtt() -> Any:
     try:
         import aiomqtt
     except ImportError:
@@ -191,8 +195,8 @@ def _library() -> Any:
     return aiomqtt
 
 
-def _why(error: BaseException) -> str:
-    """Return a reason without the number that comes before it."""
-    why = re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
-    # All that is known of a socket that was closed at the other end.
-    return "closed by the broker" if why == "Unspecified error" else why
+def _reason(error: BaseException) -> str:
+    """Return the text of an error without its number."""
+    reason = re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
+    # aiomqtt gives no other text when the broker closes the socket.
+    return "closed by the broker" if reason == "Unspecified error" else reason

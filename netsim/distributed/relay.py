@@ -1,7 +1,7 @@
-"""Frames to and from other processes: what stands in the place of an agent elsewhere, and what puts its frames here.
+"""The relay of frames between processes, and the remote endpoint to which a link delivers instead of an inbox.
 
-agent → outbox → link → inbox → agent: you are between link and inbox, which are in two processes. Frames of a link are
-numbered, so that what got lost between the processes is known, and what comes twice is noticed.
+agent → outbox → link → inbox → agent: this is between link and inbox, which are in two processes. The frames of a link
+have sequence numbers, by which lost and duplicated datagrams are detected.
 """
 
 import math
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Relay", "RemoteEndpoint"]
 
-# Frames of a link beyond one that has not come; and kinds of message that others may bring up.
+# The most frames of a link that are remembered while an earlier one is awaited.
 _WINDOW = 10_000
-# Bytes up to which frames share a datagram: as many as an Ethernet takes whole.
-_TOGETHER = 1400
-_MOST_KINDS = 10_000
+# Frames share a datagram up to this size in bytes, which fits into one Ethernet frame.
+_BATCH_SIZE = 1400
+# The most kinds of message: other processes may introduce new ones.
+_MAX_KINDS = 10_000
 
 
 class RemoteEndpoint:
-    """Stands for the inbox of an agent that runs elsewhere: links put frames into it."""
+    """Stands for the inbox of an agent in another process: links put frames into it."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -38,17 +39,17 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Let the senders say when something is on its way, from now on."""
-        for noted, place in zip(self.watchers[::2], self.watchers[1::2], strict=True):
-            noted[place] = self
+        """Have the senders call `watch` for each frame from now on."""
+        for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
+            watched[index] = self
 
     def watch(self) -> None:
-        """Send off what has been put into the arrivals."""
+        """Send the frames in ``arrivals``."""
         self._send(self._name, self.arrivals.due(math.inf))
 
 
-class _Sequence:
-    """Which frames of a link have come."""
+class _DuplicateFilter:
+    """The sequence numbers received on a link: all below ``_next``, and those in ``_beyond``."""
 
     __slots__ = ("_beyond", "_next", "count")
 
@@ -56,18 +57,18 @@ class _Sequence:
         self._next, self._beyond = 0, set[int]()
         self.count = 0
 
-    def take(self, number: int) -> bool:
-        """Note a frame; return whether it is new."""
+    def accept(self, number: int) -> bool:
+        """Note a sequence number; return whether it is new."""
         if number < self._next or number in self._beyond:
             return False
         self.count += 1
         if number == self._next and not self._beyond:
-            # As nearly all come.
+            # The fast path: nearly all frames come in order.
             self._next += 1
             return True
         self._beyond.add(number)
         if len(self._beyond) > _WINDOW:
-            # What has not come so far is not waited for.
+            # Give up on the missing numbers.
             self._next = min(self._beyond)
         while self._next in self._beyond:
             self._beyond.remove(self._next)
@@ -75,34 +76,34 @@ class _Sequence:
         return True
 
 
-class _Waiting:
-    """Frames that are to leave for one process."""
+class _Batch:
+    """Frames that wait for the next datagram to one process."""
 
-    __slots__ = ("_frame", "_most", "messages", "size")
+    __slots__ = ("_frame", "_max_size", "messages", "size")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
         self.clear()
 
     def clear(self) -> None:
-        """Let go of them."""
+        """Remove all frames."""
         self.messages: list[Message] = []
         self.size = 0
         self._frame: Frame | None = None
 
     def add(self, frame: Frame, message: Message, size: int) -> None:
-        """Add a frame, about ``size`` bytes of a datagram."""
+        """Add a frame, which takes at most ``size`` bytes of a datagram."""
         self.messages.append(message)
         self.size += size
         self._frame = frame
 
     def add_leg(self, frame: Frame, number: int, kind: str, leg: tuple[int, int, float]) -> bool:
-        """Let the last frame travel on a link more, if it is this one; return whether it is."""
-        if frame is not self._frame or self.size + LEG > self._most:
+        """Add a link to the last frame if it is this one; return whether it is."""
+        if frame is not self._frame or self.size + LEG > self._max_size:
             return False
         last = self.messages[-1]
         if last.number != number or last.kind != kind:
-            # A second copy has a number of its own.
+            # A duplicate has its own transmission number.
             return False
         last.legs.extend(leg)
         self.size += LEG
@@ -110,37 +111,37 @@ class _Waiting:
 
 
 class Relay:
-    """The frames of one run that cross between processes; by their names, the numbers of the agents' processes."""
+    """Sends and receives the frames of one run; ``processes`` has the index of each agent's process."""
 
-    def __init__(self, membership: Membership, places: Mapping[Hashable, int]) -> None:
+    def __init__(self, membership: Membership, processes: Mapping[Hashable, int]) -> None:
         self._membership = membership
-        self._places = places
+        self._processes = processes
         self._remotes: list[RemoteEndpoint] = []
         self._kinds: list[str] = []
         self._sent: dict[int, int] = {}
-        self._waiting: dict[int, _Waiting] = {}
+        self._batches: dict[int, _Batch] = {}
         self._flushing = False
-        # What is sent off later is no agent's doing.
+        # `flush` runs outside the context of the agent that sent.
         self._context = copy_context()
-        self._heard: dict[int, dict[int, _Sequence]] = {number: {} for number in membership.peers}
-        # What a process received before it began again belongs to frames that its successor does not know of.
+        self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
+        # A restarted process begins again at sequence number 0, so its filters are new.
         self._incarnations: dict[int, int] = {}
-        self._early: list[Parcel] = []
+        self._early_parcels: list[Parcel] = []
         self._run: Runtime | None = None
-        # By link: the sender's process, the sender, the receiver.
-        self._ends: list[tuple[int, Hashable, Hashable]] = []
+        # Of each link: the sender's process, the sender, the receiver.
+        self._links: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
-        # Called before frames leave this process.
+        # Called before each datagram is sent.
         self.before_sending: Callable[[], None] = lambda: None
-        # Whether nothing more is taken in.
+        # Whether all further frames are dropped.
         self.closed = False
 
     def is_here(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this process."""
-        return self._places[agent] == self._membership.me
+        return self._processes[agent] == self._membership.me
 
     def stand_in(self, agent: Hashable, tally: Tally) -> RemoteEndpoint | None:
-        """Return what takes the frames for an agent that runs elsewhere; None if it runs here."""
+        """Return the remote endpoint of an agent in another process, or None if the agent runs in this one."""
         if self.is_here(agent):
             return None
         remote = RemoteEndpoint(agent, tally, self._send)
@@ -148,104 +149,104 @@ class Relay:
         return remote
 
     def connect(self, run: "Runtime") -> None:
-        """Take part in a run that is built."""
+        """Begin to relay the frames of a run, once it is built."""
         self._run, self._names = run, list(run.inboxes)
         ledger, names = run.ledger, self._names
         for sender, receiver in zip(ledger.senders.tolist(), ledger.receivers.tolist(), strict=True):
-            self._ends.append((self._places[names[sender]], names[sender], names[receiver]))
+            self._links.append((self._processes[names[sender]], names[sender], names[receiver]))
         for remote in self._remotes:
             remote.listen()
-        early, self._early = self._early, []
-        for parcel in early:
+        early_parcels, self._early_parcels = self._early_parcels, []
+        for parcel in early_parcels:
             self.take(parcel)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, to: Hashable, entries: list[Any]) -> None:
-        """Have frames sent off in the loop's next pass."""
+        """Add frames to the batch of the receiver's process, which is sent in the loop's next pass."""
         assert self._run is not None
         tally = self._run.shared.tally
         if len(tally.kinds) > len(self._kinds):
             self._kinds = list(tally.kinds)
-        host = self._places[to]
-        waiting = self._waiting.get(host)
-        if waiting is None:
-            waiting = self._waiting[host] = _Waiting(self._membership.transport.most)
+        host = self._processes[to]
+        batch = self._batches.get(host)
+        if batch is None:
+            batch = self._batches[host] = _Batch(self._membership.transport.most)
         for time, key, kind, frame in entries:
             link, name = key >> tally.shift, self._kinds[kind]
-            number = self._sent.get(link, 0)
-            self._sent[link] = number + 1
-            self._must_fit(frame, name, to)
-            count = key & ((1 << tally.shift) - 1)
-            if not waiting.add_leg(frame, count, name, (link, number, time)):
+            sequence = self._sent.get(link, 0)
+            self._sent[link] = sequence + 1
+            self._check_size(frame, name, to)
+            number = key & ((1 << tally.shift) - 1)
+            if not batch.add_leg(frame, number, name, (link, sequence, time)):
                 size = len(frame.data) + 4 * len(name) + OVERHEAD
-                if waiting.messages and waiting.size + size > _TOGETHER:
-                    self._send_off(host, waiting)
-                waiting.add(frame, Message(count, name, frame.sent_at, frame.data, [link, number, time]), size)
+                if batch.messages and batch.size + size > _BATCH_SIZE:
+                    self._send_batch(host, batch)
+                batch.add(frame, Message(number, name, frame.sent_at, frame.data, [link, sequence, time]), size)
         if not self._flushing:
             self._flushing = True
             self._run.shared.loop.call_soon(self.flush, context=self._context)
 
     def flush(self) -> None:
-        """Send off what waits."""
+        """Send all batches."""
         self._flushing = False
-        for host, waiting in self._waiting.items():
-            if waiting.messages:
-                self._send_off(host, waiting)
+        for host, batch in self._batches.items():
+            if batch.messages:
+                self._send_batch(host, batch)
 
-    def _send_off(self, host: int, waiting: "_Waiting") -> None:
+    def _send_batch(self, host: int, batch: "_Batch") -> None:
         membership = self._membership
         self.before_sending()
-        membership.send(host, Parcel(membership.me, membership.incarnation, membership.run, waiting.messages))
-        waiting.clear()
+        membership.send(host, Parcel(membership.me, membership.incarnation, membership.run, batch.messages))
+        batch.clear()
 
-    def _must_fit(self, frame: Frame, kind: str, to: Hashable) -> None:
+    def _check_size(self, frame: Frame, kind: str, to: Hashable) -> None:
         transport = self._membership.transport
-        most = transport.most - OVERHEAD
-        if len(frame.data) + 4 * len(kind) > most:
+        limit = transport.most - OVERHEAD
+        if len(frame.data) + 4 * len(kind) > limit:
             what = f"a frame {kind!r} of {len(frame.data):,} bytes"
             carrier = type(transport).__name__
-            raise AgentError(f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {most:,}")
+            raise AgentError(f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {limit:,}")
 
     def sent_to(self) -> dict[int, int]:
-        """Return the number of frames sent, by the number of the receiver's process."""
+        """Return the number of frames sent to each process, by its index."""
         assert self._run is not None
         receivers = self._run.ledger.receivers
         counts = Counter[int]()
         for link, count in self._sent.items():
-            counts[self._places[self._names[receivers[link]]]] += count
+            counts[self._processes[self._names[receivers[link]]]] += count
         return counts
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, parcel: Parcel) -> str:
-        """Put frames into the inboxes that they are for; return why not all (`membership.DROPPED`), or ""."""
-        if self.closed or (self._run is None and len(self._early) >= _WINDOW):
+        """Put frames into their receivers' inboxes; return the drop reason of one (`membership.DROPPED`), or ""."""
+        if self.closed or (self._run is None and len(self._early_parcels) >= _WINDOW):
             return "stale"
         if self._run is None:
-            # Another clock is a little ahead.
-            self._early.append(parcel)
+            # The sender's clock is slightly ahead, so its run began first.
+            self._early_parcels.append(parcel)
             return ""
         refused = ""
         for message in parcel.messages:
-            refused = self._take(self._run, parcel, message) or refused
+            refused = self._accept(self._run, parcel, message) or refused
         return refused
 
-    def _take(self, run: "Runtime", parcel: Parcel, message: Message) -> str:
+    def _accept(self, run: "Runtime", parcel: Parcel, message: Message) -> str:
         tally = run.shared.tally
-        if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MOST_KINDS):
+        if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MAX_KINDS):
             return "malformed"
         try:
-            # Once for all whom a broadcast is for.
+            # Once for all receivers of a broadcast.
             frame = decode_frame(message.data, message.sent_at, self._names)
         except WireError:
             return "malformed"
         kind, refused, legs = tally.kind(message.kind), "", iter(message.legs)
         for link, sequence, time in zip(legs, legs, legs, strict=True):
-            ends = self._ends[link] if link < len(self._ends) else None
+            ends = self._links[link] if link < len(self._links) else None
             if ends is None or ends[:2] != (parcel.host, frame.sender) or not self.is_here(ends[2]):
                 refused = "malformed"
-            elif not self._sequence(parcel, link).take(sequence):
+            elif not self._filter_of(parcel, link).accept(sequence):
                 refused = refused or "replayed"
             else:
                 self._arrive(run, ends[2], (link << tally.shift) + message.number, kind, frame, time)
@@ -255,17 +256,17 @@ class Relay:
         inbox, now = run.inboxes[receiver], run.shared.loop.now()
         rounds = run.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
-            # It came later than by its link's model, and somebody could have noticed.
+            # The datagram was later than the link's model, and a receiver could have observed that.
             time = now
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()
 
-    def _sequence(self, parcel: Parcel, link: int) -> _Sequence:
+    def _filter_of(self, parcel: Parcel, link: int) -> _DuplicateFilter:
         if self._incarnations.get(parcel.host) != parcel.incarnation:
             self._incarnations[parcel.host] = parcel.incarnation
-            self._heard[parcel.host] = {}
-        return self._heard[parcel.host].setdefault(link, _Sequence())
+            self._filters[parcel.host] = {}
+        return self._filters[parcel.host].setdefault(link, _DuplicateFilter())
 
     def has_all_of(self, host: int, count: int) -> bool:
-        """Return whether all ``count`` frames have come that a process sent here."""
-        return sum(sequence.count for sequence in self._heard[host].values()) >= count
+        """Return whether all ``count`` frames that a process sent to this one have been received."""
+        return sum(numbers.count for numbers in self._filters[host].values()) >= count

@@ -1,8 +1,8 @@
-"""A transport: what carries datagrams between the processes that run the agents of one network.
+"""A transport carries datagrams between the processes that run the agents of one network.
 
-agent → outbox → link → inbox → agent: you are on the link, between two processes. A link's model stays with the sender:
-it loses, delays and counts as in a simulation, and draws the same. What leaves it goes to the receiver's process with
-the time at which it is to arrive, and waits there until then.
+agent → outbox → link → inbox → agent: this is on the link, between two processes. The link's model runs in the sender's
+process: it loses, delays and counts frames as in a simulation, with the same random draws. A frame then travels to the
+receiver's process with its arrival time, and waits there until that time.
 """
 
 import importlib
@@ -18,48 +18,48 @@ from netsim.util import check
 __all__ = ["TRANSPORTS", "Transport", "transport_of"]
 
 TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
-"""What `netsim deploy --transport` takes: a module of this package, and its class."""
+"""The values of `netsim deploy --transport`, which are modules of this package, and the class of each."""
 
 
 class Transport(ABC):
     """Carries datagrams to the other processes, best effort; give it to `netsim.Network.run`.
 
-    A subclass writes `open`, `send` and `close`, and calls `deliver` with what comes, `fail` when nothing can come.
+    A subclass defines `open`, `send` and `close`. It calls `deliver` for each datagram that it receives, and `fail`
+    when it cannot receive any more.
 
     Parameters
     ----------
     here : str
         The name of this process.
     peers : mapping
-        {name: agents}: the other processes, and the agents that run there. All others of the graph run here.
+        {name: agents}: the other processes and the agents of each. All other nodes of the graph run in this process.
     key : bytes, optional
-        By which datagrams are authenticated; the same in all processes.
+        The secret that authenticates datagrams; the same in all processes.
     pace : float
-        Simulated seconds that pass in a real one.
+        Simulated seconds per real second.
     patience : float
-        Real seconds that this process waits for the others before a run, and for a frame while agents can do nothing
-        else.
+        Real seconds to wait for the other processes before a run, and for a frame while all agents here wait for one.
     silence : float
-        Real seconds after which a process that says nothing is taken to be dead.
+        Real seconds without a heartbeat after which another process counts as dead.
     folder : str or Path, optional
-        Where what happens here is written as it goes, for `netsim.distributed.merge_parts`; it is made if need be.
+        Folder of this process's journal, for `netsim.distributed.merge_parts`; created if it does not exist.
 
     Attributes
     ----------
     most : int
-        Bytes of a datagram that it carries at most.
+        The most bytes of a datagram.
     failure : NetsimError or None
-        What `fail` was given.
+        The first reason given to `fail`.
 
     Raises
     ------
     BadInput
-        If an argument cannot be used.
+        If an argument is invalid.
     """
 
     most: int = 1 << 20
     needs_broker = False
-    """Whether processes reach each other by a broker, whose address then goes with a deployment."""
+    """Whether processes connect to a broker, whose address is then part of a deployment."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class Transport(ABC):
         silence: float = 5.0,
         folder: str | Path | None = None,
     ) -> None:
-        self.here = _name("here", here)
+        self.here = _process_name("here", here)
         if not isinstance(peers, Mapping) or not peers:
             raise check.refuse("peers", peers, "a mapping {process: agents} of at least one process")
-        self.peers = {_name("peers", name): _names(name, agents) for name, agents in peers.items()}
+        self.peers = {_process_name("peers", name): _agent_names(name, agents) for name, agents in peers.items()}
         if self.here in self.peers:
-            raise BadInput(f"peers = {self.here!r}: must be the other processes, not this one too")
+            raise BadInput(f"peers = {self.here!r}: must be the other processes, without this one")
         if key is not None and (not isinstance(key, bytes) or len(key) < 16):
             raise BadInput("key: must be at least 16 bytes")
         self.key = key
@@ -87,12 +87,12 @@ class Transport(ABC):
         self.folder = None if folder is None else Path(folder)
         self._deliver: Callable[[bytes], None] | None = None
         self.failure: NetsimError | None = None
-        # The number of the first run, of one that goes on where another of the same name was.
+        # The number of the first run; above 0 in a process that replaces a dead one of the same name.
         self.first_run = 0
-        # This process among the others, from its first run to its last.
+        # A `netsim.distributed.membership.Membership`, from the first run to the last.
         self.membership: Any = None
 
-    # --- what a subclass writes ---------------------------------------------------------------------------------------
+    # --- defined by a subclass ----------------------------------------------------------------------------------------
 
     @abstractmethod
     async def open(self) -> None:
@@ -104,9 +104,9 @@ class Transport(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release what `open` acquired."""
 
-    # --- what a deployment asks of a subclass: by default as of processes that have names, and no broker --------------
+    # --- used by deployments; the defaults are for processes with arbitrary names and without a broker ----------------
 
     @classmethod
     def local_addresses(cls, count: int) -> list[str]:
@@ -115,31 +115,31 @@ class Transport(ABC):
 
     @classmethod
     def is_local(cls, addresses: Sequence[str], broker: str) -> bool:
-        """Return whether a deployment with these addresses, or this broker, is on this machine only."""
+        """Return whether a deployment with these addresses, or this broker, stays on this machine."""
         return False
 
     @classmethod
     def of_deployment(
         cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
     ) -> "Transport":
-        """Return the transport of a process; ``topic`` is a name that deployments with one broker do not share."""
+        """Return the transport of a process; ``topic`` is unique among the deployments that use the same broker."""
         return cls(here, peers, **settings)
 
-    # --- what it calls ------------------------------------------------------------------------------------------------
+    # --- called by a subclass -----------------------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
-        """Take in a datagram that came: what no peer has sent is dropped and counted."""
+        """Hand a received datagram to netsim, which drops and counts it if no peer has sent it."""
         if self._deliver is not None:
             self._deliver(data)
 
-    def fail(self, why: str) -> None:
-        """Say in one line why nothing can be carried any more: the run ends with it. The first reason counts."""
-        self.failure = self.failure or NetsimError(why)
+    def fail(self, reason: str) -> None:
+        """End the run with an error of one line: datagrams can no longer be carried. The first reason counts."""
+        self.failure = self.failure or NetsimError(reason)
 
-    # --- what netsim calls --------------------------------------------------------------------------------------------
+    # --- called by netsim ---------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Hand what comes to a function; None: drop it."""
+        """Call ``deliver`` with each received datagram; None: drop them."""
         self.failure = None
         self._deliver = deliver
 
@@ -149,19 +149,19 @@ class Transport(ABC):
 
 
 def transport_of(name: str) -> type[Transport]:
-    """Return the class of `TRANSPORTS` of a name; raises BadInput if there is none."""
+    """Return the class of a transport in `TRANSPORTS`; raises BadInput for an unknown name."""
     module = importlib.import_module(f"{__package__}.{check.one_of('transport', name, TRANSPORTS)}")
     found: type[Transport] = getattr(module, TRANSPORTS[name])
     return found
 
 
-def _name(argument: str, value: Any) -> str:
+def _process_name(argument: str, value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value) > 200:
         raise check.refuse(argument, value, "printable text of at most 200 characters")
     return str(value)
 
 
-def _names(process: str, agents: Any) -> tuple[Hashable, ...]:
+def _agent_names(process: str, agents: Any) -> tuple[Hashable, ...]:
     if isinstance(agents, str | bytes) or not isinstance(agents, Iterable) or inspect.isawaitable(agents):
         raise check.refuse(f"peers[{process!r}]", agents, "a list of agents' names")
     return tuple(agents)

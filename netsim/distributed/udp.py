@@ -1,4 +1,4 @@
-"""Datagrams over UDP: asyncio says when the socket can be read, and then all that has come is taken in at once."""
+"""Datagrams over UDP: when asyncio reports the socket as readable, all waiting datagrams are received at once."""
 
 import asyncio
 import ipaddress
@@ -14,18 +14,19 @@ from netsim.util import check
 
 __all__ = ["UDP", "address_of", "is_loopback"]
 
-_MOST = 65_507
-# Bytes that the system is asked to hold for a process that computes, and for a burst that leaves: it may give less.
+_MAX_DATAGRAM = 65_507
+# Bytes of the socket's buffers, for a process that computes while datagrams arrive and for bursts; a system may give
+# less.
 _BUFFER = 1 << 22
 _FORCE = 33  # SO_RCVBUFFORCE, which Python does not name
-# Datagrams that are taken in before other things have their turn; asyncio's endpoints take one.
+# The most datagrams received in one pass of the loop; asyncio's endpoints receive one.
 _AT_ONCE = 64
 
 
 class UDP(Transport):
-    """A transport over UDP: processes are named by their addresses, as "127.0.0.1:9000" or "[::1]:9000".
+    """A transport over UDP: the name of a process is its address, as in "127.0.0.1:9000" or "[::1]:9000".
 
-    It listens on the address ``here``, and on no other.
+    It listens on the address ``here`` only.
 
     Parameters
     ----------
@@ -34,28 +35,30 @@ class UDP(Transport):
     peers : mapping
         {address: agents}.
     settings
-        As `Transport` has them. Beyond loopback there must be a ``key``.
+        Those of `Transport`. ``key`` is required unless ``here`` is a loopback address.
 
     Raises
     ------
     BadInput
-        If an address is none, an address beyond loopback comes without a key, or another argument cannot be used.
+        If an address or another argument is invalid, or a key is required and missing.
     """
 
-    most = _MOST
+    most = _MAX_DATAGRAM
 
     def __init__(self, here: str, peers: Mapping[str, Iterable[Hashable]], **settings: Any) -> None:
         super().__init__(here, peers, **settings)
-        self._places = {name: address_of("peers", name) for name in self.peers}
-        self._own = address_of("here", here)
-        self._to: dict[str, Any] = {}
+        self._peer_addresses = {name: address_of("peers", name) for name in self.peers}
+        self._address = address_of("here", here)
+        self._resolved_peers: dict[str, Any] = {}
         if self.key is None and not is_loopback(here):
-            raise BadInput(f"here = {here!r}: must be a loopback address, or come with a key: anybody could send there")
+            raise BadInput(
+                f"here = {here!r}: must be a loopback address unless a key is given: anybody could send there"
+            )
         self._socket: socket.socket | None = None
 
     @classmethod
     def local_addresses(cls, count: int) -> list[str]:
-        """Return loopback addresses whose ports are free now, in the order of the ports."""
+        """Return loopback addresses with free ports, sorted by port."""
         held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
         try:
             for each in held:
@@ -71,60 +74,60 @@ class UDP(Transport):
         return all(map(is_loopback, addresses))
 
     async def open(self) -> None:
-        """Listen; raises NetsimError if the address cannot be had."""
+        """Listen; raises NetsimError if the address is not available."""
         loop = asyncio.get_running_loop()
         trying = f"here = {self.here!r}"
         try:
-            family, own = _resolved(self._own)
-            if not self._to:
-                # Before anything is sent, and once: a name may take long to be found.
-                for trying, place in self._places.items():
-                    self._to[trying] = _resolved(place, family)[1]
+            family, own = _resolved(self._address)
+            if not self._resolved_peers:
+                # Once, before the first datagram: to resolve a name may take long.
+                for trying, address in self._peer_addresses.items():
+                    self._resolved_peers[trying] = _resolved(address, family)[1]
                 trying = f"here = {self.here!r}"
             bound = _bound(family, own)
         except OSError as error:
             why = error.strerror or one_line(error)
-            raise NetsimError(f"{trying}: must be an address that can be had ({why})") from None
+            raise NetsimError(f"{trying}: must be an available address ({why})") from None
         self._socket = bound
-        loop.add_reader(bound, self._take_in)
+        loop.add_reader(bound, self._receive_ready)
 
     def send(self, to: str, data: bytes) -> None:
         """Send a datagram."""
         if self._socket is not None:
-            # What the system does not take is lost.
+            # A datagram that the system refuses is lost.
             with suppress(OSError):
-                self._socket.sendto(data, self._to[to])
+                self._socket.sendto(data, self._resolved_peers[to])
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
-    def _take_in(self) -> None:
+    def _receive_ready(self) -> None:
         assert self._socket is not None
         receive, deliver = self._socket.recv, self.deliver
         for _ in range(_AT_ONCE):
             try:
-                data = receive(_MOST)
+                data = receive(_MAX_DATAGRAM)
             except OSError:
-                # There is nothing more; or, on some systems, no process listened to what was sent.
+                # No datagram is left; or, on some systems, a peer does not listen.
                 return
             deliver(data)
 
 
 def address_of(argument: str, text: str) -> tuple[str, int]:
-    """Return host and port of "host:port"; raises BadInput if it is none."""
+    """Return host and port of "host:port"; raises BadInput for any other text."""
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise check.refuse(argument, text, "an address as 127.0.0.1:9000 or [::1]:9000")
+        raise check.refuse(argument, text, "an address like 127.0.0.1:9000 or [::1]:9000")
     return host, int(port)
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether "host:port" is on this machine; raises BadInput if it is no address."""
+    """Return whether "host:port" is a loopback address; raises BadInput if it is no address."""
     host = address_of("address", address)[0]
     if host == "localhost":
         return True
@@ -133,14 +136,14 @@ def is_loopback(address: str) -> bool:
     return False
 
 
-def _resolved(place: tuple[str, int], family: int = 0) -> tuple[int, Any]:
-    """Return the family of an address, and the address as a socket of that family wants it."""
-    found, _, _, _, address = socket.getaddrinfo(*place, family, socket.SOCK_DGRAM)[0]
-    return found, address
+def _resolved(address: tuple[str, int], family: int = 0) -> tuple[int, Any]:
+    """Return the family of an address, and the address in that family's form."""
+    found, _, _, _, resolved = socket.getaddrinfo(*address, family, socket.SOCK_DGRAM)[0]
+    return found, resolved
 
 
-def _bound(family: int, place: Any) -> socket.socket:
-    """Return a socket that listens at a place."""
+def _bound(family: int, address: Any) -> socket.socket:
+    """Return a socket bound to an address."""
     made = socket.socket(family, socket.SOCK_DGRAM)
     try:
         made.setblocking(False)
@@ -148,10 +151,10 @@ def _bound(family: int, place: Any) -> socket.socket:
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, direction, _BUFFER)
         if sys.platform == "linux":
-            # Beyond the usual limit, for those who may.
+            # Beyond the usual limit, which needs privileges.
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, _FORCE, _BUFFER)
-        made.bind(place)
+        made.bind(address)
     except BaseException:
         made.close()
         raise

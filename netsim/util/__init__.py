@@ -1,1 +1,1 @@
-"""Tools of every room: checked arguments, whole files, data files, keyed draws, types."""
+"""Tools for all packages: checked arguments, atomic files, data files, keyed draws, types."""

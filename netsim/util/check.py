@@ -1,7 +1,7 @@
 """Checks of arguments: each returns the value as a Python object, or raises BadInput in one line.
 
-Keep the returned value. A check accepts numpy's numbers as well as Python's, but those overflow, stay in single
-precision or slow down what is computed with them.
+Use the returned value. A check also accepts numpy's numbers, but those overflow, stay in single precision or slow down
+later computations.
 """
 
 import difflib
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from netsim.errors import BadInput
 
 ROUNDING = 1e-12
-"""Relative error that earlier arithmetic may have left in an argument: 3 * 0.1 counts as 0.3."""
+"""Tolerated relative error of an argument from earlier arithmetic: 3 * 0.1 counts as 0.3."""
 
-# By how much sums and differences of probabilities may miss 0 and 1.
-_ULPS = 4 * 2.0**-52
-# Bytes that every machine has: fewer are not checked.
-_FEW = 2**26
+# Tolerated rounding error of probabilities near 0 and 1.
+_PROBABILITY_ERROR = 4 * 2.0**-52
+# Bytes that every machine has: smaller sizes are not checked.
+_SMALL = 2**26
 
 
 def refuse(name: str, value: object, allowed: str) -> BadInput:
@@ -41,13 +41,13 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
 
 
 def called(name: str, value: object) -> None:
-    """Raise BadInput for a function or a class that is given in place of its result."""
+    """Raise BadInput for a function or class that was passed without being called."""
     if inspect.isroutine(value) or isinstance(value, type):
         each = getattr(value, "__name__", "it")
         raise BadInput(f"{name} = {each}: must be called: {each}(...)")
 
 
-def _is(value: Any, kind: type) -> bool:
+def _is_number(value: Any, kind: type) -> bool:
     """Return whether ``value`` is a number of this kind; True and False are not."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
@@ -59,7 +59,7 @@ def number(
     ends = [f"> {above:g}"] if above is not None else [f">= {low:g}"] if low > -math.inf else []
     ends += [f"<= {high:g}"] if high < math.inf else []
     allowed = " and ".join(["a number", *ends]).replace("number and", "number", 1)
-    if not _is(value, numbers.Real):
+    if not _is_number(value, numbers.Real):
         raise refuse(name, value, allowed)
     try:
         result = float(value)
@@ -89,14 +89,14 @@ def at_least(name: str, value: Any, low: float) -> float:
 
 def probability(name: str, value: Any) -> float:
     """Return ``value`` as a float in [0, 1]; a value outside by a rounding error becomes 0 or 1."""
-    if not _is(value, numbers.Real) or not -_ULPS <= value <= 1 + _ULPS:
+    if not _is_number(value, numbers.Real) or not -_PROBABILITY_ERROR <= value <= 1 + _PROBABILITY_ERROR:
         raise refuse(name, value, "a probability in [0, 1]")
     return min(max(float(value), 0.0), 1.0)
 
 
 def share(name: str, value: Any) -> float:
     """Return ``value`` as a float above 0, up to 1; a value above 1 by a rounding error becomes 1."""
-    if not _is(value, numbers.Real) or not 0 < value <= 1 + _ULPS:
+    if not _is_number(value, numbers.Real) or not 0 < value <= 1 + _PROBABILITY_ERROR:
         raise refuse(name, value, "a share above 0, up to 1")
     return min(float(value), 1.0)
 
@@ -111,7 +111,7 @@ def flag(name: str, value: Any) -> bool:
 def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     """Return ``value`` as an int of at least ``low`` and, where given, at most ``high``."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number from {low} to {high}"
-    if not _is(value, numbers.Integral):
+    if not _is_number(value, numbers.Integral):
         raise refuse(name, value, allowed)
     result = int(value)
     if result < low or (high is not None and result > high):
@@ -120,25 +120,17 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
 
 
 def fits(name: str, value: Any, size: float, what: str) -> None:
-    """Raise BadInput if an object would take more memory than there is, before any of it is made.
+    """Raise BadInput if an object needs more memory than exists, before it is created.
 
-    The memory is the least of the machine's, the process's limits (``ulimit -v``, ``-d``) and its control group's. On
-    Windows nothing is refused. Memory that is in use counts as free.
-
-    Parameters
-    ----------
-    name, value
-        The argument from which the size follows.
-    size : number
-        Bytes that it takes at least.
-    what : str
-        The object, for the error.
+    The argument determines its least ``size`` in bytes; ``what`` names the object in the error. The memory is the least
+    of the machine's, the process's limits (``ulimit -v``, ``-d``) and its control group's. On Windows no size is
+    refused. Memory in use counts as free.
     """
-    if size <= _FEW:
+    if size <= _SMALL:
         return
-    there = min(_memory(), default=sys.maxsize)
-    if size > there:
-        needs, has = (f"{_gib(each)} GiB" for each in (size, there))
+    available = min(_memory(), default=sys.maxsize)
+    if size > available:
+        needs, has = (f"{_gib(each)} GiB" for each in (size, available))
         raise refuse(name, value, f"smaller; {what} would take {needs}, more than the {has} of memory here")
 
 
@@ -148,7 +140,7 @@ def _gib(size: float) -> str:
 
 
 def _memory() -> Iterator[int]:
-    """Yield the limits of this process's memory that the system reports, in bytes."""
+    """Yield the memory limits of this process in bytes, as far as the system reports them."""
     with suppress(AttributeError, ValueError, OSError):
         yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(ImportError):
@@ -161,7 +153,7 @@ def _memory() -> Iterator[int]:
         room = Path("/sys/fs/cgroup")
         for each in (room / group, *(room / group).parents, room / "memory"):
             for file in ("memory.max", "memory.limit_in_bytes"):
-                # Without a limit there is no such file, or it holds "max".
+                # Without a limit the file is missing, or contains "max".
                 with suppress(OSError, ValueError):
                     yield int((each / file).read_text())
 
@@ -181,7 +173,7 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
     """Return ``value`` as a float64 array without NaN or infinity; the error gives the first bad position."""
     try:
         if np.iscomplexobj(value):
-            # numpy would drop the imaginary parts.
+            # numpy would drop imaginary parts.
             raise TypeError
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -194,10 +186,10 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
 
 
 def measured(value: Any) -> float | None:
-    """Return a probe's value as a number, a whole one as int, True as 1.0; None if it is not a number."""
+    """Return a probe's value as an int or float, True as 1.0; None if it is not a number."""
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
-    # Larger ones have no place in a table's columns of 64 bits.
+    # Larger integers do not fit into a table's float64 columns exactly.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
         return int(value)
     try:
@@ -217,6 +209,6 @@ def fields(
 
 
 def put(frozen: object, **values: object) -> None:
-    """Set fields of a frozen dataclass to what the checks in its ``__post_init__`` returned."""
+    """Set fields of a frozen dataclass, to the results of the checks in its ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(frozen, name, value)

@@ -1,4 +1,4 @@
-"""Compiled modules, if they are wanted and were built."""
+"""Access to compiled modules, if they were built and are not disabled."""
 
 import importlib
 import os
@@ -10,10 +10,10 @@ __all__ = ["compiled"]
 
 
 def compiled(name: str) -> ModuleType | None:
-    """Return a compiled module of netsim, or None to use its twin in Python.
+    """Return a compiled module of netsim, or None if its Python twin is to be used.
 
-    The environment variable ``NETSIM_CORE`` chooses: ``python``, ``compiled`` (an error if it was not built), or, left
-    empty, the compiled one if it is there.
+    The environment variable ``NETSIM_CORE`` selects ``python``, ``compiled`` (an error if it was not built) or, if
+    empty, the compiled module if it exists.
     """
     wanted = os.environ.get("NETSIM_CORE", "")
     if wanted not in ("", "python", "compiled"):

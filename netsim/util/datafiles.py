@@ -1,4 +1,4 @@
-"""Data files, found by name in the folder of the environment variable NETSIM_DATA; and a record of those read."""
+"""Data files, found by name in the folder of the environment variable NETSIM_DATA, and a record of the files read."""
 
 import difflib
 import hashlib
@@ -15,13 +15,13 @@ __all__ = ["digest_of", "find", "folders", "missing", "nearest", "path_of", "rec
 
 _FOLDER = "NETSIM_DATA"
 _IN_FOLDER = f"${_FOLDER}/"
-_read: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
+_recorded: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
 
 
 def find(name: str, suffix: str, source: str = "") -> Path:
     """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA; raises BadInput if it is missing.
 
-    The error names what to put where, and the public ``source`` if that is given.
+    The error names the required file, and its public ``source`` if given.
     """
     for folder in folders(False):
         if (folder / f"{name}{suffix}").exists():
@@ -30,9 +30,9 @@ def find(name: str, suffix: str, source: str = "") -> Path:
 
 
 def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str = "") -> BadInput:
-    """Return the error for a missing data set: what to put where, and what is there.
+    """Return the error for a missing data set, with the required and the existing files.
 
-    The first of the ``suffixes`` is the usual one; ``source`` is where the set is published.
+    The first of the ``suffixes`` is the usual one; ``source`` is where the data are published.
     """
     source = f"public source: {source}" if source else ""
     first, *others = suffixes
@@ -51,37 +51,37 @@ def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str
 
 
 def folders(here: bool) -> list[Path]:
-    """Return the folders to search for a name: NETSIM_DATA and, if ``here``, the current one."""
+    """Return the folders in which data are searched: NETSIM_DATA and, if ``here``, the current one."""
     value = os.environ.get(_FOLDER)
     return ([Path(value)] if value else []) + ([Path()] if here else [])
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a hint at the nearest name; empty if none is near."""
+    """Return a hint at the most similar name, or "" if there is none."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-# --- which were read --------------------------------------------------------------------------------------------------
+# --- record of files read ---------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def recording() -> Iterator[dict[str, str]]:
-    """Yield a dict that gets the SHA-256 of each file that is read meanwhile (`used`), by its name.
+    """Yield a dict to which each call of `used` adds the SHA-256 of a file, by its name.
 
-    The name is the file's path, or ``$NETSIM_DATA/…`` if it was found in that folder, which may move.
+    The name is the file's path, or ``$NETSIM_DATA/…`` if it was found in that folder, which may differ later.
     """
     found: dict[str, str] = {}
-    token = _read.set(found)
+    token = _recorded.set(found)
     try:
         yield found
     finally:
-        _read.reset(token)
+        _recorded.reset(token)
 
 
 def used(path: Path, *, by_name: bool = False) -> Path:
-    """Record, within `recording`, that a file is read, and return its path; ``by_name`` if it was found by its name."""
-    found = _read.get()
+    """Record a file within `recording`, and return its path; ``by_name`` if it was found in NETSIM_DATA."""
+    found = _recorded.get()
     if found is not None and (digest := digest_of(path)):
         value = os.environ.get(_FOLDER)
         inside = by_name and value and path.parent == Path(value)
@@ -90,13 +90,13 @@ def used(path: Path, *, by_name: bool = False) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the present path of a file that was recorded under a name."""
+    """Return the present path of a recorded file."""
     value = os.environ.get(_FOLDER, "")
     return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
 
 
 def digest_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file, or "" if there is none; it is read again only if its dates or size have changed."""
+    """Return the SHA-256 of a file, or "" if it is missing; cached while its dates and size are unchanged."""
     try:
         if not os.path.isfile(path):
             return ""

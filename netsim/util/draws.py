@@ -1,8 +1,8 @@
 """Random numbers as a pure function of (seed, name, purpose, number).
 
-A generator object for each link would cost more memory than the link, and with a shared one a frame on one link would
-change the draws of another. So a stream is only a 64-bit key. Its number n is the SplitMix64 output function of
-key + n·γ (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), for whole arrays of keys at once.
+A generator object for each link would take more memory than the link, and with a shared one a frame on one link would
+change the draws of another. So a stream is a 64-bit key. Its number n is the SplitMix64 output function of key + n·γ
+(Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"), computed for whole arrays of keys.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def _mix(z: Keys) -> Keys:
 
 
 def mix_words(*words: NDArray[Any]) -> Keys:
-    """Return a 64-bit mixture of arrays of integers, shape (n,) each, element by element."""
+    """Return a 64-bit hash of arrays of integers, shape (n,) each, element by element."""
     mixed = np.zeros(len(words[0]), dtype=np.uint64)
     for word in words:
         mixed = _mix(mixed + (word if word.dtype == np.uint64 else word.astype(np.uint64)) + GAMMA)
@@ -50,7 +50,7 @@ def name_key(name: Hashable) -> int:
 def check_name(name: Hashable) -> None:
     """Raise BadInput unless a name is text, bytes, a number, None, or a tuple of these.
 
-    A key comes from the printed form, and that of other objects may depend on their address in memory.
+    A key is a hash of the printed form, which for other objects may contain their address in memory.
     """
     if isinstance(name, tuple):
         for part in name:
@@ -60,7 +60,7 @@ def check_name(name: Hashable) -> None:
 
 
 def stream_keys(seed: int, keys: Keys, purpose: str) -> Keys:
-    """Return one stream key for each key of a link or an agent, shape (n,), for one purpose."""
+    """Return the stream keys of links or agents for one purpose, shape (n,)."""
     return _mix(keys * _MIX_2 + np.uint64(name_key((seed, purpose))))
 
 
@@ -78,7 +78,7 @@ def uniforms(keys: Keys, first: int, count: int) -> NDArray[np.float64]:
 
 
 class Stream:
-    """One stream read number by number (from small blocks, which is cheap)."""
+    """A stream read number by number, drawn in small blocks for speed."""
 
     __slots__ = ("_block", "_key", "_next")
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written atomically."""
 
 import errno
 import itertools
@@ -15,26 +15,22 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes; it appears under ``path`` only when the block has ended without an error.
+    """Open a file for writing bytes; it appears as ``path`` only once the block has ended without an error.
 
-    Raises
-    ------
-    BadInput
-        If the folder does not exist or cannot be written, or if ``path`` is a folder.
-    OSError
-        If writing fails, as on a full disk; then there is no new file, and an old one is unchanged.
+    Raises BadInput if the folder does not exist or cannot be written, or if ``path`` is a folder; and OSError if
+    writing fails, for example on a full disk. An existing file is then unchanged.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
-    # Only a part of the name: the whole may have the greatest length of a name.
+    # A part of the name only, as the whole may have the maximal length.
     names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
-    # Another thread may be writing such a file, or a killed process left it.
-    part = next(name for name in names if not os.path.lexists(name))
+    # Another thread may be writing a temporary file, or a killed process may have left one.
+    temporary = next(name for name in names if not os.path.lexists(name))
     try:
-        file = part.open("xb")
+        file = temporary.open("xb")
     except OSError as error:
         if error.errno in _FORBIDDEN:
             raise BadInput(
@@ -44,23 +40,15 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
     try:
         with file:
             yield file
-        os.replace(part, path)
+        os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            part.unlink()
+            temporary.unlink()
         raise
 
 
 def write_pieces(path: str | Path, pieces: Iterable[bytes]) -> Path:
-    """Write bytes to a file, whole or not at all, and return its path.
-
-    Raises
-    ------
-    BadInput
-        As `write_whole` does.
-    NetsimError
-        If writing fails, as on a full disk.
-    """
+    """Write bytes to a file atomically, and return its path; raises BadInput like `write_whole`, or NetsimError."""
     try:
         with write_whole(path) as file:
             for piece in pieces:

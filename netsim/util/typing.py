@@ -1,4 +1,4 @@
-"""Types of arrays of float64; docstrings give their contents and shapes."""
+"""Types of float64 arrays; docstrings state their contents and shapes."""
 
 import numpy as np
 from numpy.typing import NDArray

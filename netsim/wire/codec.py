@@ -1,8 +1,8 @@
-"""Payloads to bytes and back (msgpack), and how many bits a payload is.
+"""Payloads to bytes and back (msgpack), and the number of bits of a payload.
 
-agent → outbox → link → inbox → agent: you are in the outbox, and again in the inbox. numpy arrays, numpy scalars,
+agent → outbox → link → inbox → agent: this is in the outbox, and again in the inbox. numpy arrays, numpy scalars,
 tuples, complex numbers and coded arrays (`netsim.coders`) are msgpack extension types, so decode(encode(x)) is x bit
-for bit, type included, or encode refuses x. Subclasses (of str, dict, numpy.ndarray, …) do not travel. There is one
+for bit, with its type, or encode refuses x. Subclasses (of str, dict, numpy.ndarray, …) are refused. There is one
 exception: a bytearray, or a memoryview of bytes, arrives as bytes.
 """
 
@@ -22,65 +22,65 @@ from netsim.wire import registry
 from netsim.wire.coded import Coded
 
 MOST_NESTED = 32
-"""How deep lists, tuples and dicts may be nested in a payload: [[1.0]] is 2 deep.
+"""The deepest nesting of lists, tuples and dicts in a payload: [[1.0]] is 2 deep.
 
-To decode a level takes some 50 kB of stack and, for tuples, a copy of their items.
+Decoding a level takes about 50 kB of stack and, for tuples, a copy of their items.
 """
 
-# The numbers from 5 on are those of coded types: `netsim.wire.registry`.
+# Numbers from 5 on belong to coded types: `netsim.wire.registry`.
 ARRAY, _SCALAR, _TUPLE, _COMPLEX = 1, 2, 3, 4
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
-# Types with parts, and types that msgpack would write without asking although they arrive as another.
+# Containers, and types that msgpack would encode by itself although they arrive as another type.
 _TO_CHECK = frozenset({list, tuple, dict, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
-# A payload is in the list that a frame is.
-_ROOM = MOST_NESTED + 1
+# A frame is a list, which contains the payload.
+_MAX_DEPTH = MOST_NESTED + 1
 
-_BUFFER = 1024
+_BUFFER_SIZE = 1024
 
-# Keys of a dict that may have the same hash: without a limit a few bytes could keep their receiver busy for hours.
-_MOST_COLLISIONS = 256
+# The most keys of a dict with the same hash: without a limit a few bytes could occupy their receiver for hours.
+_MAX_COLLISIONS = 256
 
-# Descriptions of arrays, written and read, are few and repeat: to build one costs more than all else in a frame.
-# Written ones come with whether the array has fields.
+# Caches of array descriptions, written and read: they repeat, and to build one costs more than the rest of a frame.
+# A written one comes with whether the array has fields.
 _trailers: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[bytes, bool]] = {}
 _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], int]] = {}
 
 
 def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return what follows an array's raw bytes: its dtype and shape, and the length of that in one byte.
+    """Return the bytes after an array's raw bytes: its dtype and shape, and the length of these in one byte.
 
-    At the end rather than the front, so that the decoded array is aligned without a copy.
+    They are at the end rather than the front, so that the decoded array is aligned without a copy.
     """
     if dtype.hasobject:
-        raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can travel")
+        raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can be sent")
     try:
         with warnings.catch_warnings():
-            # A dtype's "metadata" do not travel.
+            # A dtype's "metadata" are not encoded.
             warnings.simplefilter("ignore")
-            head: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
+            description: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
     except ValueError:
         raise WireError(f"cannot encode an array of dtype {dtype}: its fields overlap or are out of order") from None
-    if len(head) > 255:
+    if len(description) > 255:
         raise WireError(f"cannot encode an array of dtype {dtype}: its description is longer than 255 bytes")
-    if not _arrives(head, dtype, shape):
-        raise WireError(f"cannot encode an array of dtype {dtype}: it would not arrive as it is")
-    return head + bytes([len(head)])
+    if not _arrives(description, dtype, shape):
+        raise WireError(f"cannot encode an array of dtype {dtype}: it would not arrive unchanged")
+    return description + bytes([len(description)])
 
 
-def _arrives(head: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    """Return whether a receiver that reads this description gets the array that it describes."""
+def _arrives(description: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Return whether this description decodes to the same dtype and shape."""
     try:
-        return _read_trailer(head, math.prod(shape) * dtype.itemsize)[:2] == (dtype, shape)
+        return _read_trailer(description, math.prod(shape) * dtype.itemsize)[:2] == (dtype, shape)
     except Exception:
-        # numpy may raise many things; the array would not arrive.
+        # numpy may raise many types of exception; the array would not arrive.
         return False
 
 
 def array_bytes(array: NDArray[Any]) -> bytes:
-    """Return an array's raw bytes and what describes them: the content of an extension of type `ARRAY`."""
+    """Return an array's raw bytes and its description: the content of an extension of type `ARRAY`."""
     key = (array.dtype, array.shape)
     known = _trailers.get(key)
     if known is None:
@@ -89,42 +89,42 @@ def array_bytes(array: NDArray[Any]) -> bytes:
         known = _trailers[key] = _trailer(*key), array.dtype.fields is not None
     trailer, has_fields = known
     if has_fields and array.nbytes:
-        # The bytes between the fields may be anything, but the same run must send the same bytes.
+        # The padding between fields is arbitrary, but the same run must send the same bytes.
         packed = np.zeros(array.shape, array.dtype)
         packed[...] = array
         array = packed
     return array.tobytes() + trailer
 
 
-def _name(value: Any) -> Any:
+def _field_name(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _descr(value: Any) -> Any:
-    """Return a dtype description as numpy wants it: msgpack made its tuples lists."""
+def _to_descr(value: Any) -> Any:
+    """Return a dtype description in numpy's form: msgpack turned its tuples into lists."""
     if isinstance(value, list):
-        return [(_name(item[0]), _descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
+        return [(_field_name(item[0]), _to_descr(item[1]), *(tuple(shape) for shape in item[2:])) for item in value]
     return value
 
 
-def _has_units(dtype: np.dtype[Any]) -> bool:
-    """Return whether times in it have a unit: numpy accepts "0 seconds" as one and then cannot compute with it."""
+def _has_valid_units(dtype: np.dtype[Any]) -> bool:
+    """Return whether the units of times are valid: numpy accepts "0 seconds" and then cannot compute with it."""
     if dtype.subdtype is not None:
-        return _has_units(dtype.subdtype[0])
+        return _has_valid_units(dtype.subdtype[0])
     if dtype.fields is not None:
-        return all(_has_units(part[0]) for part in dtype.fields.values())
+        return all(_has_valid_units(part[0]) for part in dtype.fields.values())
     return dtype.kind not in "mM" or np.datetime_data(dtype)[1] > 0
 
 
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return dtype, shape and element count of an array of ``raw`` bytes, checked against each other."""
+    """Return dtype, shape and element count of an array of ``raw`` bytes, checked for consistency."""
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
-        # numpy warns of old names for dtypes; the receiver did not choose them.
+        # numpy warns of old names of dtypes, which the sender chose.
         warnings.simplefilter("ignore")
-        dtype = np.lib.format.descr_to_dtype(_descr(descr))
+        dtype = np.lib.format.descr_to_dtype(_to_descr(descr))
     count = math.prod(shape)
-    if dtype.hasobject or not _has_units(dtype) or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
+    if dtype.hasobject or not _has_valid_units(dtype) or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
         raise WireError(f"array of {raw} bytes cannot have dtype {dtype} and shape {tuple(shape)}")
     return dtype, tuple(shape), count
 
@@ -140,14 +140,14 @@ def _read_array(data: bytes) -> NDArray[Any]:
         known = _read_trailers[key] = _read_trailer(*key)
     dtype, shape, count = known
     if end <= 0:
-        # Not from np.zeros: elements of no size may claim to be very many.
+        # Not np.zeros: an array of elements without size can have any number of them.
         return np.ndarray(shape, dtype, b"")
     array = np.frombuffer(data, dtype, count)
     return array if len(shape) == 1 else array.reshape(shape)
 
 
 def _pack_other(value: Any) -> msgpack.ExtType:
-    """Encode what msgpack does not know (its ``default`` hook)."""
+    """Encode a type that msgpack does not know (its ``default`` hook)."""
     kind = type(value)
     if kind in registry.NUMBERS:
         return msgpack.ExtType(*registry.pack(value))
@@ -172,7 +172,7 @@ def _scalar_bytes(value: np.generic) -> bytes:
     kind = type(value)
     array = np.asarray(value)
     if array.dtype.kind in "SU" and array[()] != value:
-        # numpy keeps no trailing zeros of a text.
+        # numpy drops trailing zeros of text.
         raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
     content = array_bytes(array)
     arrives = np.dtype(array.dtype.str).type
@@ -189,7 +189,7 @@ def _unknown(value: Any) -> WireError:
     kind = type(value)
     if isinstance(value, int):
         return WireError(
-            f"cannot encode a whole number of {value.bit_length()} bits: it must be from -2**63 to 2**64 - 1; send a "
+            f"cannot encode an integer of {value.bit_length()} bits: it must be from -2**63 to 2**64 - 1; send a "
             "float, or bytes"
         )
     return WireError(
@@ -214,7 +214,7 @@ def _read_other(code: int, data: bytes) -> Any:
 def _read_scalar(data: bytes) -> Any:
     array = _read_array(data)
     if array.ndim:
-        raise WireError(f"an array of shape {array.shape} is no scalar")
+        raise WireError(f"an array of shape {array.shape} is not a scalar")
     return array[()]
 
 
@@ -224,17 +224,17 @@ def _read_complex(data: bytes) -> complex:
 
 
 def _pack(value: Any) -> bytes:
-    # A small buffer that grows: to allocate msgpack's own, of 256 KB and more, costs more than all else.
-    return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER))
+    # A small buffer that grows: to allocate msgpack's default of 256 KB or more costs more than the encoding.
+    return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER_SIZE))
 
 
 def unpack_payload(data: bytes) -> Any:
-    """Return what these bytes are, which `encode` wrote; for others use `decode`."""
+    """Return the payload of trusted bytes, which `encode` wrote; for others use `decode`."""
     return msgpack.unpackb(data, ext_hook=_read_other, strict_map_key=False)
 
 
-def _check_parts(value: Any, room: int, action: str) -> None:
-    """Raise WireError if lists, tuples and dicts are more than ``room`` deep, or hold what must not travel."""
+def _check_parts(value: Any, depth_left: int, action: str) -> None:
+    """Raise WireError if lists, tuples and dicts are more than ``depth_left`` deep, or hold an unknown type."""
     kind = type(value)
     if kind not in _TO_CHECK:
         return
@@ -242,7 +242,7 @@ def _check_parts(value: Any, room: int, action: str) -> None:
         return
     if kind not in (list, tuple, dict):
         raise _unknown(value)
-    if not room:
+    if not depth_left:
         raise WireError(f"cannot {action} the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     parts = value
     if kind is dict:
@@ -250,14 +250,14 @@ def _check_parts(value: Any, room: int, action: str) -> None:
         parts = list(chain(value, value.values()))
     if not _TO_CHECK.isdisjoint(map(type, parts)):
         for part in parts:
-            _check_parts(part, room - 1, action)
+            _check_parts(part, depth_left - 1, action)
 
 
 def check_keys(keys: Collection[Any], action: str) -> None:
-    """Raise WireError if too many keys of a dict have the same hash, so that to look one up takes long."""
+    """Raise WireError if too many keys of a dict have the same hash, which would make lookups slow."""
     hashes = list(map(hash, keys))
-    if len(keys) - len(set(hashes)) >= _MOST_COLLISIONS and max(Counter(hashes).values()) > _MOST_COLLISIONS:
-        raise WireError(f"cannot {action} the payload: more than {_MOST_COLLISIONS} keys of a dict have the same hash")
+    if len(keys) - len(set(hashes)) >= _MAX_COLLISIONS and max(Counter(hashes).values()) > _MAX_COLLISIONS:
+        raise WireError(f"cannot {action} the payload: more than {_MAX_COLLISIONS} keys of a dict have the same hash")
 
 
 def encode(value: Any) -> bytes:
@@ -266,11 +266,11 @@ def encode(value: Any) -> bytes:
     Raises
     ------
     WireError
-        If a value cannot travel: an unknown type or a subclass of a known one, an array of Python objects, an integer
+        If a value cannot be sent: an unknown type or a subclass of a known one, an array of Python objects, an integer
         of more than 64 bits, lists, tuples and dicts nested more than `MOST_NESTED` deep.
     """
     try:
-        _check_parts(value, _ROOM, "encode")
+        _check_parts(value, _MAX_DEPTH, "encode")
         return _pack(value)
     except WireError:
         raise
@@ -279,46 +279,46 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return the payload that `encode` gave these bytes; arrays are read-only, for receivers share them.
+    """Return the payload that `encode` wrote as these bytes; arrays are read-only because receivers share them.
 
-    Hostile bytes are safe to decode: time is proportional to their number, and memory at most some 100 times it.
+    Hostile bytes are safe to decode: time is proportional to their length, and memory at most about 100 times it.
 
     Raises
     ------
     WireError
-        If the bytes are no payload; never another exception.
+        If the bytes are not a payload; no other exception is raised.
     """
     try:
-        value = _decode(data, _ROOM)
-        _check_parts(value, _ROOM, "decode")
+        value = _decode(data, _MAX_DEPTH)
+        _check_parts(value, _MAX_DEPTH, "decode")
     except WireError:
         raise
     except Exception as error:
-        # Hostile bytes can make msgpack and numpy raise many things; what they mean here is one.
+        # Hostile bytes make msgpack and numpy raise many types of exception; all mean the same here.
         raise WireError(f"cannot decode {len(data)} bytes: {type(error).__name__}") from error
     return value
 
 
-def _decode(data: bytes, room: int) -> Any:
-    """Return the value of bytes that may be hostile; tuples may be ``room`` deep."""
+def _decode(data: bytes, depth_left: int) -> Any:
+    """Return the value of untrusted bytes; tuples may be ``depth_left`` deep."""
     check_whole(data)
 
     def read_other(code: int, body: bytes) -> Any:
         if code != _TUPLE:
             return _read_other(code, body)
-        if not room:
+        if not depth_left:
             raise WireError(f"cannot decode the payload: tuples are nested deeper than {MOST_NESTED}")
-        items = _decode(body, room - 1)
+        items = _decode(body, depth_left - 1)
         if isinstance(items, np.ndarray):
-            # Elements of no size may claim to be very many.
-            raise WireError("an array is no tuple")
+            # An array of elements without size can have any number of them.
+            raise WireError("a tuple cannot be an array")
         return tuple(items)
 
     return msgpack.unpackb(data, ext_hook=read_other, object_pairs_hook=_dict, strict_map_key=False)
 
 
 def check_whole(data: bytes) -> None:
-    """Raise an error if these bytes claim more items than they hold, before any list of such a length is made."""
+    """Raise an error if these bytes claim more items than they hold, before such a list is allocated."""
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
     unpacker.feed(data)
     unpacker.skip()
@@ -340,7 +340,7 @@ def is_mutable(payload: Any) -> bool:
 
 
 def payload_bits(payload: Any) -> int:
-    """Return the bits that the papers would count for a payload.
+    """Return the bits of a payload as papers count them.
 
     8 × the bytes of an array, the ``payload_bits`` of a coded array, 64 for a float, the sum over the items of lists,
     tuples and dicts, and 8 × the encoded length of anything else.
@@ -361,5 +361,5 @@ def payload_bits(payload: Any) -> int:
 
 
 def saturated(payload: Any) -> int:
-    """Return how many elements the coder of a payload had to clip; 0 if it is not coded."""
+    """Return the number of elements that the payload's coder clipped; 0 if it is not coded."""
     return payload.saturated if type(payload) in registry.NUMBERS else 0

@@ -1,4 +1,4 @@
-"""Coders and coded arrays: `Coder.encode` turns an array into a `Coded` one, which knows its bytes and bits.
+"""Coders and coded arrays: `Coder.encode` turns an array into a `Coded` one, which has its bytes and bits.
 
 Sender and receivers decode the same bytes, so their copies agree to the last bit.
 """
@@ -15,17 +15,17 @@ from netsim.util.typing import Vector
 
 
 class Coded(ABC):
-    """A coded vector or matrix: the bytes that travel, and the values that sender and receivers decode from them.
+    """A coded vector or matrix: the bytes that are sent, and the values that sender and receivers decode from them.
 
-    A new type is a frozen dataclass of numbers, tuples and bytes (receivers share the object), with the four members
-    below, and gets a number on the wire by `netsim.coders.register`.
+    A new type is a frozen dataclass of numbers, tuples and bytes (receivers share the object) with the four abstract
+    members below; `netsim.coders.register` gives it a number on the wire.
 
     Attributes
     ----------
     shape : tuple of int
         Shape of the array.
     saturated : int
-        How many elements the coder had to clip; known to the sender only. The ledger adds them up.
+        Elements that the coder clipped; known to the sender only. The ledger adds them up.
     """
 
     shape: tuple[int, ...]
@@ -34,24 +34,24 @@ class Coded(ABC):
     @property
     @abstractmethod
     def payload_bits(self) -> int:
-        """Bits that the papers count: those of the elements and of the side information."""
+        """Bits as papers count them: those of the elements and of the side information."""
 
     @abstractmethod
     def pack(self) -> bytes:
-        """Return the coded array as bytes; raises WireError if its parts do not fit each other."""
+        """Return the coded array as bytes; raises WireError if its attributes are inconsistent."""
 
     @classmethod
     @abstractmethod
     def unpack(cls, data: bytes, /) -> Self:
-        """Return the coded array that `pack` made these bytes of.
+        """Return the coded array that `pack` wrote as these bytes.
 
-        The bytes may be hostile. Compare every size that they claim with their number before anything of
-        that size is made. Callers get any exception as a WireError.
+        The bytes are untrusted: compare every size that they claim with their length before you allocate that size.
+        Any exception reaches the caller as a WireError.
         """
 
     @abstractmethod
     def decode(self) -> Vector:
-        """Return the decoded array as a new one; `values` calls this once."""
+        """Return the decoded values as a new array; `values` calls this once."""
 
     @cached_property
     def values(self) -> Vector:
@@ -63,26 +63,26 @@ class Coded(ABC):
         return values
 
     def __array__(self, dtype: type | None = None, copy: bool | None = None) -> NDArray[np.generic]:
-        """Return the decoded values, so that numpy functions take a coded array as it is."""
+        """Return the decoded values, so that numpy functions accept a coded array."""
         return np.array(self.values, dtype=dtype, copy=bool(copy)) if copy else np.asarray(self.values, dtype=dtype)
 
 
 Encoded = Coded | NDArray[np.floating[Any]]
-"""A coder's result, which a receiver gets: a coded array or plain numbers. `decoded` gives its values."""
+"""A coder's result, which is sent: a coded array or a plain one. `decoded` returns its values."""
 
 
 def decoded(coded: Encoded) -> Vector:
-    """Return the values that sender and receivers decode, in the array's shape; a float64 array is itself."""
+    """Return the values that sender and receivers decode, in the array's shape; a float64 array is returned itself."""
     return coded.values if isinstance(coded, Coded) else np.asarray(coded, dtype=np.float64)
 
 
 class Coder(ABC):
-    """Turns a vector or a matrix into the array that travels.
+    """Turns a vector or a matrix into the array that is sent.
 
     Attributes
     ----------
     whole : bool
-        Whether it is precise enough to code a state itself rather than the change of one.
+        Whether it is precise enough to encode a state itself instead of a difference.
     """
 
     whole: bool = False
@@ -94,7 +94,7 @@ class Coder(ABC):
 
     @abstractmethod
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None, /) -> Encoded:
-        """Return the coded array; a coder that rounds or picks at random draws from ``rng``, and refuses None."""
+        """Return the coded array; a randomized coder draws from ``rng``, and refuses None."""
 
     def decode(self, coded: Encoded) -> Vector:
         """Return the values of an array that this coder, or another, encoded; see `decoded`."""
@@ -103,6 +103,6 @@ class Coder(ABC):
     def fresh(self) -> "Coder":
         """Return the coder for one agent: itself or, if it has a memory, a copy with an empty one.
 
-        Each agent that is given a coder calls this, so that no two share a memory.
+        Each agent calls this for its coder, so that no two agents share a memory.
         """
         return self

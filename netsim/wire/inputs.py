@@ -1,4 +1,4 @@
-"""Checks of the arrays that coders get, and the float32 numbers that travel along as a range, norm or scale."""
+"""Checks of the arrays that coders get, and the float32 numbers that are sent with them: ranges, norms and scales."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from netsim.util.typing import Vector
 from netsim.wire.coded import Coder
 
 LARGEST = float(np.finfo(np.float32).max)
-"""float32's largest number."""
+"""The largest float32."""
 
 
 def real_array(vector: ArrayLike) -> Vector:
@@ -34,31 +34,31 @@ def matrix(array: Vector) -> Vector:
 def generator(rng: np.random.Generator | None) -> np.random.Generator:
     """Return the generator to draw from; raises BadInput if it is not one."""
     if not isinstance(rng, np.random.Generator):
-        raise check.refuse("rng", rng, "a numpy.random.Generator, which this coder draws from")
+        raise check.refuse("rng", rng, "a numpy.random.Generator, from which this coder draws")
     return rng
 
 
 def without_memory(coder: Coder) -> Coder:
-    """Return a coder that another may use; raises BadInput if it is not a coder, or has a memory."""
+    """Return a coder for use within another one; raises BadInput if it is not a coder, or has a memory."""
     if not isinstance(coder, Coder):
         raise check.refuse("coder", coder, "a netsim.coders.Coder")
     if coder.fresh() is not coder:
-        raise check.refuse("coder", coder, "one without a memory of its own")
+        raise check.refuse("coder", coder, "one without a memory")
     return coder
 
 
 def scales(sizes: Any) -> tuple[float, ...]:
-    """Return the float32 numbers, as they travel, that are not below the sizes: one, or one for each row."""
+    """Return the smallest float32 numbers that are not below the sizes: one, or one for each row."""
     return tuple(float32_above(size) for size in np.atleast_1d(sizes).tolist())
 
 
 def columns(scale: tuple[float, ...], by_row: bool) -> Any:
-    """Return scales to divide an array by: a number, or a column with one for each row."""
+    """Return scales in a shape that divides an array: a number, or a column with one for each row."""
     return np.array(scale)[:, None] if by_row else scale[0]
 
 
 def without_zero(scale: Any) -> Any:
-    """Return a number, or a column of them, to divide by: 1 in place of 0, where the elements are 0."""
+    """Return divisors with 1 in place of 0, where all elements are 0: a number, or a column."""
     if isinstance(scale, float):
         return scale or 1.0
     return np.where(scale == 0.0, 1.0, scale)

@@ -1,6 +1,7 @@
-"""The bytes of coded arrays: a shape, and integers of b bits in ⌈n·b/8⌉ bytes, compiled where that was built.
+"""The bytes of coded arrays: a shape, and integers of b bits in ⌈n·b/8⌉ bytes; compiled if netsim was.
 
-A vector's shape is written as a number, a matrix's as a pair. Integers are packed with the most significant bit first.
+The shape of a vector is written as a number, that of a matrix as a pair. Integers are packed with the most significant
+bit first.
 """
 
 import math
@@ -14,9 +15,9 @@ from netsim.util.compiled import compiled
 
 __all__ = ["check_packed", "check_shape", "pack", "pack_shape", "unpack", "unpack_elements", "unpack_shape"]
 
-_MOST = 1 << 48
+_MAX_ELEMENTS = 1 << 48
 
-# How msgpack begins a list of two, and the bytes of whole numbers that it begins so; below 0x80 it is the number.
+# The first byte of a pair in msgpack; and that of an integer, with its number of bytes. Below 0x80 it is the integer.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
@@ -63,28 +64,28 @@ def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """Return the number of elements; raises WireError unless the shape is a possible vector's or matrix's."""
+    """Return the number of elements; raises WireError unless it is the shape of a possible vector or matrix."""
     if type(shape) is not tuple or len(shape) not in (1, 2):
         raise WireError(f"no coded array has shape {shape!r:.60}")
-    room = count = 1
+    product = count = 1
     for length in shape:
         if type(length) is not int or length < 0:
             raise WireError(f"no coded array has shape {shape!r:.60}")
-        room *= length or 1
+        product *= length or 1
         count *= length
-    if room >= _MOST:
-        # Also with a zero in it: numpy cannot hold every such shape.
+    if product >= _MAX_ELEMENTS:
+        # Also if a length is 0: numpy cannot hold every such shape.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count
 
 
 def pack_shape(shape: tuple[int, ...]) -> bytes:
-    """Return the bytes of a shape: a vector's length or a matrix's pair in msgpack, 19 at most."""
+    """Return the bytes of a shape, at most 19: a vector's length or a matrix's pair in msgpack."""
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 
 
 def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
-    """Return the shape that begins at ``start``, and where it ends; raises WireError if there is none.
+    """Return the shape at offset ``start``, and its end; raises WireError if there is no shape.
 
     The number of elements is below 2⁴⁸; the caller compares it with the number of bytes.
     """
@@ -94,13 +95,13 @@ def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
         check_shape((rows, columns))
         return (rows, columns), end
     length, end = _length(data, start)
-    if length >= _MOST:
+    if length >= _MAX_ELEMENTS:
         raise WireError(f"no coded array has shape {(length,)}")
     return (length,), end
 
 
 def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
-    """Return a shape and the bytes that come after it; raises WireError unless they are ⌈n·bits/8⌉ for n elements."""
+    """Return a shape and the bytes after it; raises WireError unless these are ⌈n·bits/8⌉ for n elements."""
     shape, start = unpack_shape(data)
     elements = data[start:]
     check_packed(elements, bits, math.prod(shape))
@@ -108,7 +109,7 @@ def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
 
 
 def _length(data: bytes, start: int) -> tuple[int, int]:
-    """Return the whole number that begins at ``start`` as msgpack writes it, and where it ends."""
+    """Return the msgpack integer at offset ``start``, and its end."""
     first = data[start] if start < len(data) else 0xFF
     if first < 0x80:
         return first, start + 1

@@ -1,7 +1,7 @@
 """The numbers of coded types on the wire: decoding finds the type by the number before its bytes.
 
 0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and `netsim.coders`
-lists those of its types. 64 … 127 are for types of others; all processes of a run must give the same.
+lists those of its types. 64 … 127 are for other types, and must be the same in all processes of a run.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from netsim.util import check
 from netsim.wire.coded import Coded
 
 FIRST, LAST = 64, 127
-"""The numbers that `register` may give."""
+"""The range of numbers for `register`."""
 
 KINDS: dict[int, type[Coded]] = {}
 """The coded types by number."""
@@ -27,7 +27,7 @@ Kind = TypeVar("Kind", bound=type[Coded])
 
 
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
-    """Give a number to a type, or to a family of which ``kind`` unpacks every member."""
+    """Give a number to a type, or to the ``members`` of a family that ``kind`` unpacks."""
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
 
@@ -38,14 +38,14 @@ def register(number: int) -> Callable[[Kind], Kind]:
     Parameters
     ----------
     number : int
-        From 64 to 127; the same in every program that is to read it.
+        From 64 to 127; the same in every program that reads the type.
 
     Raises
     ------
     BadInput
-        For a number out of this range or of another type, a type that has one, and a class that is not a frozen
-        dataclass with all members of `Coded`. A class of the same module and name, as when a cell of a notebook is
-        run again, replaces the old one.
+        If the number is not an integer in this range or is taken, or the class already has one or is not a frozen
+        dataclass with all members of `Coded`. A class of the same module and name replaces the old one, as when a cell
+        of a notebook is run again.
     """
     number = check.integer("number", number, low=FIRST, high=LAST)
 
@@ -54,7 +54,7 @@ def register(number: int) -> Callable[[Kind], Kind]:
         old = KINDS.get(number)
         if old is not None:
             if (old.__module__, old.__qualname__) != (kind.__module__, kind.__qualname__):
-                taken = f"one that is free, {number} is {old.__module__}.{old.__qualname__}"
+                taken = f"free; {number} is {old.__module__}.{old.__qualname__}"
                 raise check.refuse("number", number, taken)
             del NUMBERS[old]
         enter(number, kind)
@@ -71,21 +71,21 @@ def _check_kind(kind: type[Coded]) -> None:
         raise BadInput(f"{kind.__name__} has number {NUMBERS[kind]}: must be registered once")
     if isabstract(kind):
         missing = ", ".join(sorted(kind.__abstractmethods__))
-        raise BadInput(f"{kind.__name__} has no {missing}: must have all that netsim.coders.Coded asks for")
+        raise BadInput(f"{kind.__name__} has no {missing}: must define all abstract members of netsim.coders.Coded")
     parameters = kind.__dict__.get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
-        raise BadInput(f"{kind.__name__} can be changed: must be a dataclass with frozen=True, for receivers share it")
+        raise BadInput(f"{kind.__name__} is mutable: must be a dataclass with frozen=True, because receivers share it")
 
 
 def pack(coded: Coded) -> tuple[int, bytes]:
-    """Return a coded array's number and bytes; raises WireError if its type has no number or its parts do not fit."""
+    """Return a coded array's number and bytes; raises WireError if its type has no number or `pack` fails."""
     kind = type(coded)
     number = NUMBERS.get(kind)
     if number is None:
         raise unregistered(kind)
     data = coded.pack()
     if type(data) is not bytes:
-        raise WireError(f"cannot encode a {kind.__module__}.{kind.__qualname__}: its pack() gives no bytes")
+        raise WireError(f"cannot encode a {kind.__module__}.{kind.__qualname__}: its pack() does not return bytes")
     return number, data
 
 
@@ -97,7 +97,7 @@ def unregistered(kind: type) -> WireError:
 
 
 def unpack(number: int, data: bytes) -> Coded:
-    """Return the coded array of this number and these bytes; raises only WireError, if they are none."""
+    """Return the coded array with this number and these bytes; raises only WireError."""
     kind = KINDS.get(number)
     if kind is None:
         raise WireError(f"unknown extension type {number}")
@@ -106,15 +106,15 @@ def unpack(number: int, data: bytes) -> Coded:
     except WireError:
         raise
     except Exception as error:
-        # Hostile bytes can make msgpack, numpy and types of others raise many things; what they mean here is one.
-        raise WireError(f"{len(data)} bytes are no {kind.__name__}: {type(error).__name__}") from error
+        # Hostile bytes make msgpack, numpy and other types raise many types of exception; all mean the same here.
+        raise WireError(f"{len(data)} bytes are not a {kind.__name__}: {type(error).__name__}") from error
     if NUMBERS.get(type(coded)) != number:
-        raise WireError(f"{len(data)} bytes are no {kind.__name__}: its unpack() gives a {type(coded).__name__}")
+        raise WireError(f"{len(data)} bytes are not a {kind.__name__}: its unpack() returns a {type(coded).__name__}")
     return coded
 
 
 def bits_of(coded: Coded) -> int:
-    """Return a coded array's payload bits; raises WireError if its type gives no number from 0 to 2⁴⁸."""
+    """Return a coded array's payload bits; raises WireError if they are not an integer from 0 to 2⁴⁸."""
     bits = coded.payload_bits
     if type(bits) is not int:
         bits = int(bits) if isinstance(bits, np.integer) else -1

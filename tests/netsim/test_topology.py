@@ -122,7 +122,7 @@ def test_the_share_of_pairs_is_p() -> None:
     ],
 )
 def test_what_cannot_be(make: Callable[[], Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "_TRIES", 100)
+    monkeypatch.setattr(topology, "_MAX_DRAWS", 100)
     with pytest.raises(BadInput) as caught:
         make()
     assert str(caught.value).startswith(message)

@@ -381,10 +381,10 @@ def test_what_no_agent_ever_had_is_refused_at_the_end_of_a_run_without_rows() ->
 @pytest.mark.parametrize(
     ("watch", "message"),
     [
-        ("heard", "watch = 'heard': must be names of attributes or functions of an agent: {column: what}, or a list"),
-        ([], "watch = []: must be names of attributes or functions of an agent: {column: what}, or a list"),
-        ({"sent": "heard"}, "watch, column = 'sent': must be another than those that are there already"),
-        (["heard", "heard"], "watch, column = 'heard': must be another than those that are there already"),
+        ("heard", "watch = 'heard': must be names of attributes or functions of an agent: {column: source}, or a list"),
+        ([], "watch = []: must be names of attributes or functions of an agent: {column: source}, or a list"),
+        ({"sent": "heard"}, "watch, column = 'sent': must be a name that is not in use"),
+        (["heard", "heard"], "watch, column = 'heard': must be a name that is not in use"),
         ({"a\nb": "heard"}, r"watch, column = 'a\nb': must be printable text"),
         ({"a": 3}, "watch['a'] = 3: must be the name of an attribute, or a function of an agent"),
         (["herd"], "watch, herd of agent 0 at 1 s: 'Heard' object has no attribute 'herd'"),

@@ -249,7 +249,7 @@ def test_a_task_factory_makes_numbered_tasks_or_is_refused() -> None:
         return type(task)
 
     assert on_loop(lambda: main(OwnTask)) is OwnTask
-    with pytest.raises(NetsimError, match=r"^task factory made a _asyncio.Task: must make netsim.clock.task.Task, "):
+    with pytest.raises(NetsimError, match=r"^task factory: must make netsim.clock.task.Task, .*; got _asyncio.Task"):
         on_loop(lambda: main(asyncio.Task))
 
 
@@ -303,7 +303,7 @@ def test_futures_and_tasks_made_directly_are_refused_at_once(make: Callable[[Any
     assert "\n" not in message
     assert message.startswith("agent 0 raised BadInput at 0 s (test_task_order.py, line ")
     assert message.endswith(
-        "asyncio.Future(…), asyncio.Task(…): must be made by get_running_loop().create_future() and "
+        "asyncio.Future(…), asyncio.Task(…): must be created by get_running_loop().create_future() and "
         "asyncio.create_task(…), or sets of them have another order in each run"
     )
 

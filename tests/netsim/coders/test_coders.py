@@ -135,7 +135,7 @@ def test_sizes_beyond_float32_are_refused(coder: Coder, size: float) -> None:
 def test_who_draws_wants_a_generator(make: Callable[[], Coder]) -> None:
     for none in (None, 7, np.random):
         with pytest.raises(
-            BadInput, match=r"^rng = [^\n]+: must be a numpy\.random\.Generator, which this coder draws"
+            BadInput, match=r"^rng = [^\n]+: must be a numpy\.random\.Generator, from which this coder draws"
         ):
             make().encode([1.0], none)  # type: ignore[arg-type]
 
@@ -183,7 +183,7 @@ def test_bad_coders_are_refused(make: Any, message: str) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda c: TopK(1, c), lambda c: RandomK(1, c), ErrorFeedback])
 def test_a_memory_is_no_part_of_another_coder(wrap: Callable[[Coder], Coder]) -> None:
-    with pytest.raises(BadInput, match=r"^coder = [^\n]+: must be one without a memory of its own$"):
+    with pytest.raises(BadInput, match=r"^coder = [^\n]+: must be one without a memory$"):
         wrap(ErrorFeedback(Sign()))
 
 
@@ -730,7 +730,7 @@ def test_what_feedback_refuses_leaves_its_memory_as_it_was() -> None:
     coder.encode([1.0, 2.0], draws)
     before = coder.residual
     for vector, message in (
-        ([1.0, 2.0, 3.0], r"vector = \(3,\): must have shape \(2,\), as what came before"),
+        ([1.0, 2.0, 3.0], r"vector = \(3,\): must have shape \(2,\), like earlier vectors"),
         ([np.nan, 2.0], r"vector\[0\] = nan: must be finite"),
     ):
         with pytest.raises(BadInput, match=f"^{message}"):

@@ -58,7 +58,7 @@ PACE = 0.8
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads begin at once: they need no second to get ready."""
-    monkeypatch.setattr(node, "_MARGIN", 0.4)
+    monkeypatch.setattr(node, "_START_MARGIN", 0.4)
 
 
 def network(link: Link | None = None, rounds: int = 12, **settings: Any) -> Made:
@@ -320,7 +320,7 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
     raised = [each for each in outcome.values() if isinstance(each, BaseException)]
     assert len(raised) == 1
     assert isinstance(raised[0], Stalled)
-    assert "nothing came for 1.5 real seconds; agent 3 waits for a frame in its inbox (test_sockets.py" in str(
+    assert "no frame arrived for 1.5 real seconds; agent 3 waits for a frame in its inbox (test_sockets.py" in str(
         raised[0]
     )
     made, agents = make()
@@ -464,13 +464,14 @@ def two(
 def test_who_has_another_key_is_a_stranger() -> None:
     for each in two(keys=(b"k" * 16, b"l" * 16), patience=1.0):
         assert isinstance(each, NetsimError)
-        assert "nothing was heard of '127.0.0.1:" in str(each)
+        assert "no answer from '127.0.0.1:" in str(each)
         assert "in 1 real seconds" in str(each)
 
 
 def test_who_runs_something_else_is_refused() -> None:
     outcome = two(other=lambda: network(Link(loss=0.1)), patience=1.0)
-    assert any("runs something else: graph, links, seed, agents and their places" in str(each) for each in outcome)
+    message = "runs something else: graph, links, seed, agents and the process of each agent"
+    assert any(message in str(each) for each in outcome)
 
 
 class Shouter(Agent):
@@ -494,10 +495,10 @@ def test_a_frame_too_large_for_a_datagram_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"here": "0.0.0.0:9000"}, "must be a loopback address, or come with a key"),
-        ({"here": "nowhere"}, "here = 'nowhere': must be an address as 127.0.0.1:9000"),
+        ({"here": "0.0.0.0:9000"}, "must be a loopback address unless a key is given"),
+        ({"here": "nowhere"}, "here = 'nowhere': must be an address like 127.0.0.1:9000"),
         ({"here": "127.0.0.1:0"}, "must be an address"),
-        ({"here": "127.0.0.1:9001"}, "must be the other processes, not this one too"),
+        ({"here": "127.0.0.1:9001"}, "must be the other processes, without this one"),
         ({"peers": {}}, "peers = {}: must be a mapping"),
         ({"peers": {"127.0.0.1:9001": "ab"}}, "must be a list of agents' names"),
         ({"key": b"short"}, "key: must be at least 16 bytes"),
@@ -516,7 +517,7 @@ def test_bad_arguments_are_named(change: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("peers", "says"),
     [
-        ({"127.0.0.1:9001": [99]}, "99 is none"),
+        ({"127.0.0.1:9001": [99]}, "99 is not one"),
         ({"127.0.0.1:9001": [1], "127.0.0.1:9002": [1]}, "1 is in two"),
         ({"127.0.0.1:9001": list(range(12))}, "must leave an agent to run here"),
     ],
@@ -547,7 +548,7 @@ def test_an_address_that_is_taken_is_named() -> None:
     held.bind(("127.0.0.1", 0))
     here = f"127.0.0.1:{held.getsockname()[1]}"
     made, agents = network()
-    with held, pytest.raises(NetsimError, match=r"must be an address that can be had \(Address already in use\)"):
+    with held, pytest.raises(NetsimError, match=r"must be an available address \(Address already in use\)"):
         made.run(agents, transport=UDP(here, {"127.0.0.1:9001": [1]}))
 
 

@@ -229,7 +229,7 @@ def test_datagrams_come_whole_and_in_order_to_whom_they_are_for(broker: str) -> 
 @pytest.mark.slow
 @needs_broker
 def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netsim.distributed.mqtt._WAITING", 1 << 20)
+    monkeypatch.setattr("netsim.distributed.mqtt._MAX_QUEUED", 1 << 20)
     sent = [number.to_bytes(4, "big") + bytes(100_000) for number in range(500)]
 
     async def main(address: str, process: Any) -> tuple[list[bytes], list[bytes]]:
@@ -286,7 +286,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"broker": "nowhere"}, "broker = 'nowhere': must be an address as 127.0.0.1:9000 or [::1]:9000"),
+        ({"broker": "nowhere"}, "broker = 'nowhere': must be an address like 127.0.0.1:9000 or [::1]:9000"),
         ({"here": "a/b"}, "here = 'a/b': must be a name without / + #: it is a level of a topic"),
         ({"peers": {"+": [1]}}, "peers = '+': must be a name without / + #: it is a level of a topic"),
         ({"peers": {"b#": [1]}}, "peers = 'b#': must be a name without / + #: it is a level of a topic"),
@@ -295,7 +295,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
         ({"topic": ""}, "topic = '': must be 1 to 200 characters without + and #, the first not $"),
         (
             {"broker": "192.0.2.1:1883"},
-            "broker = '192.0.2.1:1883': must be a loopback address, or come with a key: anybody could send",
+            "broker = '192.0.2.1:1883': must be a loopback address unless a key is given: anybody could send",
         ),
     ],
 )
@@ -403,5 +403,5 @@ def test_zeromq_says_that_an_address_is_taken() -> None:
     here = f"127.0.0.1:{free_port()}"
     with zmq.Context() as context, context.socket(zmq.PULL) as other:
         other.bind(f"tcp://{here}")
-        with pytest.raises(NetsimError, match=f"^here = '{here}': must be an address that can be had \\(Address alr"):
+        with pytest.raises(NetsimError, match=f"^here = '{here}': must be an available address \\(Address alr"):
             asyncio.run(made("zeromq", here, {"127.0.0.1:1": [1]}).open())

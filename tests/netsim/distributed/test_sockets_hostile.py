@@ -39,7 +39,7 @@ PARCEL = Parcel(0, 1, 0, [MESSAGE, MESSAGE])
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "_MARGIN", 0.4)
+    monkeypatch.setattr(node, "_START_MARGIN", 0.4)
 
 
 def test_what_is_sealed_is_unsealed() -> None:
@@ -218,7 +218,7 @@ def test_a_recording_does_not_begin_a_run() -> None:
     for data in heard:
         first.receive(data)
     assert not first.peers[1].met
-    assert first.when(0.0) is None
+    assert first.start_time(0.0) is None
     assert first.missing() == ["127.0.0.1:9002"]
     for data in heard:
         first.receive(data)
@@ -253,11 +253,15 @@ def test_a_state_names_nothing_that_no_agent_was_made_of(module: str, name: str)
 def test_a_state_has_nothing_called_and_gives_attributes_only_to_what_it_made() -> None:
     own, agent = named("tests.parts", "Average"), refer("agent", 0)
     for cls in (own, named("builtins", "list"), named("builtins", "ValueError")):
-        must_not_be_read(call(cls, plain(1.0)), "it calls what must not be called")
+        must_not_be_read(call(cls, plain(1.0)), "it calls a function that is not allowed")
     for value in (own, agent, named("builtins", "list")):
-        must_not_be_read(build(value, plain((None, {"count": 1}))), "it gives attributes to what it did not make")
+        must_not_be_read(
+            build(value, plain((None, {"count": 1}))), "it gives attributes to an object that it did not create"
+        )
     must_not_be_read(build(new(own), plain((None, {"__class__": 1}))), "has no slot __class__")
-    must_not_be_read(maker("_method", agent, plain("__init__")) + maker("_of_arguments", own, plain(1)), "not made of")
+    must_not_be_read(
+        maker("_method", agent, plain("__init__")) + maker("_of_arguments", own, plain(1)), "not created from"
+    )
     # No other instruction than those that states are written with.
     for value in (b"cos\nsystem\n", b"(Vtrue\nios\nsystem\n", b"\x82\x01"):
         must_not_be_read(value)
@@ -274,7 +278,7 @@ def test_a_random_generator_is_given_no_place_beyond_its_numbers(place: int) -> 
         items = b"".join(plain(key) + in_a_state(each) for key, each in state.items())
         content = b"}(" + items + b"u"
         made = maker("_old_generator", content) if name == "RandomState" else maker("_bits", plain(name), content)
-        must_not_be_read(made, "pos of a random generator is none")
+        must_not_be_read(made, "pos of a random generator is invalid")
 
 
 def in_a_state(value: Any) -> bytes:
@@ -327,7 +331,9 @@ with tempfile.TemporaryDirectory() as folder:
 def test_gathering_a_hostile_journal_ends_in_one_line(what: str) -> None:
     done = subprocess.run([sys.executable, "-c", GATHERS, what], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    says = "an agent's state cannot be read" if what == "pickle" else "must tell of this network's agents and links"
+    says = (
+        "an agent's state cannot be read" if what == "pickle" else "must have events of this network's agents and links"
+    )
     assert says in done.stdout
     assert done.stdout.count("\n") == 1
 
@@ -381,7 +387,11 @@ def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_pa
         except NetsimError as error:
             says = str(error)
             assert "\n" not in says
-            named = ("must be whole; others have frames", "must hold what all processes", "must be what a process")
+            named = (
+                "must be whole; others have frames",
+                "must hold the journals of all processes",
+                "must be a journal of a process",
+            )
             seen.add(next(each for each in named if each in says))
         else:
             # All that it sent is there; what it heard last may be not.
@@ -404,9 +414,7 @@ def test_a_damaged_entry_is_named(byte: int, journals: Path, tmp_path: Path) -> 
     made, agents = network()
     with pytest.raises(BadInput) as refused:
         merge_parts(made, agents, folder, [spread])
-    assert (
-        str(refused.value) == f"file = {str(part)!r}: must be as it was written; the entry at byte {place} is damaged"
-    )
+    assert str(refused.value) == f"file = {str(part)!r}: must be unchanged; the entry at byte {place} is damaged"
 
 
 def test_a_journal_that_is_cut_off_gives_its_first_entries(journals: Path, tmp_path: Path) -> None:
@@ -421,15 +429,15 @@ def test_a_journal_that_is_cut_off_gives_its_first_entries(journals: Path, tmp_p
     # That of a version before is another file.
     for other in (b"another file", b"netsim journal 2\n" + data[17:]):
         cut.write_bytes(other)
-        with pytest.raises(NetsimError, match=r"must be what a process of a run wrote, with this netsim$"):
+        with pytest.raises(NetsimError, match=r"must be a journal of a process, written by this netsim$"):
             list(entries(cut))
 
 
 def test_gathering_names_what_is_wrong(journals: Path, tmp_path: Path) -> None:
     made, agents = network()
-    with pytest.raises(BadInput, match="must hold what processes wrote of run 1; there is none"):
+    with pytest.raises(BadInput, match="must hold the journals of run 1; there are none"):
         merge_parts(made, agents, journals, run=1)
-    with pytest.raises(BadInput, match="there is none"):
+    with pytest.raises(BadInput, match="there are none"):
         merge_parts(made, agents, tmp_path)
     other = Network(made.graph, seed=8, round_period=0.1)
     with pytest.raises(BadInput, match="must be of this network and these agents"):
@@ -455,12 +463,12 @@ def in_whole(folder: Path, peers: Any) -> None:
 
 
 def test_a_folder_of_two_deployments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "_AT_ONCE", 0.2)
+    monkeypatch.setattr(merge, "_START_TOLERANCE", 0.2)
     peers = shares(addresses(2), range(12))
     for _ in range(2):
         in_whole(tmp_path, peers)
     made, agents = short()
-    with pytest.raises(BadInput, match="has written of two, which began at different times: give each deployment a"):
+    with pytest.raises(BadInput, match="are of two, which started at different times: give each deployment its own"):
         merge_parts(made, agents, tmp_path)
 
 
@@ -471,7 +479,7 @@ def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -
     part = sorted((folder / "run-0").glob("*.journal"))[0]
     shutil.copy(part, part.with_name("002-7.journal"))
     made, agents = network()
-    with pytest.raises(BadInput, match=rf"002-7.journal': must be there once; {part.name} is the same part$"):
+    with pytest.raises(BadInput, match=rf"002-7.journal': must be there once; {part.name} is the same journal$"):
         merge_parts(made, agents, folder)
 
 
@@ -484,7 +492,5 @@ def test_parts_of_two_deployments_are_not_put_together(tmp_path: Path) -> None:
         (part,) = (tmp_path / str(number) / "run-0").glob(f"{number:03d}-*.journal")
         shutil.copy(part, mixed)
     made, agents = short()
-    with pytest.raises(
-        BadInput, match=r"must hold what was written of one run; '.*' ran with another process '.*' than"
-    ):
+    with pytest.raises(BadInput, match=r"must hold the journals of one run; '.*' ran with another process '.*' than"):
         merge_parts(made, agents, tmp_path / "mixed")

@@ -368,11 +368,11 @@ def test_what_takes_its_state_itself_is_given_all_of_it() -> None:
         (np.ma.masked_array([1.0]), "numpy.ma.MaskedArray"),
         (memoryview(b"x"), "builtins.memoryview"),
         (np.array([(1, None)], dtype=[("a", "i4"), ("b", "O")])[0], "cannot encode"),
-        ("x".join, "not join of a str"),
+        ("x".join, "the method join of a str"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_cannot_be_written_is_refused_by_name(value: Any, name: str) -> None:
     writer = StateWriter({"a": Averages(value)}, lambda digest, data: None)
-    with pytest.raises(BadInput, match=rf"^agents\['a'\]: must hold what can be told, to be gathered \(.*{name}"):
+    with pytest.raises(BadInput, match=rf"^agents\['a'\]: must have a state that a journal can hold \(.*{name}"):
         writer.state("a")

@@ -447,7 +447,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(folder: Path, tmp_path: 
     cut = tmp_path / "cut.npz"
     for length in range(0, len(whole), len(whole) // 10):
         cut.write_bytes(whole[:length])
-        assert "must be a whole trace file; this one is none" in refusal(cut)
+        assert "must be a whole trace file; it is not one" in refusal(cut)
     trace = tmp_path / "trace.json"
     trace.write_bytes(whole)
     assert refusal(trace, "json").endswith("must be another file than the trace")

@@ -430,7 +430,7 @@ def test_what_is_no_traced_run_is_refused_in_one_line(folder: Path, tmp_path: Pa
     trace = tmp_path / "t.npz"
     for length in range(0, len(whole), len(whole) // 20):
         trace.write_bytes(whole[:length])
-        assert "must be a whole trace file; this one is none" in refusal(trace)
+        assert "must be a whole trace file; it is not one" in refusal(trace)
     expected = frames_of(TraceFile(folder / "trace-DKLA.npz")).columns
     refused = 0
     for place in range(0, len(whole), len(whole) // 60):
@@ -443,7 +443,7 @@ def test_what_is_no_traced_run_is_refused_in_one_line(folder: Path, tmp_path: Pa
             assert all(np.array_equal(columns[name], expected[name]) for name in COLUMNS), place
     assert refused > 30
     shutil.copy(folder / "ledger.csv", trace)
-    assert "must be a whole trace file; this one is none" in refusal(trace)
+    assert "must be a whole trace file; it is not one" in refusal(trace)
 
 
 def test_a_trace_of_an_earlier_version_is_reported(folder: Path, tmp_path: Path) -> None:

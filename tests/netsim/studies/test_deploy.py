@@ -261,7 +261,7 @@ def test_what_cannot_be_reached_is_reported_before_any_work(study: Path, tmp_pat
         taken_at, closed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, silent))
         [free] = addresses(1)
         (tmp_path / "hosts.toml").write_text(f'[hosts.a]\naddress = "{free}"\n[hosts.b]\naddress = "{taken_at}"\n')
-        asked = [(("--nodes", "hosts.toml"), f"here = '{taken_at}': must be an address that can be had (Address")]
+        asked = [(("--nodes", "hosts.toml"), f"here = '{taken_at}': must be an available address (Address")]
         if importlib.util.find_spec("aiomqtt"):
             flags = ("--processes", 2, "--transport", "mqtt", "--broker", closed)
             asked.append((flags, f"broker = '{closed}': cannot be reached (Connection refused)"))
