@@ -350,7 +350,7 @@ def play_both(example: str, names: list[str], folder: Path, *first: str) -> None
             process.join(100)
         assert [process.exitcode for process in processes] == [0, 0]
 
-    assert_as_simulated(lambda: averaging(IMPAIRED), in_time(both, folder))
+    assert_as_simulated(lambda: averaging(IMPAIRED), in_time(both, folder, PACE / 2))
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from netsim import Agent, Frame, Link, Network, Radio, Run, latency, loss
@@ -32,11 +30,6 @@ def bodies(plan: Plan) -> list[tuple[float, bytes]]:
 def speaker(plan: Plan, to: Any = 1) -> Talker:
     """Sends frames of given sizes (bytes) at given times (s), to one neighbour or to all."""
     return Talker(bodies(plan), to)
-
-
-def offered(talker: Talker) -> list[tuple[float, int]]:
-    """When (s) it sent frames of which sizes (bytes)."""
-    return [(time, len(FrameEncoder().encode("m", 0, 0, payload))) for time, payload in talker.plan]
 
 
 def talk(plan: Plan, link: Link, to: Any = 1, **options: Any) -> Run:
@@ -132,83 +125,10 @@ def test_frames_that_come_just_as_fast_as_they_leave_are_all_taken(interval: flo
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
-plans = st.lists(st.tuples(st.integers(0, 160).map(lambda n: n / 16), st.integers(10, 130)), min_size=1, max_size=25)
-
-
-@settings(max_examples=150, deadline=None)
-@given(plans, st.sampled_from([200, 800, 3000]), st.sampled_from([None, 500, 800, 5000]))
-def test_a_token_bucket_refuses_what_it_cannot_pay_at_once(plan: Plan, bits: int, burst: int | None) -> None:
-    run = talk(plan, Link(budget=Budget(bits, per="second", burst=burst)))
-    talker = run.agents[0]
-    size = tokens = Fraction(burst or bits)
-    before = Fraction(0)
-    for (time, length), took in zip(offered(talker), talker.took, strict=True):
-        tokens, before = min(size, tokens + (Fraction(time) - before) * bits), Fraction(time)
-        assert took == (8 * length <= tokens)
-        tokens -= 8 * length * took
-    assert counts(run).get("refused", 0) == talker.took.count(False)
-    sent = [length for (_, length), took in zip(offered(talker), talker.took, strict=True) if took]
-    assert run.ledger.wire_bits == 8 * sum(sent)
-
-
-@settings(max_examples=150, deadline=None)
-@given(plans, st.sampled_from([200, 800, 3000]), st.sampled_from([500, 800, 5000]), st.sampled_from(["refuse", "wait"]))
-def test_every_window_of_a_token_bucket_carries_at_most_its_burst_and_rate(
-    plan: Plan, bits: int, burst: int, over: Any
-) -> None:
-    run = talk(plan, Link(budget=Budget(bits, per="second", over=over, burst=burst)))
-    left = [(time, 8 * len(data)) for time, data in arrivals(run)]
-    for first in range(len(left)):
-        carried = 0
-        for time, length in left[first:]:
-            carried += length
-            assert carried <= burst + bits * (time - left[first][0]) + 1e-3
-    if over == "wait":
-        talker = run.agents[0]
-        assert talker.took == [8 * length <= burst for _, length in offered(talker)]
-        assert [length for _, length in left] == [8 * length for _, length in offered(talker) if 8 * length <= burst]
-
 
 def test_a_waiting_token_bucket_sends_as_soon_as_it_can_pay() -> None:
     link = Link(budget=Budget(800, per="second", over="wait", burst=1600))
     assert talk([(0, 100)] * 5 + [(6, 200)] * 2, link).agents[1].times == close([0, 0, 1, 2, 3, 6, 8])
-
-
-def per_round(plan: Plan, period: float, budget: Budget) -> tuple[Run, dict[int, list[int]]]:
-    """Run a plan; return the run and the bits that left in each round."""
-    run = talk(plan, Link(budget=budget), round_period=period)
-    left: dict[int, list[int]] = {}
-    for time, data in arrivals(run):
-        left.setdefault(math.floor(time / period + 1e-6), []).append(8 * len(data))
-    return run, left
-
-
-@settings(max_examples=150, deadline=None)
-@given(plans, st.sampled_from([0.25, 1.0, 2.5]), st.sampled_from([400, 800, 2000]), st.booleans())
-def test_a_round_carries_at_most_its_budget(plan: Plan, period: float, bits: int, as_number: bool) -> None:
-    budget = Budget(bits)
-    run, left = per_round(plan, period, bits if as_number else budget)  # type: ignore[arg-type]
-    used: dict[int, int] = {}
-    for (time, length), took in zip(offered(run.agents[0]), run.agents[0].took, strict=True):
-        number = math.floor(time / period)
-        assert took == (used.get(number, 0) + 8 * length <= bits)
-        used[number] = used.get(number, 0) + 8 * length * took
-    assert {number: sum(lengths) for number, lengths in left.items()} == {n: b for n, b in used.items() if b}
-
-
-@settings(max_examples=150, deadline=None)
-@given(plans, st.sampled_from([0.25, 1.0, 2.5]), st.sampled_from([400, 800, 2000]))
-def test_what_exceeds_a_rounds_budget_waits_for_the_next_round(plan: Plan, period: float, bits: int) -> None:
-    run, left = per_round(plan, period, Budget(bits, over="wait"))
-    fits = [8 * length for _, length in offered(run.agents[0]) if 8 * length <= bits]
-    assert [length for number in left for length in left[number]] == fits
-    assert all(sum(lengths) <= bits for lengths in left.values())
-    # It waits no longer than it must: it did not fit in the round before.
-    starts = [math.floor(time / period) for time, length in offered(run.agents[0]) if 8 * length <= bits]
-    numbers = [number for number, lengths in left.items() for _ in lengths]
-    for place in range(len(fits)):
-        if numbers[place] > max(starts[place], numbers[place - 1] if place else 0):
-            assert sum(left.get(numbers[place] - 1, [])) + fits[place] > bits
 
 
 class Rounder(Agent):

@@ -555,6 +555,14 @@ def test_frames_are_the_encoded_list_of_their_fields(request_: int | None, is_re
         assert same(frame.payload, payload)
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 29, 30, 31, 32, 127, 128, 8190, 8193])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_frames_of_vectors_are_so_too_where_the_form_of_their_length_changes(size: int, dtype: str) -> None:
+    vector = np.arange(size, dtype=dtype)
+    for payload in (vector, vector[::2], vector.reshape(-1, 1), [vector, 1]):
+        assert FrameEncoder().encode("m", 1, 300, payload) == encode(["m", 1, 300, payload])
+
+
 @pytest.mark.parametrize("sequence", [1, 32, 2**40, 2**63 - 1])
 def test_a_numbered_frame_has_its_number_negative_where_requests_have_theirs(sequence: int) -> None:
     data = FrameEncoder().encode("m", 1, 3, np.arange(3.0), sequence=sequence)
