@@ -50,7 +50,7 @@ def _until_connected(draw: "Callable[[np.random.Generator], nx.Graph[int]]", see
 
 def _checked_count(count: int, low: int = 1) -> int:
     agents = check.integer("agents", count, low=low)
-    check.fits("agents", agents, agents * _NODE, "a graph of this many nodes")
+    check.fits("agents", agents, agents * _NODE, "a graph of this size")
     return agents
 
 
@@ -103,7 +103,7 @@ def star(agents: int) -> "nx.Graph[int]":
 def grid(rows: int, columns: int) -> "nx.Graph[int]":
     """Return a rectangular grid, numbered row by row; nodes have the position ``pos`` = (column, row)."""
     rows, columns = check.integer("rows", rows, low=1), check.integer("columns", columns, low=1)
-    check.fits("rows, columns", (rows, columns), rows * columns * _NODE, "a graph of this many cells")
+    check.fits("rows, columns", (rows, columns), rows * columns * _NODE, "a grid of this size")
     cells = nx.grid_2d_graph(rows, columns)
     graph = nx.convert_node_labels_to_integers(cells, ordering="sorted", label_attribute="cell")
     for _, data in graph.nodes(data=True):

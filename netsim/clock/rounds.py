@@ -167,11 +167,11 @@ class RoundClock:
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 
-    def _passed(self, rounded: Callable[[float], int]) -> int:
+    def _passed(self, rounding: Callable[[float], int]) -> int:
         """Return the number of rounds closed by now; with ``math.ceil``, by the opening of the next one."""
         now = self._loop.now()
-        slack = -self._slack(now) if rounded is math.ceil else self._slack(now)
-        number = rounded((now + slack - self.offset) / self.period)
+        slack = -self._slack(now) if rounding is math.ceil else self._slack(now)
+        number = rounding((now + slack - self.offset) / self.period)
         # If the clock is early, its first round began before the run.
         return 0 if now <= 0 else max(number, 0)
 

@@ -193,9 +193,7 @@ class Membership:
             return "malformed"
         if heartbeat.incarnation > peer.incarnation:
             # The process is new, or has restarted.
-            fresh = Peer(incarnation=heartbeat.incarnation)
-            for name, value in vars(fresh).items():
-                setattr(peer, name, value)
+            peer = self.peers[heartbeat.host] = Peer(incarnation=heartbeat.incarnation)
         peer.number, peer.heard_at = heartbeat.number, time.monotonic()
         peer.last = state["sent"], now
         answer = state["answer"]

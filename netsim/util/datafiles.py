@@ -43,11 +43,11 @@ def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str
         return BadInput(f"{_FOLDER} is not set: must be {wanted}{otherwise}")
     folder = Path(value)
     if not folder.is_dir():
-        return BadInput(f"{_FOLDER} = {value!r} is no folder: must be {wanted}")
-    there = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
-    held = f"it holds {', '.join(there)}" if there else "it holds no such file"
-    near = "" if source else nearest(name, there)
-    return BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{near}; {held}{otherwise}")
+        return BadInput(f"{_FOLDER} = {value!r} is not a folder: must be {wanted}")
+    existing = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
+    held = f"it holds {', '.join(existing)}" if existing else "it holds no such file"
+    hint = "" if source else nearest(name, existing)
+    return BadInput(f"{_FOLDER} = {value!r}: must be {wanted}{hint}; {held}{otherwise}")
 
 
 def folders(here: bool) -> list[Path]:

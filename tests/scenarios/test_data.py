@@ -78,7 +78,7 @@ def test_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NETSIM_DATA", "")
     assert refusal("tomshardware").startswith("NETSIM_DATA is not set: ")
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path / "nowhere"))
-    assert f"nowhere' is no folder: {wanted}" in refusal("tomshardware")
+    assert f"nowhere' is not a folder: {wanted}" in refusal("tomshardware")
 
 
 def test_missing_file(folder: Path) -> None:
