@@ -27,9 +27,9 @@ OUTCOMES = (AGREES, IN_PART, CAUSE_SHOWN, EXCLUDED, OPEN, VOID, NO_DATA)
 """Every claim has one of these outcomes."""
 
 PREPARED = (
-    "The tables are prepared so that the printed numbers of samples come out "
+    "The tables are prepared so that the numbers of samples match the printed ones "
     "([how](scenarios.md#what-the-papers-tables-were-made-with)), and the step sizes are the study's own. The text "
-    "states neither; that numbers agree does not show that the author did so."
+    "states neither; agreeing numbers do not show that the author used these settings."
 )
 """The note on chapters 3 and 4 of the dissertation."""
 
@@ -278,10 +278,10 @@ def why(each: Judged) -> str:
     if excluded:
         reasons.append(f"Excluded: {'; '.join(excluded)}.")
     if hollow and not each.void:
-        reasons.append(f"Tells nothing, for nothing is learned: {'; '.join(hollow)}.")
+        reasons.append(f"Inconclusive, because nothing is learned: {'; '.join(hollow)}.")
     if not each.tried and not each.void:
         apart = all(one.verdict in (AGREES, OPEN) for one in each.found)
-        reasons.append("Our seeds lie too far apart to tell." if apart else "No other setting was run.")
+        reasons.append("Our seeds vary too much for a verdict." if apart else "No other setting was run.")
     return " ".join(reasons)
 
 

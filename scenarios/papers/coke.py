@@ -239,12 +239,12 @@ PAPER = Paper(
         *_statements("airquality", "Air quality", *_TEXT),
     ),
     notes=(
-        "Run with `--conventions tables`: what the text leaves open or states otherwise is set so that our numbers "
-        "come close to the printed ones ([how](scenarios.md#what-the-papers-tables-were-made-with)). That they agree "
-        "does not show that the authors used these settings.",
-        "Tables 3 and 6: the levels are taken relative to the MSE that DKLA has at the end, theirs for the print, ours "
-        "for our runs. They lie within 1 % of an optimum that moves by 1 to 3 % with the seed.",
-        "Twitter (large): printed for 98,704 rows; ours are the 13,813 rows of the smaller set.",
+        "Run with `--conventions tables`: settings that the text leaves open or states otherwise are chosen so that "
+        "our numbers come close to the printed ones ([how](scenarios.md#what-the-papers-tables-were-made-with)). The "
+        "agreement does not show that the authors used these settings.",
+        "Tables 3 and 6: the levels are relative to DKLA's MSE at the end, theirs for the printed numbers, ours for "
+        "our runs. They lie within 1 % of an optimum that varies by 1 to 3 % with the seed.",
+        "Twitter (large): printed for 98,704 rows; we use the 13,813 rows of the smaller set.",
     ),
 )
 """Chapter 2 of the dissertation prints the same tables and figures."""

@@ -61,7 +61,7 @@ def _table(data: str, method: str) -> Claim:
     labels = [f"{method} {widths}" for widths in rows["widths"]]
     left = "learning rate, passes and when it stops, which rows, and how they are scaled"
     if data == "adult":
-        left += "; always naming the larger class is right in 75.2 % of the rows, more than most of its kernel methods"
+        left += "; always predicting the larger class is right in 75.2 % of rows, more than most of its kernel methods"
     return Claim(
         where=where,
         what=f"{name}, {method}: test {'MSE' if metric == 'mse' else metric}",
@@ -92,7 +92,7 @@ def _beats(data: str, ours: str, theirs: str, where: str = "", name: str = "", w
         cells=(Cell("ratio", high=1.0),),
         criterion=f"Test {error} over the other's, below 1.",
         tries=_TRIES.get(data, ()),
-        open="whether its one run tells, and when gradient descent stops",
+        open="whether its single run is typical, and when gradient descent stops",
     )
 
 

@@ -70,7 +70,7 @@ def _tracks(data: str, other: str) -> Claim:
         cells=(Cell("ratio", high=1.0),),
         criterion=f"Error against the true function over {other}'s, mean of the last fifth of the rounds, at most 1.",
         tries=(Try("the same step sizes for all methods", f"dynamic-{data}"),),
-        open="streams whose truth moves: both of the data sets are shuffled, so theirs does not",
+        open="streams whose truth moves: both data sets are shuffled, so theirs does not",
     )
 
 
@@ -121,7 +121,7 @@ PAPER = Paper(
             cells=(Cell("ratio", low=1.05),),
             criterion="Running MSE of 4 bits over that of 8, at the end, above 1.05: else 4 would do.",
             tries=_FIXED,
-            open="how the quantizer's range is chosen (ours: for each message, +-max, which few bits suffice for)",
+            open="how the quantizer's range is chosen (ours: for each message, +-max, for which few bits suffice)",
         ),
         *(_tracks(data, other) for data in ("drift", "switch") for other in ("RFF-DOKL", "DOKL")),
     ),

@@ -38,14 +38,14 @@ def draw(papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> 
         seeds = len(next(iter(tables.values()))[0][0].values)
         found["reproduction_ratios"] = (
             _ratios(tables),
-            f"Ours over theirs, every printed number of every table: the median of our {seeds} seeds over what is "
-            "printed. Grey band: within 10 %. Printed zeros, and runs without a value, have no ratio",
+            f"Ours over theirs for every number of every table: the median of our {seeds} seeds divided by the printed "
+            "number. Grey band: within 10 %. Printed zeros, and runs without a value, have no ratio",
         )
     shown = [each for each in _SHOWN if each[0] in runs and not runs[each[0]].missing]
     if shown:
         caption = (
             "COKE's tables: lines ours, mean and range of the seeds; crosses as printed. Right: against the mean "
-            "number of transmissions so far; what has sent nothing is drawn at 1"
+            "number of transmissions so far; zero transmissions are drawn at 1"
         )
         found["reproduction_coke"] = (_coke(shown, runs), caption)
     return found

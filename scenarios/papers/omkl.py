@@ -144,8 +144,8 @@ PAPER = Paper(
         _topology("ring", "path"),
     ),
     notes=(
-        "Run with the steps, features and numbers of rounds of the paper. With eta = 0.01 our models are right about "
-        "as often as a constant answer is, so most claims are void.",
+        "Run with the steps, features and numbers of rounds of the paper. With eta = 0.01 our models are "
+        "correct about as often as a constant answer, so most claims are void.",
     ),
     left_out=("The curves of figures 1 and 2: their numbers are not in the text.",),
 )

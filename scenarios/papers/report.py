@@ -26,34 +26,35 @@ from netsim.studies.results import interval_text
 _TITLE = "# What the papers report, and what netsim gets"
 
 _INTRODUCTION = """\
-`{command}` wrote this page; nothing in it is edited by hand. It repeats what the papers report with the studies
-of netsim, {seeds} seeds each, and puts ours beside theirs. Published numbers are quoted from the papers named at the
-head of each section; the data are not part of netsim ([scenarios](scenarios.md) says where they are looked for).
+`{command}` wrote this page; it is not edited by hand. The page repeats what the papers report with the studies of
+netsim, {seeds} seeds each, and compares our numbers with theirs. Published numbers are quoted from the papers named at
+the head of each section. The data are not part of netsim ([scenarios](scenarios.md) describes where they are read
+from).
 """
 
 _KEY = """\
-* A **printed number** agrees if it lies where 95 % of further runs of ours would lie, by Student's t over the seeds
-  (± is half of that interval), rounding of the print aside: a paper's run then could be one of ours. Where that
-  interval reaches further than half of the number to either side, agreement would say nothing: it is *undecided*.
-  Beside it stands a second verdict: whether the number is within 10 % of the median of our seeds.
-* A **statement**, such as a figure makes, has a criterion: a measure and its bounds. It agrees if the 95 % interval of
-  our mean, by Student's t over the seeds, lies within the bounds, and differs if it lies wholly without; else it is
-  *undecided*.
+* A **printed number** agrees if it lies in the interval that contains 95 % of further runs of ours, by Student's t
+  over the seeds (± is half of that interval), apart from rounding of the print. The paper's run could then be one of
+  ours. If that interval reaches further than half of the number to either side, agreement would mean nothing: the
+  number is *undecided*. A second verdict is whether the number is within 10 % of the median of our seeds.
+* A **statement**, such as one about a figure, has a criterion: a measure and its bounds. It agrees if the 95 % interval
+  of our mean, by Student's t over the seeds, lies within the bounds, and differs if it lies entirely outside.
+  Otherwise it is *undecided*.
 * **Differs, cause shown**: with one other setting all of it agrees, which does not prove that the paper used it.
-  **Differs, causes excluded**: it does not agree in any of the settings that were run to find out why. The
-  [appendix](#appendix-what-other-settings-gave) has what each of them gave.
-* A claim is **void** where our model does not learn: where the error of the best algorithm that it is about is more
-  than {learned:g} times that of the best constant answer (the target's variance; always naming the largest class).
-  Of online methods that is the error in the last fifth of the rounds.
-  Agreement is hollow there, and a difference says nothing of the method. A claim stands if it is about what learning
-  does not change: running times, the links of a graph.
-* **No data**: the table that it needs was not at hand when this was written.
+  **Differs, causes excluded**: it does not agree in any of the settings that were run to find the cause. The
+  [appendix](#appendix-what-other-settings-gave) has the result of each.
+* A claim is **void** if our model does not learn: if the error of the best algorithm of the claim is more than
+  {learned:g} times that of the best constant answer (the target's variance; always predicting the largest class). For
+  online methods that is the error in the last fifth of the rounds. Agreement is then meaningless, and a difference is
+  no evidence about the method. Claims about what learning does not change, such as running times or the links of a
+  graph, are never void.
+* **No data**: the table that it needs was not available when this was written.
 """
 
 _SHARED_KEY = (
-    "In the tables of numbers: ours ± half of the interval of a further run (Student's t, n = {seeds} seeds), theirs "
-    "in brackets; **bold** where it differs, *slanted* where it is undecided; "
-    "– where a run of ours has no such value."
+    "The tables of numbers show ours ± half of the interval of a further run (Student's t, n = {seeds} seeds), with "
+    "theirs in brackets. A number that differs is **bold**, an undecided one *slanted*; "
+    "– means that a run of ours has no such value."
 )
 
 
@@ -251,7 +252,7 @@ def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) 
         yield ""
     left = dict.fromkeys(each.claim.open for each in claims if each.claim.open and why(each))
     if left:
-        yield "The paper leaves open what may matter here:"
+        yield "The paper leaves these points open, and they may matter here:"
         yield ""
         yield from (f"* {text}." for text in left)
         yield ""
@@ -267,7 +268,7 @@ def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) 
 
 def _tried_only(paper: Paper, name: str) -> str:
     judged_by = {claim.work for claim in paper.claims}
-    return "nothing that the paper says" if name in judged_by else "tried where a claim does not agree"
+    return "nothing that the paper states" if name in judged_by else "run to explain claims that do not agree"
 
 
 def _line(cells: Sequence[object]) -> str:

@@ -180,7 +180,7 @@ def test_a_setting_that_does_not_learn_shows_no_cause() -> None:
     other = known({0: [1.0], 1: [1.1], 2: [0.9]}, OTHER, train_mse=1.0)
     found = judged(claim(Cell("k = 1", 1.0), tries=(Try("rho 0.1", "other"),)), {"base": base, "other": other})
     assert found.causes == []
-    assert why(found) == "Tells nothing, for nothing is learned: rho 0.1."
+    assert why(found) == "Inconclusive, because nothing is learned: rho 0.1."
     assert attempt(found.tried["rho 0.1"]) == "does not learn"
 
 
