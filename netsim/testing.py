@@ -25,7 +25,7 @@ from netsim.agent import Agent
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
 from netsim.links.loss import Decide, Loss
-from netsim.network import Network
+from netsim.network import Clock, Network
 from netsim.run import Run
 from netsim.util import check
 
@@ -214,7 +214,8 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
     BadInput, AgentError, Stalled
         As `netsim.Network.run` does.
     """
-    of_run = {name: settings.pop(name) for name in inspect.signature(Network.run).parameters if name in settings}
+    parameters = {*inspect.signature(Network.run).parameters, *Clock.__annotations__}
+    of_run = {name: settings.pop(name) for name in parameters & settings.keys()}
     return Network(shape(len(agents)), **settings).run(dict(enumerate(agents)), **of_run)
 
 
