@@ -9,6 +9,7 @@ changes no byte. Whole, it takes as long as all studies do, twice; with NETSIM_D
 """
 
 import argparse
+import csv
 import json
 import os
 import shlex
@@ -67,15 +68,25 @@ def ran(command: Path, words: str, folder: Path) -> str:
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
+def rows_of(path: Path) -> list[list[str]]:
+    """Return the rows of a table without measured running times."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    kept = [index for index, name in enumerate(rows[0]) if "seconds" not in name and path.name != "running_time.csv"]
+    return [[row[index] for index in kept] for row in rows]
+
+
 def compared(words: str, commands: tuple[Path, Path]) -> str:
     """Run a study in both; return what differs, "same" if nothing does."""
     with tempfile.TemporaryDirectory() as place:
-        folders = [Path(place) / name for name in ("here", "there")]
+        folders = [Path(place) / name / "run" for name in ("here", "there")]
         for command, folder in zip(commands, folders, strict=True):
+            # Each side has its own working folder, where studies put their sweeps.
+            folder.parent.mkdir()
             wrong = ran(command, words, folder)
             if wrong:
-                return f"{folder.name}: {wrong}"
-        tables = [{path.name: path.read_bytes() for path in folder.glob("*.csv")} for folder in folders]
+                return f"{folder.parent.name}: {wrong}"
+        tables = [{path.name: rows_of(path) for path in folder.glob("*.csv")} for folder in folders]
         hashes = [json.loads((folder / "summary.json").read_text()).get("trace_hash") for folder in folders]
     differ = sorted(name for name in {*tables[0], *tables[1]} if tables[0].get(name) != tables[1].get(name))
     differ += ["trace hash"] * (hashes[0] != hashes[1])

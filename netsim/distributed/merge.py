@@ -16,7 +16,7 @@ import numpy as np
 from netsim.accounting.scene import Scene, positions_of
 from netsim.agent import Agent
 from netsim.clock.clock import Loop, new_loop
-from netsim.core.records import CAUSES, CORRUPTED, MISSING, TO_ALL, Transmission
+from netsim.core.records import CAUSES, CORRUPTED, MISSING, SENT, TO_ALL, Transmission
 from netsim.distributed.journal import (
     ARRAY,
     BEGIN,
@@ -294,9 +294,9 @@ class _Merger:
         flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
         keys, kinds = (np.concatenate([exits[name], flight[:, i]]) for i, name in enumerate(("key", "kind")))
         links, agents, count = len(self._ledger.senders), len(self._names), len(part.kinds)
-        amounts = [sent[name] for name in ("number", "payload_bits", "raw_data_bits", "wire_bits", "saturated", "each")]
+        amounts = [sent[name] for name in SENT.names or () if name not in ("time", "kind", "sender", "link", "taken")]
         within: list[tuple[Any, int, int]] = [
-            *((each, 0, _MAX_AMOUNT) for each in (*amounts, left["bits"], left["number"], sent["checksum"])),
+            *((each, 0, _MAX_AMOUNT) for each in (*amounts, left["bits"], left["number"])),
             *((each >> self._tally.shift, 0, links) for each in (keys, left["key"])),
             *((each, 0, count) for each in (kinds, sent["kind"])),
             (sent["sender"], 0, agents),

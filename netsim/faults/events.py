@@ -37,10 +37,20 @@ class Fault:
         Its name in `Faults.draw`.
     once : bool
         Whether an agent can have only one of this kind.
+    kinds : dict
+        All kinds by the names of their classes, which files of faults use.
     """
 
     plural: ClassVar[str] = ""
     once: ClassVar[bool] = False
+    kinds: ClassVar[dict[str, type["Fault"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name = cls.__name__
+        # A class elsewhere does not replace one of this module.
+        if not name.startswith("_") and (cls.__module__ == __name__ or name not in __all__):
+            Fault.kinds[name] = cls
 
     def __post_init__(self) -> None:
         check.fields(self, check.finite, "at", low=0, high=LATEST)

@@ -10,16 +10,12 @@ import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.faults import events
 from netsim.faults.events import Fault
 from netsim.util import check, draws
 from netsim.util.datafiles import used
 from netsim.util.files import write_whole
 
 __all__ = ["FaultSampler", "Faults"]
-
-KINDS: dict[str, type[Fault]] = {name: getattr(events, name) for name in events.__all__ if name != "Fault"}
-_BY_PLURAL = {kind.plural: kind for kind in KINDS.values()}
 
 
 class Faults(Sequence[Fault]):
@@ -150,20 +146,21 @@ class Faults(Sequence[Fault]):
         mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
         seed = check.integer("seed", seed, low=0)
         drawn: list[Fault] = []
+        kinds = {kind.plural: kind for kind in Fault.kinds.values() if kind.plural}
         for name, count in counts.items():
-            check.one_of("kind of fault", name, _BY_PLURAL)
+            check.one_of("kind of fault", name, kinds)
             count = check.integer(name, count, low=0)
             sampler = FaultSampler(draws.generator(seed, name, "faults"), graph, until, mean, name, count)
-            drawn += [_BY_PLURAL[name].sample(sampler) for _ in range(count)]
+            drawn += [kinds[name].sample(sampler) for _ in range(count)]
         return cls(drawn)
 
 
 def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
     """Return the fault that an entry of a file describes."""
     where = f"file = {str(path)!r}: entry {place}"
-    if not isinstance(entry, dict) or str(entry.get("fault")) not in KINDS:
-        raise BadInput(f"{where}: must be an object whose 'fault' is one of {', '.join(KINDS)}")
-    kind = KINDS[str(entry["fault"])]
+    if not isinstance(entry, dict) or str(entry.get("fault")) not in Fault.kinds:
+        raise BadInput(f"{where}: must be an object whose 'fault' is one of {', '.join(sorted(Fault.kinds))}")
+    kind = Fault.kinds[str(entry["fault"])]
     values = {key: _tuples(value) for key, value in entry.items() if key != "fault"}
     allowed = {field.name for field in dataclasses.fields(kind)}
     if not values.keys() <= allowed:

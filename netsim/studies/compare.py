@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netsim.core.records import TOTALS
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import results
 from netsim.studies.formats import FIGURES, write_figure
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 ROUND = "round"
 _COSTS = ("transmissions", "payload_bits")
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
-_LAST_TOTAL = "saturated"
 
 
 def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
@@ -31,7 +31,7 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     names = [str(name) for name in last.columns]
     settings, measures = names[: names.index("algorithm")], names[names.index("algorithm") + 1 :]
     there = [name for name in measures if last[name].notna().any()]
-    after = there.index(_LAST_TOTAL) + 1 if _LAST_TOTAL in there else len(there)
+    after = there.index(TOTALS[-1]) + 1 if TOTALS[-1] in there else len(there)
     own = [name for name in _USUAL if name in there] or there[after:]
     chosen = list(dict.fromkeys(metrics)) or [*_COSTS, *own]
     for name in chosen:

@@ -369,6 +369,17 @@ def test_a_kind_of_ones_own_begins_and_ends() -> None:
         Mute(0, at=2, until=1)
 
 
+def test_a_kind_of_ones_own_is_saved_and_loaded(tmp_path: Path) -> None:
+    script = Faults([Mute(0, at=2.5, until=5), Crash(1, at=3)])
+    script.save(tmp_path / "script.json")
+    assert list(Faults.load(tmp_path / "script.json")) == list(script)
+
+
+def test_a_class_elsewhere_does_not_replace_a_kind_of_netsim() -> None:
+    type("Crash", (Fault,), {})
+    assert Fault.kinds["Crash"] is Crash
+
+
 def test_jitter_delays_each_frame_by_its_own_amount() -> None:
     _, plain = talk([])
     _agents, run = talk([Jitter(0.5, at=2.5, until=6.5)])
