@@ -1,4 +1,4 @@
-"""The base class of agents: its author writes `run`, everything else is here."""
+"""Base class of agents: a subclass implements `run`, and this class provides the rest."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -25,8 +25,8 @@ class Agent:
     """Base of every agent: subclass it and write ``async def run(self)``.
 
     Inside `run` plain asyncio works (sleep, timeout, TaskGroup, Queue), in simulated time. The methods and properties
-    below work once the network runs, not yet in ``__init__``. A subclass must not use their names for attributes of its
-    own; doing so raises AgentError at once.
+    below are available once the network runs, but not in ``__init__``. A subclass that reuses one of these names for
+    its own attribute causes an AgentError.
     """
 
     _netsim: Context
@@ -34,7 +34,7 @@ class Agent:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in sorted(_RESERVED):
-            # A mixin that stands before Agent would hide the name, too.
+            # A mixin that precedes Agent in the MRO would also hide the name.
             if getattr(cls, name, _ABSENT) is not getattr(Agent, name, _ABSENT):
                 raise _clash(cls, name)
 
@@ -46,20 +46,20 @@ class Agent:
             raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> Any:
-        # A copy has no place in a network, whose loop and tasks cannot be copied.
+        # Drop the network context from the copy, because its loop and tasks cannot be copied.
         state: Any = super().__getstate__()
         fields, slots = state if isinstance(state, tuple) else (state, None)
         fields = {key: value for key, value in (fields or {}).items() if key != "_netsim"}
         return fields if slots is None else (fields, slots)
 
     async def run(self) -> None:
-        """The agent's behaviour; when this returns, the agent is finished."""
+        """Run the agent; the agent is finished when this coroutine returns."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def run(self)")
 
     def answer(self, frame: Frame) -> Any:
-        """Return the reply to a request, at the instant when it arrives.
+        """Return the payload that replies to a request; netsim calls this when the request arrives.
 
-        Optional: an agent without it finds requests in its inbox and answers them with `reply`.
+        Without this optional method, requests go to the inbox and the agent answers them with `reply`.
         """
         raise NotImplementedError
 
@@ -70,19 +70,19 @@ class Agent:
 
     @property
     def neighbors(self) -> tuple[Hashable, ...]:
-        """The agents to which it has a link."""
+        """The names of the agents to which this agent has a link."""
         return self._netsim.neighbors
 
     @property
     def now(self) -> float:
-        """Simulated time in seconds, by the agent's own clock if that is off (`netsim.faults.ClockSkew`)."""
+        """Simulated time (s), read from the agent's own clock if `netsim.faults.ClockSkew` skews it."""
         shared = self._netsim.shared
         now = shared.loop.now()
         return now if shared.clock is None else shared.clock.local(now)
 
     @property
     def round(self) -> int:
-        """The round it is in; 0 outside `rounds`."""
+        """The number of the agent's current round; 0 outside `rounds`."""
         return self._netsim.round
 
     @property
@@ -100,17 +100,17 @@ class Agent:
 
     @property
     def outbox(self) -> Outbox:
-        """The sending side, behind `broadcast` and `send`."""
+        """The outbox through which `broadcast` and `send` transmit."""
         return self._netsim.outbox
 
     @property
     def energy(self) -> "EnergyAccount":
-        """The energy that its radio has used and that its battery holds: ``used``, ``left``, ``last_frame`` in joules.
+        """The energy account of the agent's radio and battery, in joules: ``used``, ``left``, ``last_frame``.
 
         Raises
         ------
         AgentError
-            If the medium is no `netsim.Radio` with an ``energy``.
+            If the medium is not a `netsim.Radio` with an ``energy`` model.
         """
         account = self._netsim.energy
         if account is None:
@@ -119,39 +119,39 @@ class Agent:
 
     @property
     def reliability(self) -> Reliability:
-        """How its links repeat frames that do not arrive."""
+        """The retransmission settings of the agent's links."""
         return self._netsim.reliability
 
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
-        """Take part in ``count`` rounds: ``async for k in self.rounds(50)`` yields each number, from 1, as it opens.
+        """Iterate over ``count`` rounds: ``async for k in self.rounds(50)`` yields each round's number as it opens.
 
-        A frame that arrives after the round it was sent in has closed is dropped and counted as late; with
-        ``keep_late`` it is delivered with the next round's. An agent that overruns a round takes part again in the
-        next one to open.
+        A frame that arrives after its own round has closed is dropped and counted as late or, with ``keep_late``,
+        delivered with the frames of the next round. An agent that overruns a round rejoins at the next round that
+        opens.
         """
         return Rounds(self._netsim, check.integer("rounds", count, low=0), check.flag("keep_late", keep_late))
 
     async def broadcast(self, kind: str, payload: Any, *, raw_data: bool = False) -> int:
-        """Send a message to every neighbour: encoded once, carried over each link.
+        """Encode a message once and send it to every neighbour.
 
         Parameters
         ----------
         kind : str
-            What kind of message it is; counts are kept by kind.
+            The message type, by which the ledger counts messages.
         payload : object
-            Numbers, text, bytes, None, lists, tuples, dicts, numpy arrays, coded arrays.
+            The message body: a number, str, bytes, None, list, tuple, dict, numpy array or coded array.
         raw_data : bool
-            Whether it carries samples: its bits are then also counted as raw-data bits.
+            Whether the payload contains raw data samples, whose bits are then also counted as raw-data bits.
 
         Returns
         -------
         int
-            How many links took it (it may still be lost on its way).
+            The number of links that accepted the message, which may still lose it.
 
         Raises
         ------
         WireError
-            If the payload cannot travel.
+            If the payload cannot be encoded.
         """
         context = self._netsim
         if context.delay:
@@ -159,11 +159,11 @@ class Agent:
         try:
             return context.outbox.broadcast(kind, payload, context.round, raw_data)
         except AgentError:
-            await asyncio.sleep(0)  # an agent that tries again and again must not block the loop
+            await asyncio.sleep(0)  # An agent that retries in a tight loop must not block the event loop.
             raise
 
     async def send(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
-        """Send a message to one neighbour; return whether the link took it. Otherwise as `broadcast`.
+        """Send a message to one neighbour, as `broadcast` does to all, and return whether the link accepted it.
 
         Raises
         ------
@@ -174,15 +174,15 @@ class Agent:
         return await self._netsim.send(to, kind, payload, raw_data)
 
     async def deliver(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
-        """Send a message to one neighbour and wait; return True once it is acknowledged, False if it is given up.
+        """Send a message to one neighbour; return True once it is acknowledged, False when all attempts have failed.
 
-        This needs a `netsim.Radio` with ``acks``. False means that no repetition was acknowledged; the message itself
-        may have arrived. To continue meanwhile, make a task of it, or use `send`, which does not wait.
+        This needs a `netsim.Radio` with ``acks``. False means that no attempt was acknowledged, although the message
+        may have arrived. To continue during the wait, run this in a task, or use `send`, which does not wait.
 
         Raises
         ------
         AgentError
-            If ``to`` is not a neighbour, or the medium acknowledges nothing.
+            If ``to`` is not a neighbour, or the medium does not send acknowledgements.
         """
         context = self._netsim
         self._must_be_neighbor(to)
@@ -204,7 +204,7 @@ class Agent:
         AgentError
             If ``to`` is not a neighbour.
         TimeoutError
-            If no reply came within ``timeout`` seconds; one that comes later is counted as late.
+            If no reply arrives within ``timeout`` seconds; a later reply is counted as late.
         """
         context = self._netsim
         self._must_be_neighbor(to)
@@ -215,7 +215,7 @@ class Agent:
         return await context.inbox.reply_to(number, timeout)
 
     async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
-        """Answer a request that was found in the inbox; return whether the link took the reply."""
+        """Reply to a request read from the inbox; return whether the link accepted the reply."""
         if frame.request is None or frame.is_reply:
             raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
         self._must_be_neighbor(frame.sender)
@@ -226,8 +226,8 @@ class Agent:
     async def collect(self) -> Heard:
         """Wait until the round closes; return the frames that arrived since the last collect, in order of arrival.
 
-        The result is a list; `Heard` also gives the payloads as arrays. If the agent has overrun the round, which has
-        closed already, this returns at once.
+        The result is a list that also returns the payloads as arrays (`Heard`). If the round has already closed, this
+        returns immediately.
         """
         context = self._netsim
         number = context.round
@@ -274,13 +274,13 @@ for _name, _member in list(vars(Agent).items()):
 
 
 def attach(agent: Agent, context: Context) -> None:
-    """Give an agent its context; raises AgentError if an attribute of its own hides one of Agent's."""
+    """Set an agent's context; raise AgentError if an instance attribute hides an attribute of Agent."""
     for name in sorted(_RESERVED & vars(agent).keys() - {"_netsim"}):
         raise _clash(type(agent), name)
     agent._netsim = context
 
 
 def has_begun(agent: Agent) -> bool:
-    """Return whether an agent has been in a run that began."""
+    """Return whether an agent has taken part in a run that started."""
     context: Context | None = vars(agent).get("_netsim")
     return context is not None and context.shared.begun

@@ -33,7 +33,7 @@ Medium = Literal["wires", "radio"] | Radio
 
 
 class Clock(TypedDict, total=False):
-    """How time passes in a run; see `Network.run`."""
+    """The clock options of `Network.run`."""
 
     clock: ClockName
     speed: float
@@ -41,10 +41,10 @@ class Clock(TypedDict, total=False):
 
 Agents = Mapping[Any, Agent]
 
-# Bytes that a run takes at least for an agent and a link in one direction; measured were 5,700 and 220.
+# Lower bounds on the memory (bytes) per agent and per directed link; measurements gave 5,700 and 220.
 _AGENT, _LINK = 4_000, 150
 
-# Of a round: less would be no more than rounding errors.
+# Minimum sample interval as a fraction of a round; a shorter interval would be within rounding errors.
 _SHORTEST_SAMPLE = 1e-8
 
 
@@ -54,7 +54,7 @@ class Network:
     Parameters
     ----------
     graph : networkx Graph
-        Undirected and connected; its nodes are the agents' names. A single node without edges is a network, too.
+        Undirected and connected; its nodes are the agents' names. A single node without edges is also valid.
     link : Link
         The settings of every link.
     links : mapping, optional
@@ -62,18 +62,19 @@ class Network:
     round_period : float
         Length of a round in seconds.
     medium : {"wires", "radio"} or Radio
-        On wires every link has a sender's side of its own, and a broadcast is a link message on each. On a radio an
-        agent has one transmitter (rate, queue, budget, MTU and header of ``link``), and a broadcast is one transmission
-        that all neighbours hear; ``links`` then may change latency, loss and what follows only. A `Radio` is a medium
-        that all share besides: who may speak when, carrier sense, collisions, acknowledgements, energy.
+        With "wires", each link has its own transmitter, and a broadcast sends one link message over each link. With
+        "radio", an agent has one transmitter (rate, queue, budget, MTU and header of ``link``), a broadcast is one
+        transmission to all neighbours, and ``links`` may override only what happens after transmission, such as latency
+        and loss. A `Radio` also models the shared channel: medium access, carrier sense, collisions, acknowledgements
+        and energy.
     collisions : bool
-        Must be False: transmissions collide on a `Radio`.
+        Must be False; use a `Radio` medium to model collisions.
     inbox_limit : int, optional
-        Frames that an inbox holds at most; more are dropped.
+        Maximum number of frames in an inbox; frames beyond it are dropped.
     seed : int
-        Everything random derives from it.
+        The seed of every random stream.
     faults : iterable of Fault, optional
-        Failures at set times of every run; see `netsim.faults`.
+        Faults injected at fixed times in every run; see `netsim.faults`.
 
     Raises
     ------
@@ -159,16 +160,16 @@ class Network:
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Call ``action`` at a simulated time (s) of every run; during a run, at a time of that run.
+        """Schedule ``action`` at a simulated time (s) in every run or, if called during a run, in that run only.
 
-        For example, to cut a link: ``network.at(3.0, lambda: network.set_link(0, 1, up=False))``. Actions of one time
-        are called in the order in which they were given, before what agents do at that time; at time 0, before agents
-        start. One that raises ends the run.
+        For example, to cut a link: ``network.at(3.0, lambda: network.set_link(0, 1, up=False))``. Actions scheduled for
+        the same time run in the order of scheduling, before agents act at that time and, at time 0, before agents
+        start. An action that raises an exception ends the run.
 
         Raises
         ------
         BadInput
-            If ``action`` cannot be called so, ``time`` is negative, or the run has passed it.
+            If ``action`` is not a plain (non-async) callable, or ``time`` is negative or in the run's past.
         """
         if not callable(action) or inspect.iscoroutinefunction(action):
             raise check.refuse("action", action, "a function without arguments, and without async")
@@ -179,18 +180,18 @@ class Network:
             self._running.at(time, action)
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool, *, both: bool = True) -> None:
-        """Cut or mend the link between two agents while the network runs.
+        """Take down or restore the link between two agents while the network runs.
 
-        Frames already under way arrive; new ones end with cause ``link_down``.
+        Frames in flight still arrive; new frames are dropped with cause ``link_down``.
 
         Parameters
         ----------
         sender, receiver : Hashable
-            The link's ends.
+            The endpoints of the link.
         up : bool
             Whether the link carries frames from now on.
         both : bool
-            In both directions, as `netsim.faults.LinkDown` cuts it; False: from ``sender`` to ``receiver`` only.
+            Whether to change both directions, as `netsim.faults.LinkDown` does, or only ``sender`` to ``receiver``.
 
         Raises
         ------
@@ -205,33 +206,34 @@ class Network:
             runtime.set_link(receiver, sender, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
-        """Switch an agent's receiver off or on while the network runs; frames arriving at it are ``receiver_down``."""
+        """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""
         runtime, up = self._runtime(), check.flag("up", up)
         if agent not in self.graph:
             raise check.refuse("agent", agent, "a node of the graph")
         runtime.set_receiver(agent, up)
 
     def watch(self, states: Watched | None) -> None:
-        """Record each change of the agents' states in later runs, in `Run.states`; None: record nothing.
+        """Record every change of agents' states of later runs in `Run.states`; pass None to record nothing.
 
         Parameters
         ----------
         states : mapping or sequence
             {column: state}, or the states alone. A state is the name of an attribute that is a number, or a function of
             an agent that returns one (None for none). It is read before each message of the agent, at the end of each
-            instant at which the agent's code ran, and with each row of `Run.rounds`. The agent does not notice.
+            instant at which the agent's code ran, and with each row of `Run.rounds`. Reading a state does not affect
+            the agent.
 
         Raises
         ------
         BadInput
-            If it is anything else.
+            If ``states`` is not a valid mapping or sequence of states.
         """
         if states is not None:
             Watch(states)
         self._watched = states
 
     def show_to(self, viewer: Viewer | None) -> None:
-        """Show later runs to a viewer while they go on (`netsim.live.live_view` makes one); None: show nothing."""
+        """Show later runs live in a viewer (see `netsim.live.live_view`); pass None to show nothing."""
         self._viewer = viewer
 
     def run(
@@ -247,37 +249,40 @@ class Network:
         transport: Transport | None = None,
         **clock: Unpack[Clock],
     ) -> Run:
-        """Run every agent to its end and return the results. Works inside a running event loop (a notebook), too.
+        """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
         Parameters
         ----------
         agents : mapping
-            {node: Agent}, one for each node of the graph, made for this run. Agents that have run are refused, because
-            they would continue from their last state. To do that, pass copies of them (`copy.deepcopy`).
+            {node: Agent}, with one newly created agent for each node of the graph. Agents that have run are refused,
+            because they would continue from their last state. To continue from that state, pass deep copies
+            (`copy.deepcopy`).
         probes : sequence of callables
-            Each is called for each row (at the end of each round, or see ``sample``) with ``agents``, and returns a
-            number (its column is the function's name) or a mapping of column names to numbers.
+            For each row (at the end of each round, or as set by ``sample``), each probe is called with ``agents`` and
+            returns a number (in a column named after the function) or a mapping of column names to numbers.
         until : float, optional
             Stop at this simulated time (s) even if agents are not finished.
         sample : float, optional
-            Seconds from row to row of `Run.rounds`, for agents that do not use rounds. Row k, whose ``round`` is k,
-            shows time k·sample, after all events of that time. The last row is the run's end, even between two
-            samples. Agents do not notice. Rounds of agents then have no rows of their own; a row at a round's end
-            equals the row of that round, before the next one opens. Default: a row for each round.
+            Interval (s) between rows of `Run.rounds`, for agents that do not use rounds. Row k, whose ``round`` is k,
+            shows time k·sample, after all events of that time. The last row shows the end of the run, even if the run
+            ends between two samples. Sampling does not affect the agents. With ``sample``, rounds get no rows of their
+            own, and a sample at the end of a round shows the state before the next round opens, as the row of that
+            round would. Default: a row for each round.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
             Called with the number of each round that ended.
         blas_threads : int, optional
             The number of threads that numpy's and scipy's matrix products may use during the run, in the whole process.
-            Agents' matrices are small, and more threads mostly wait for each other. None: leave the number. Another
-            number may give other last digits. If runs overlap, the smallest number holds.
+            The agents' matrices are small, so additional threads mostly wait for each other. None leaves the number of
+            threads unchanged. A different number of threads may change the last digits of floating-point results. While
+            runs overlap, the smallest number applies.
         transport : Transport, optional
-            Carries frames to other processes, which run some of the agents, in real time (`netsim.distributed.UDP`,
-            `netsim.distributed.MQTT`). Probes then get this process's agents, and the ledger counts the frames that
-            this process saw.
+            Carries frames in real time to the other processes that run some of the agents (`netsim.distributed.UDP`,
+            `netsim.distributed.MQTT`). With a transport, probes receive only the agents of this process, and the ledger
+            counts only the frames that this process saw.
         clock : {"virtual", "wall"}
-            Simulated time jumps from event to event, or passes ``speed`` times as fast as real time.
+            "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
         speed : float
             See ``clock``; default 1.
 
@@ -287,16 +292,16 @@ class Network:
             If the agents do not fit the graph, an argument cannot be used, or ``sample`` makes more than 1,000,000
             rows.
         AgentError
-            If an agent raises: the message names it, its round and its line; the cause is its exception.
+            If an agent raises an exception, which becomes ``__cause__``; the message names agent, round and line.
         Stalled
-            If every task waits for an event that can never come.
+            If the run deadlocks: every task waits for an event that can never occur.
         Missed
             If the other processes have ended this run already (`netsim.distributed.node.Missed`).
 
         Notes
         -----
-        An error that ends a run carries the run so far as ``error.run``; its rows, ledger and trace add up as those of
-        a whole run do. So does the KeyboardInterrupt of the first Ctrl-C.
+        An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
+        as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
         settings = self._settings_of(until, sample, trace, blas_threads)
         how = _checked_clock(clock, transport)
@@ -312,7 +317,7 @@ class Network:
         clock: ClockName = "virtual",
         speed: float = 1.0,
     ) -> Run:
-        """Run as `run` does, with checked ``settings``; the rows are added to ``result``, which has the agents."""
+        """Run with validated ``settings``, as `run` does, and add the rows to ``result``, which holds the agents."""
         if transport is None:
             runtime = Runtime(settings, result, self._scheduled)
 
@@ -342,10 +347,10 @@ class Network:
         progress: Progress | None = None,
         blas_threads: int | None = 1,
     ) -> Run:
-        """Run as `run` does, from a coroutine.
+        """Run the network from a coroutine, with the results and errors of `run`.
 
-        On a loop of `netsim.clock.new_loop` it shares that loop and its time with other tasks there; on any other loop
-        it runs in virtual time in a thread of its own.
+        On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks; on any other
+        loop, it runs in virtual time in a separate thread.
         """
         result = self.result_of(agents, probes, progress)
         runtime = Runtime(self._settings_of(until, sample, trace, blas_threads), result, self._scheduled)
@@ -365,7 +370,7 @@ class Network:
 
     @contextmanager
     def _runs(self, runtime: Runtime) -> Iterator[None]:
-        """Direct `at`, `set_link` and `set_receiver` to a run; raises NetsimError if another one is running."""
+        """Route `at`, `set_link` and `set_receiver` to a run; raise NetsimError if another run is active."""
         if self._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
         self._running = runtime
@@ -375,7 +380,7 @@ class Network:
             self._running = None
 
     def result_of(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
-        """Return a `Run` that has no rows or ledger yet; raises BadInput as `run` does."""
+        """Return an empty `Run`, without rows or ledger; raise BadInput as `run` does."""
         check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):
@@ -412,7 +417,7 @@ class Network:
 
 
 def _checked_clock(clock: Clock, transport: Transport | None) -> tuple[ClockName, float]:
-    """Return how time passes; raises BadInput for an argument that `Network.run` does not have."""
+    """Return the clock's name and speed; raise BadInput for an unknown argument of `Network.run`."""
     for name in clock:
         check.one_of("argument of Network.run", name, Clock.__annotations__)
     if transport is not None and not isinstance(transport, Transport):

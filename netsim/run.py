@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Probe = Callable[[Mapping[Any, Any]], float | Mapping[str, float]]
 Progress = Callable[[int], None]
 
-# The last two are names of a study's tables and summaries, where a run's columns go.
+# Studies reserve the last two names in the tables and summaries that also hold a run's columns.
 _TAKEN = frozenset({"round", "time_s", *TOTALS, "algorithm", "trace_hash"})
 
 
@@ -33,7 +33,7 @@ class Run:
     agents : dict
         The agents, in their final state.
     ledger : Ledger
-        Counts by agent, link, kind of message and cause.
+        Counts by agent, link, message kind and cause of drop.
     ended_at : float
         Simulated time at the end, in seconds.
     air : AirtimeLog or None
@@ -63,9 +63,9 @@ class Run:
         self._measured: list[dict[str, float]] = []
 
     def add_row(self, number: int, time: float, totals: tuple[int, ...], measure: bool = True) -> None:
-        """Write a round's row; raises NetsimError if a probe fails, returns no number, or has another's column.
+        """Add a round's row; raise NetsimError if a probe fails, returns a non-number or duplicates a column.
 
-        Without ``measure`` no probe is called, and its columns are NaN there.
+        If ``measure`` is False, no probe is called and the probes' columns are NaN in this row.
         """
         measured: dict[str, float] = {}
         for probe in self._probes if measure else ():
@@ -108,13 +108,13 @@ class Run:
     def rounds(self) -> "pd.DataFrame":
         """One row for each round, or for each sample (``sample`` of `Network.run`).
 
-        Columns: round, time_s (when it closed or was taken), the running totals since the start (see docs/counting.md),
-        and what the probes returned.
+        Columns: round, time_s (when the round closed or the sample was taken), the running totals since the start (see
+        docs/counting.md), and the values returned by the probes.
         """
         return self.rounds_of(slice(None))
 
     def rounds_of(self, which: slice) -> "pd.DataFrame":
-        """Return some rows of `rounds`; the run may still go on."""
+        """Return a slice of the rows of `rounds`, even while the run is in progress."""
         import pandas as pd
 
         table = pd.DataFrame(self._rows[which], columns=["round", "time_s", *totals_of(self.ledger.causes)])
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def probes(self) -> Sequence[Probe]:
-        """The functions that measure each row; none in a run that was loaded."""
+        """The probe functions that measure each row; empty in a run that was unpickled."""
         return self._probes
 
     @property
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def unit(self) -> str:
-        """What a row of `rounds` is: a round, or a sample."""
+        """The unit of a row of `rounds`: ``"round"`` or ``"sample"``."""
         return "sample" if self.sampled else "round"
 
     @property
@@ -150,10 +150,10 @@ class Run:
 
     @property
     def states(self) -> "pd.DataFrame":
-        """The watched states: those of each agent at the beginning, and a row for each change.
+        """The watched states: one row for each agent at the start, and one for each change.
 
-        Columns: time_s; agent; sent, the number of messages that the agent had sent before, which separates those sent
-        before the change from those sent after it at the same instant; and one for each state, NaN where it has none.
+        Columns: time_s; agent; sent, the number of messages the agent sent before the change, which orders messages and
+        changes at the same instant; and one column per state, NaN where the agent has no value.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Run:
         title : str
             The title of the page.
         most : int
-            The largest number of frames that it shows; it names those that it leaves out, and counts all.
+            Maximum number of frames shown; the page reports the omitted frames and counts all frames.
 
         Raises
         ------
@@ -189,12 +189,12 @@ class Run:
         return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states)
 
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
-        """Write the run for other programs: .pcapng, its frames, for Wireshark; .graphml or .json, its topology.
+        """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
 
         Parameters
         ----------
         path : str or Path
-            The file, whose suffix chooses the format; an existing one is replaced once the new one is complete.
+            The file, whose suffix selects the format; an existing file is replaced once the new one is complete.
         title : str
             The title in the file.
         most : int, optional
@@ -223,7 +223,7 @@ class Run:
     def widget(self, *, title: str = "", most: int = 500_000, height: int = 640) -> Any:
         """Return the page of `replay` as a widget for a notebook (`netsim.replay.notebook.Replay`).
 
-        Its ``time`` (s), ``playing``, ``speed`` and ``agent`` follow the page, and set it.
+        Its traits ``time`` (s), ``playing``, ``speed`` and ``agent`` are synchronized with the page both ways.
 
         Parameters
         ----------
@@ -249,23 +249,23 @@ class Run:
 
     @property
     def airtime(self) -> "pd.DataFrame":
-        """A row for each node of a `netsim.Radio`: agent, and the fields of `netsim.radio.airtime.Counts`.
+        """One row per node of a `netsim.Radio`: agent and the fields of `netsim.radio.airtime.Counts`.
 
         Raises
         ------
         BadInput
-            If the medium was no `netsim.Radio`.
+            If the medium was not a `netsim.Radio`.
         """
         return self._airtime_log().airtime()
 
     @property
     def energy(self) -> "pd.DataFrame":
-        """The energy of each node, as `netsim.radio.airtime.AirtimeLog.energy`.
+        """The energy of each node; for the columns see `netsim.radio.airtime.AirtimeLog.energy`.
 
         Raises
         ------
         BadInput
-            If the radio has no energy, or the medium was no `netsim.Radio`.
+            If the radio has no energy model, or the medium was not a `netsim.Radio`.
         """
         log = self._airtime_log()
         if not any(log.spent):
@@ -274,12 +274,12 @@ class Run:
 
     @property
     def on_air(self) -> "pd.DataFrame":
-        """Every frame's start and end on the air, as `netsim.radio.airtime.AirtimeLog.table`.
+        """The start and end of each transmission; for the columns see `netsim.radio.airtime.AirtimeLog.table`.
 
         Raises
         ------
         BadInput
-            If the medium was no `netsim.Radio`, or the trace was not kept.
+            If the medium was not a `netsim.Radio`, or the trace was not kept.
         """
         log = self._airtime_log()
         if log.log is None:
@@ -292,7 +292,7 @@ class Run:
         return self.air
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was measured is kept; what measured it was for the run only, and may be anything.
+        # Keep the measurements; drop the probes and the progress callback, which may not be picklable.
         kept = {name: value for name, value in vars(self).items() if name not in ("_probes", "_progress")}
         try:
             return kept | {"ledger": pickle.dumps(self.ledger)}

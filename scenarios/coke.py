@@ -32,13 +32,13 @@ from netsim.util import check
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 
 _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
-"""Data sets that are printed only for a larger one."""
+"""Data sets for which the paper prints results only of a larger version."""
 
 _LADDER = (10, 20, 50, 100, 200, 300)
-"""Rounds of DKLA; what it has reached then is what COKE must reach, too."""
+"""Rounds of DKLA after which its training error is taken as the level that COKE must reach."""
 
 FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
-"""Forms of the random features, by the names that --form has for them."""
+"""The forms of the random features, by their names as values of --form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,8 @@ class CokeSetting(Setting):
     Parameters
     ----------
     form : str
-        "cosine": √(2/L) cos(ωᵀx + b), a model of L elements. "pairs": √(1/L) [cos ωᵀx, sin ωᵀx], one of 2L.
+        "cosine": √(2/L) cos(ωᵀx + b), which gives a model of L elements. "pairs": √(1/L) [cos ωᵀx, sin ωᵀx], which
+        gives a model of 2L elements.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {**Setting.COLUMNS, "form": "form"}
@@ -58,31 +59,31 @@ class CokeSetting(Setting):
 
     @property
     def features_form(self) -> Form:
-        """The form, as the feature maps call it; raises BadInput for an unknown one."""
+        """The form by its name in the feature maps; raises BadInput for an unknown form."""
         return FORMS[check.one_of("form", self.form, FORMS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CokeRows(Prepared, Rows):
-    """Which rows and columns of a table are used, and how they are scaled; what is left open is as found."""
+    """The rows and columns of a table to use, and their scaling; unset fields come from settings.csv."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CokeSteps(BatchSteps):
-    """Step sizes of the batch methods, COKE's censor, and its bits; what CTA makes of a neighbour that it did not hear.
+    """Step sizes of the batch methods, COKE's censor and bits, and how CTA treats a neighbour whose frame is missing.
 
     Parameters
     ----------
     squared : bool
-        COKE compares the square of its change's norm with the threshold.
+        Whether COKE compares the squared norm of the change, instead of the norm, with the threshold.
     gradient : float
-        Factor of CTA's gradient: 2 is the gradient of the squared error, 1 that of half of it.
+        Factor of CTA's gradient: 2 gives the gradient of the squared error, 1 that of half the squared error.
     bits : int
-        Also run COKE with its changes quantized to this many bits an element (1-16), range per message; with 8 it is
-        called "COKE 8-bit", and --algorithms may name it.
+        Also run COKE with changes quantized to this many bits per element (1-16), with a range sent in each message;
+        its name, for --algorithms too, is then e.g. "COKE 8-bit".
     unheard : str
-        Of a neighbour that CTA did not hear in a round its last state counts ("kept"), or it is left out and the other
-        weights grow ("dropped").
+        For a neighbour whose frame CTA did not receive in a round: use its last state ("kept"), or leave it out and
+        renormalise the weights ("dropped").
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {**BatchSteps.COLUMNS, "squared": "squared", "gradient": "gradient"}
@@ -106,7 +107,7 @@ class CokeSteps(BatchSteps):
         return known | {"CTA": Method("CTA", CTA, {"eta": eta}, unheard=self.unheard)}
 
     def coded(self) -> dict[str, Method]:
-        """Return COKE with a coder by name; empty without bits."""
+        """Return quantized COKE by its name, or an empty dict if ``bits`` is None."""
         if self.bits is None:
             return {}
         name = f"COKE {self.bits}-bit"
@@ -128,16 +129,16 @@ def coke(
 ) -> None:
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).
 
-    What is left open is set as the paper has it for the data set. What its text does not state is set so that our runs
-    come near its printed tables (scenarios/published/settings.csv).
+    Unset parameters take the paper's values for the data set. Values that the paper does not state are chosen to
+    reproduce its tables closely (scenarios/published/settings.csv).
 
     Parameters
     ----------
     data : str
-        "synthetic" (the paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+        "synthetic" (the paper's data set), the name of a table in the folder NETSIM_DATA, or a table's path.
     conventions : str
-        How what is left open is set: "tables", under which ours come close to the paper's printed tables; "text", as
-        its text reads. The synthetic data have the text's only.
+        How unset parameters are chosen: "tables" to reproduce the paper's tables closely, "text" to follow its text.
+        The synthetic data always use "text".
     rounds : int
         Number of rounds.
     seed : int
@@ -152,7 +153,7 @@ def coke(
 
 
 def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) -> Iterator[str]:
-    """Yield a note that names what is not set as the paper's text has it, for a data set in its tables."""
+    """Yield a note on the settings that deviate from the paper's text, for a data set in its tables."""
     if not len(_printed("coke_by_round", data)):
         return
     text = published_row(Setting.TABLE, data, TEXT)
@@ -179,7 +180,8 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) 
         yield f"The printed columns are those of {_LARGER[data]}."
 
 
-# --- what is shown ----------------------------------------------------------------------------------------------------
+# --- tables, figures and notes
+# ----------------------------------------------------------------------------------------------------
 
 
 def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]) -> None:
@@ -213,7 +215,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
 
 
 def _notes(rounds: pd.DataFrame, savings: pd.DataFrame) -> Iterator[str]:
-    """Yield what COKE saved, and where the saving ends."""
+    """Yield notes on how much COKE saved, and on where the saving shrinks or becomes a loss."""
     on_the_way = saved_on_the_way(rounds, "train_mse", "DKLA", "COKE", _LADDER)
     if any(share > 0 for share in on_the_way.values()):
         shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
@@ -228,13 +230,13 @@ def _notes(rounds: pd.DataFrame, savings: pd.DataFrame) -> Iterator[str]:
 
 
 def _printed(table: str, data: str) -> pd.DataFrame:
-    """Return the rows of a printed table for a data set, or for the larger one that it is a part of."""
+    """Return the rows of a published table for a data set, or for the larger set that contains it."""
     theirs = published(table)
     return theirs[theirs["dataset"] == ("twitter_large" if data in _LARGER else data)]
 
 
 def _by_round(rounds: pd.DataFrame, data: str) -> pd.DataFrame:
-    """Return the rows of some rounds, the published numbers beside ours where there are any."""
+    """Return the rows of selected rounds, with published values in extra columns if there are any."""
     ours = rounds[rounds["round"].isin({*_SHOWN_ROUNDS, rounds["round"].max()})]
     ours = ours[["algorithm", "round", "train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]]
     theirs = _printed("coke_by_round", data).drop(columns="dataset")
@@ -245,7 +247,7 @@ def _by_round(rounds: pd.DataFrame, data: str) -> pd.DataFrame:
 
 
 def _savings(rounds: pd.DataFrame, data: str, best: float) -> pd.DataFrame:
-    """Return, level by level, the transmissions that each algorithm needed, and what COKE saved against DKLA."""
+    """Return, per error level, each algorithm's transmissions and COKE's saving compared with DKLA."""
     theirs = _printed("coke_cost_to_reach", data)
     levels = {*theirs["train_mse"], *ladder(rounds, "train_mse", best)}
     table = cost_to_reach(rounds, "train_mse", levels, saves={"COKE saves %": ("DKLA", "COKE")})

@@ -1,9 +1,8 @@
-"""What every method that shares a state is made of: a local step, the sharing, and what is done with what was heard.
+"""Base classes of the methods that share a state: a local step, the exchange of states, and an update from them.
 
-A method is a dataclass of its parameters with a `local_step` that reads like its equation. `Dual` adds the dual
-variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods. What a method says and what it
-makes of what it hears, `SharingAgent.say` and `SharingAgent.hear`, know no rounds but by their number: only `run` says
-when.
+A method is a dataclass of parameters whose `local_step` follows the method's equation. `Dual` adds the dual
+variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods. `SharingAgent.say` and
+`SharingAgent.hear` depend on rounds only through the round number; only `run` determines when they are called.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,18 +26,18 @@ from netsim.util.typing import Array
 
 
 class Cost(Protocol):
-    """What an agent minimises. A method asks more of it: a gradient, a proximal step, samples."""
+    """What an agent minimises. Methods may require further members: a gradient, a proximal step, samples."""
 
     @property
     def size(self) -> int | tuple[int, ...]:
-        """Length D of the state θ, or the shape of one that is a matrix."""
+        """Length D of the state θ, or its shape if θ is a matrix."""
 
 
 Step = TypeVar("Step", bound=Callable[..., Array])
 
 
 def asks(*methods: str) -> Callable[[Step], Step]:
-    """Mark a local step with what it calls of the agent's cost; a subclass with another step asks for nothing of it."""
+    """Declare the cost's members that a local step calls; an overriding step does not inherit them."""
 
     def marked(step: Step) -> Step:
         step.asks = methods  # type: ignore[attr-defined]
@@ -49,35 +48,34 @@ def asks(*methods: str) -> Callable[[Step], Step]:
 
 @dataclass(eq=False, repr=False)
 class SharingAgent(Cited, netsim.Agent):
-    """In each round it says its state after a local step, and hears those of its neighbours.
+    """In each round, takes a local step, broadcasts its state and receives its neighbours' states.
 
-    A subclass with a `run` of its own calls `begin`, `say` and `hear` at other moments: a method without rounds is the
-    same class.
+    A subclass that overrides `run` may call `begin`, `say` and `hear` at other times, as a method without rounds does.
 
     Parameters
     ----------
     cost : Cost
-        What it minimises; says how long the state is.
+        The cost function to minimise; its ``size`` gives the state's length.
     count : int
         Number of rounds.
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.coders.Coder, optional
-        Codes changes, or states; default: `Exact`, the state travels as it is.
+        Encodes state changes, or states; by default `Exact`, which sends the state unencoded.
     coded_start : bool
-        θ̂ begins as Q(0) and not as 0 (see `Sharing`).
+        Whether θ̂ starts as Q(0) instead of 0 (see `Sharing`).
 
     Attributes
     ----------
     theta : ndarray
-        θ_i, zeros at first. Replaced, never changed in place.
+        The state θ_i, initially zeros. It is replaced by a new array, never modified in place.
     sharing : Sharing
-        θ̂_i and the copies of the neighbours'; available once it runs.
+        θ̂_i and the copies of the neighbours' θ̂_n; set when the agent begins to run.
 
     Raises
     ------
     BadInput
-        For an argument outside its range, or a cost without what the method asks for.
+        For an argument outside its range, or a cost that lacks a member the method requires.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -110,31 +108,30 @@ class SharingAgent(Cited, netsim.Agent):
         self._forget()
 
     def _forget(self) -> None:
-        """Set what it learned to what it was before the first round."""
+        """Reset the learned state to its initial value."""
         size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
         self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))
 
     def restart(self) -> None:
-        """Lose the state, as in a crash: the model, and all that is known of the neighbours, are as at the beginning.
+        """Reset the model and all knowledge of the neighbours to their initial values, as after a crash.
 
-        A fault may call it at any time of a run. The agent takes part in the rounds that are left as one that has just
-        been switched on, whether `run` goes on or is begun anew; samples, step sizes and the number of the last round
-        stay. A subclass with a state of its own has a `restart` that forgets it, too, and
-        calls this one.
+        A fault may call this at any time during a run. The agent takes part in the remaining rounds as if just switched
+        on, whether `run` continues or is restarted; samples, step sizes and the number of the last round are kept. A
+        subclass with additional state must override `restart` to reset that state, and call this method.
         """
         self._forget()
         vars(self).pop("sharing", None)
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Run all rounds: take a step, broadcast, collect and update."""
         self.begin()
         async for k in self.rounds(self.count):
             await self.say(k)
             self.hear(await self.collect(), k)
 
     def begin(self) -> None:
-        """Begin to share, unless it did already in this run."""
+        """Set up the sharing, unless that was already done in this run."""
         if "sharing" not in vars(self) or not self.sharing.is_of_this_run():
             self.sharing = self.new_sharing()
             self.start()
@@ -145,12 +142,12 @@ class SharingAgent(Cited, netsim.Agent):
         Parameters
         ----------
         k : int
-            Number of the round or, without rounds, of the step, from 1: schedules and censors depend on it.
+            Number of the round (without rounds: of the step), from 1, on which schedules and censors depend.
 
         Raises
         ------
         BadInput
-            If the local step returns no array of the state's shape.
+            If the local step does not return an array of the state's shape.
         """
         advance(self, k)
         if "sharing" not in vars(self):
@@ -162,25 +159,25 @@ class SharingAgent(Cited, netsim.Agent):
         await self.sharing.say(theta, k)
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
-        """Take in frames, and use what they brought: those of round k or, without rounds, what arrived by now.
+        """Process the frames of round k (without rounds: those that arrived so far) and update the agent.
 
-        Between `restart` and the next `say` nothing is taken in, as the state that the frames met is lost.
+        Between `restart` and the next `say`, frames are ignored, because the state that they would update is lost.
 
         Raises
         ------
         AgentError
-            If a payload is not what the neighbours share, or a sender is no neighbour.
+            If a payload is not of the expected kind, or a sender is not a neighbour.
         """
         if "sharing" in vars(self):
             self.sharing.hear(frames, k)
             self.after_sharing()
 
     def new_sharing(self) -> Sharing:
-        """Return its end of the sharing, as at the beginning."""
+        """Return a new `Sharing` in its initial state."""
         return Sharing(self, self.theta.shape, self.censor, self.coder, coded_start=self.coded_start)
 
     def start(self) -> None:
-        """Prepare for the first round, the neighbours being known."""
+        """Prepare for the first round; called once the neighbours are known."""
 
     def local_step(self) -> Array:
         """Return the new θ_i."""
@@ -193,11 +190,11 @@ class SharingAgent(Cited, netsim.Agent):
         )
 
     def after_sharing(self) -> None:
-        """Use what was heard."""
+        """Update the agent after the neighbours' frames were processed; does nothing by default."""
 
 
 class Weighted(SharingAgent):
-    """Base of the methods that weigh what they know of their neighbours, by ``weights`` and ``unheard``."""
+    """Base of the methods that weight their neighbours' states by ``weights``, depending on ``unheard``."""
 
     weights: Mapping[Any, float]
     unheard: str
@@ -210,7 +207,7 @@ class Weighted(SharingAgent):
             raise BadInput("unheard = 'dropped': must go without a censor, for a censored neighbour is unchanged")
 
     def start(self) -> None:
-        """Check the weights; a subclass that has a `start` of its own calls this one."""
+        """Check the weights; a subclass that overrides `start` must call this method."""
         for name in (self.name, *self.neighbors) if self.weighs_itself else self.neighbors:
             try:
                 weight = self.weights[name]
@@ -230,7 +227,7 @@ class Dual(SharingAgent):
     rho : float or schedule
         Penalty ρ > 0.
     duals : Duals, optional
-        How the duals are kept: `Accumulated`, as above, or so that they survive lost frames (`RunningSums`,
+        How the duals are maintained: `Accumulated`, as above, or robust against lost frames (`RunningSums`,
         `CodedSums`, `EdgeDuals`).
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
@@ -238,7 +235,7 @@ class Dual(SharingAgent):
     Attributes
     ----------
     dual : ndarray
-        γ_i. Over all agents the duals sum to zero as long as no frame is lost.
+        γ_i. The duals of all agents sum to zero as long as no frame is lost.
     """
 
     _: KW_ONLY
@@ -257,7 +254,7 @@ class Dual(SharingAgent):
         return Sending(self.censor, self.coder, self.coded_start)
 
     def new_sharing(self) -> Sharing:
-        """Return its end of the sharing, as its way to keep the duals has it."""
+        """Return a new `Sharing` of the type that ``duals`` needs, in its initial state."""
         return self.duals.sharing(self, self.theta.shape, self._sending, lambda: self.rho)
 
     def _forget(self) -> None:
@@ -273,11 +270,11 @@ class Dual(SharingAgent):
         return len(self.neighbors)
 
     def start(self) -> None:
-        """Take in what all know at first; a subclass that has a `start` of its own calls this one."""
+        """Initialise the sums of states; a subclass that overrides `start` must call this method."""
         self._add_up()
 
     def after_sharing(self) -> None:
-        """Move the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+        """Update the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
         self._add_up()
         self.dual = self.sharing.next_dual(self.dual, self.rho, self._own_sum, self._others_sum)
 
@@ -296,22 +293,23 @@ class Dual(SharingAgent):
 
 @dataclass(eq=False, repr=False)
 class Diffusion(Weighted):
-    """Base of the diffusion methods, which start a step from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
+    """Base of the diffusion methods, whose local step starts from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
-    A neighbour that is not believed is left out and the other weights grow to sum to 1, for a zero in its place would
-    draw every model to zero. Believed is one that was ever heard, or, with ``unheard="dropped"``, in this round. One
-    that the censor may have kept silent so far has θ̂_n = 0 (`Sharing.known` tells them apart as far as that can be
-    done).
+    A neighbour whose copy is not valid is left out and the other weights are renormalised to sum to 1, because a zero
+    in its place would pull every model towards zero. A copy is valid if the neighbour was ever received from or, with
+    ``unheard="dropped"``, in this round. A neighbour that its censor may have silenced so far counts with θ̂_n = 0
+    (`Sharing.known` distinguishes this case from lost frames as far as possible).
 
     Parameters
     ----------
     eta : float or schedule
         Step size η > 0.
     weights : mapping
-        w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
+        The weight w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
     unheard : {"kept", "dropped"}
-        Of a neighbour not heard in this round its last θ̂_n counts, or nothing. The latter only without a censor: a
-        censored neighbour sends nothing while its state is unchanged.
+        Whether a neighbour from which no frame arrived in this round counts with its last θ̂_n ("kept") or not at all
+        ("dropped"). "dropped" requires no censor, because a censored neighbour sends nothing while its state is
+        unchanged.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -322,7 +320,7 @@ class Diffusion(Weighted):
     unheard: str = "kept"
 
     def combined(self) -> Array:
-        """Return ψ_i, which is θ_i as long as no neighbour with a weight is known."""
+        """Return ψ_i, which equals θ_i as long as no neighbour with a non-zero weight is known."""
         own = self.weights[self.name]
         psi, total = self.sharing.add_known(own * self.theta, own, self.weights)
         if total == 0.0:

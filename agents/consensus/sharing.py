@@ -1,13 +1,13 @@
-"""What neighbours know of one another: written once, for every algorithm that shares a state.
+"""The exchange of states between neighbours, common to all algorithms that share a state.
 
 θ̂_i is the state that agent i last broadcast. Agent i keeps its own θ̂_i, and a copy of θ̂_n for each neighbour n. A
-censored round leaves θ̂_i as it is; a broadcast carries either the state itself, or, through a coder, the coded change
-Q(h) of h = θ_i − θ̂_i, and both ends add what was decoded. On a link that loses frames the copies fall behind. On one
-that delivers some twice they do not: one frame of a neighbour and round counts.
+censored round leaves θ̂_i unchanged; a broadcast carries either the state or the encoded change Q(h), h = θ_i − θ̂_i,
+whose decoded value both ends add to θ̂_i. On a link that loses frames, the copies diverge from θ̂_i. Duplicates do no
+harm, because only one frame per neighbour and round is used.
 
-A broadcast that no link takes (over its budget, its queue full, every link cut) changes nothing: θ̂_i stays what the
-neighbours know, and the next change contains this one. One that some links take and others do not is, to the neighbours
-behind the others, a lost frame.
+A broadcast that no link accepts (budget exceeded, queue full, all links cut) changes nothing: θ̂_i stays equal to the
+neighbours' copies, and the next change includes this one. If only some links accept it, it is a lost frame for the
+neighbours on the other links.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -24,40 +24,41 @@ from netsim.core.copies import as_state
 from netsim.util.typing import Vector
 
 KEY = "key"
-"""The kind of message that holds a state whole where others hold coded changes."""
+"""The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
 _KEPT = 64  # states of a neighbour that a late frame may belong between
 
 
 class Sharing:
-    """One agent's end of the sharing.
+    """The state-exchange protocol of one agent.
 
     Parameters
     ----------
     agent : netsim.Agent
-        Whose state it is; must be running.
+        The agent whose state is shared; must be running.
     size : int or tuple of int
         Length D of the state, or the shape of a state that is a matrix.
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.coders.Coder, optional
-        Codes changes, or, if it is precise enough (``whole``), states; default: the state travels as it is.
-        One with a memory begins anew.
+        Encodes changes or, if it is precise enough (``whole``), states; by default the state is sent unencoded.
+        A stateful coder is reset first.
     coded_start : bool
-        Every θ̂ begins as Q(0), what the coder makes of zeros, as in algorithms 4 and 5 of P. Xu's dissertation, not as
-        0. The two differ where the range is fixed: on [−v, v) Q(0) is half a cell, Δ/2, in every element. All agents
-        must have the same coder, and the same choice; nothing is sent for it.
+        Every θ̂ starts as Q(0), the decoded value of encoded zeros, instead of 0, as in algorithms 4 and 5 of P. Xu's
+        dissertation. The two differ for a coder with fixed range: on [−v, v) every element of Q(0) is half a
+        quantization step, Δ/2. All agents must use the same coder and the same ``coded_start``, because Q(0) is not
+        transmitted.
 
     Attributes
     ----------
     own : ndarray of that shape
-        θ̂_i, all zeros at first (or Q(0)). Replaced by a new array whenever it changes.
+        The state θ̂_i last broadcast, initially zeros (or Q(0)). Replaced by a new array whenever it changes.
     copies : netsim.core.Copies
-        The copies of θ̂_n by neighbour; at first as ``own``. Changed in place.
+        The copies of θ̂_n by neighbour; they start equal to ``own``. They are modified in place.
     spoken : int
-        How often the agent broadcast, without broadcasts that no link took.
+        The number of broadcasts that at least one link accepted.
     only_present : bool
-        Whether only neighbours that were heard in the last round are believed; False at first.
+        Whether only neighbours received from in the last round are used; initially False.
     """
 
     def __init__(
@@ -75,30 +76,30 @@ class Sharing:
         self._rng = agent.rng
         self._start: Vector = np.zeros(size)
         if coded_start:
-            # Not with the agent's own generator: all agents must find the same.
+            # The seed is fixed because all agents must compute the same start.
             self._start = coder.decode(coder.fresh().encode(self._start, np.random.default_rng(0)))
         self.own = self._start
         self.copies = Copies(agent.neighbors, self.own.shape, self._start)
         self.spoken = 0
         self.only_present = False
-        # Whether a neighbour may have been silent in every round so far.
+        # Whether the censor may have silenced a neighbour in every round so far.
         self._silence = may_silence(self._censor, 1)
         self._adds = not coder.whole
         self._present: set[Hashable] = set()
-        # The weights of all neighbours and what they come to, once all were heard.
+        # The weights of all neighbours and their total, cached once every neighbour was received from.
         self._weights: tuple[Vector, float] | None = None
         self._kind = "change" if self._adds else "state"
         reliability = agent.reliability
         self._key_every = reliability.every if reliability.way == "keyframe" else 0
-        # What is asked for comes in a later round.
+        # A frame requested again arrives in a later round.
         self._repairs = Repairs(self.copies, self._start) if reliability.way == "nack" else None
 
     def is_of_this_run(self) -> bool:
-        """Return whether it was made in the run that the agent is in; not so if both are copies of what ran before."""
+        """Return whether this was created in the agent's current run, and not copied from an earlier one."""
         return self._rng is self._agent.rng
 
     async def share(self, state: Vector, round_number: int) -> None:
-        """Broadcast ``state`` unless it is censored; wait for the round to close, and `hear`.
+        """Broadcast ``state`` unless it is censored, wait for the round to close and process the received frames.
 
         ``state`` must not be changed in place afterwards.
         """
@@ -113,15 +114,16 @@ class Sharing:
             whole = is_key and self._adds
             coded, known = (state, state) if whole else self._code(state, change)
             links = await self._agent.broadcast(KEY if whole else self._kind, coded)
-            # Without neighbours there is no link that could refuse it. If no link takes it, no neighbour knows of it.
+            # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
+            # neighbour receives it, so θ̂_i must not change.
             if links or not len(self.copies):
-                # A copy, for the coder may have given the state itself, which its method may go on to change.
+                # Copy: the coder may have returned the state array itself, which the method may modify later.
                 self.own = known.copy() if known is state else known
                 self.spoken += 1
         self._silence = self._silence and may_silence(self._censor, round_number)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Take in what was heard; raises AgentError for a payload of another kind, or a sender that is no neighbour."""
+        """Apply received frames to the copies; raises AgentError for a wrong payload or a sender not a neighbour."""
         if self.only_present:
             self._present = {frame.sender for frame in frames}
         if self._repairs is not None:
@@ -133,11 +135,11 @@ class Sharing:
             self.copies.take_in(frames, add=self._adds)
 
     def _is_key(self, round_number: int) -> bool:
-        """Return whether all agents send their states whole in this round."""
+        """Return whether this is a key-frame round, in which all agents send full states."""
         return bool(self._key_every) and round_number % self._key_every == 0
 
     def _code(self, state: Vector, change: Vector) -> tuple[Encoded, Vector]:
-        """Return what is sent, and the θ̂_i that a receiver then knows."""
+        """Return the encoded payload and the θ̂_i that a receiver decodes from it."""
         if self._adds:
             coded = self._coder.encode(change, self._rng)
             return coded, self.own + self._coder.decode(coded)
@@ -145,25 +147,26 @@ class Sharing:
         return coded, self._coder.decode(coded)
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether a neighbour was ever heard."""
+        """Return whether any frame of a neighbour was ever received."""
         return self.copies.heard(neighbor) if self._repairs is None else self._repairs.heard(neighbor)
 
     def known(self, neighbor: Hashable) -> bool:
-        """Return whether the copy of θ̂_n is to be believed: n was heard, or the censor may have kept it silent so far.
+        """Return whether the copy of θ̂_n is valid: n was received from, or the censor may have silenced it so far.
 
-        All agents are taken to have the same censor. Then a neighbour that never broke its silence still has the θ̂_n
-        that all began with. Without a censor, or once a round has passed in which the censor silences no agent, not to
-        have heard n means that its frames were lost (or refused), and its θ̂_n is not known. This is as far as a
-        receiver can tell: under a threshold a first frame that was lost looks like silence, until another one comes.
+        All agents are assumed to use the same censor. Then a neighbour that never broadcast still has the initial θ̂_n.
+        Without a censor, or after a round in which the censor cannot silence any agent, having received nothing from n
+        means that its frames were lost (or refused), and θ̂_n is unknown. A receiver cannot do better: with a
+        threshold, a lost first frame looks like a censored one until another frame arrives.
         """
         if self.only_present:
             return neighbor in self._present
         return self._silence or self.heard(neighbor)
 
     def add_known(self, start: Vector, total: float, weights: Mapping[Any, float]) -> tuple[Vector, float]:
-        """Return start + Σ_n w_n θ̂_n and total + Σ_n w_n, over the neighbours whose θ̂_n is to be believed (`known`).
+        """Return start + Σ_n w_n θ̂_n and total + Σ_n w_n over the neighbours n whose copy of θ̂_n is valid (`known`).
 
-        Added one after the other, in the neighbours' order. ``total`` and ``weights``, by name, are always the same.
+        The terms are added sequentially, in the order of the neighbours. ``total`` and ``weights`` (by name) must be
+        the same in every call, because they are cached.
         """
         if self._weights is not None:
             row, total = self._weights
@@ -171,58 +174,58 @@ class Sharing:
         names = [name for name, _ in self.copies.items()]
         believed = [place for place, name in enumerate(names) if self.known(name)]
         row = np.array([weights[names[place]] for place in believed])
-        # Not by sum(), which rounds in another way from Python 3.12 on.
+        # sum() is avoided because it rounds differently from Python 3.12 on.
         for weight in row.tolist():
             total += weight
         if not self.only_present and all(self.heard(name) for name in names):
-            # Who was heard once is always known.
+            # A neighbour received from once stays known, so the result can be cached.
             self._weights = row, total
         return add_weighted_rows(start, row, self.copies.table[believed]), total
 
     def sum_of_copies(self) -> Vector:
-        """Return Σ_n θ̂_n as known here."""
+        """Return the sum of this agent's copies of θ̂_n."""
         return self.copies.sum()
 
     def next_dual(self, dual: Vector, rho: float, own: Vector, others: Vector) -> Vector:
         """Return the dual γ_i of an ADMM method after a round: γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
-        ``own`` is Σ_n θ̂_i, ``others`` Σ_n θ̂_n over the neighbours n. For one that keeps its duals in another way see
-        `netsim.agents.consensus.duals`.
+        ``own`` is Σ_n θ̂_i, ``others`` Σ_n θ̂_n over the neighbours n. For methods that maintain their duals
+        differently, see `netsim.agents.consensus.duals`.
         """
         result = add_scaled_difference(dual, rho, own, others)
         return result if self._repairs is None else result - rho * self._repairs.owed()
 
 
 class Repairs:
-    """Takes frames into the copies in whatever order they come, and adds up what the duals missed.
+    """Applies frames to the copies in any order and accumulates the correction that the duals need for late ones.
 
-    Every θ̂ begins with ``start``. A state that n broadcast in round r and that comes in round k has in rounds r … k −
-    1, or until n's next broadcast that was heard, been taken for the one before. To the sum Σ_k θ̂_n, of which the dual
-    is made, that is the difference as often as it was missing.
+    Every θ̂ is initially ``start``. For a state that n broadcast in round r and that arrives in round k, the previous
+    state was used in rounds r … k − 1, or up to n's next received broadcast. The sum Σ_k θ̂_n, from which the dual is
+    computed, therefore lacks the difference of the two states once for each of these rounds.
     """
 
     def __init__(self, copies: Copies, start: Vector) -> None:
         self._copies = copies
         self._start = start
-        # By neighbour: rounds in order, and the states (or changes) heard of them.
+        # By neighbour: the received states (or changes) with their rounds, in order of rounds.
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
         self._owed: Vector = np.zeros_like(start)
 
     def heard(self, neighbor: Hashable) -> bool:
-        """Return whether a neighbour was ever heard."""
+        """Return whether any frame of a neighbour was ever received."""
         return neighbor in self._known
 
     def owed(self) -> Vector:
-        """Return Σ_n Σ_k of what was missing of θ̂_n, and forget it."""
+        """Return the accumulated missing part of Σ_n Σ_k θ̂_n and reset it to zero."""
         owed, self._owed = self._owed, np.zeros_like(self._start)
         return owed
 
     def take_in(self, frames: Iterable[Frame], round_number: int, *, add: bool) -> None:
-        """Take in states, or changes to add; those of this round as ever, the late ones in their place."""
+        """Apply states, or changes (``add``), to the copies; late frames are inserted at their round's position."""
         for frame in frames:
             number = frame.round or round_number
             known = self._known.setdefault(frame.sender, [])
-            # Most come in their order, and need no looking for their place.
+            # Most frames arrive in order, so no search for their position is needed.
             is_late = bool(known) and number <= known[-1][0]
             if is_late and any(number == each for each, _ in known):
                 continue

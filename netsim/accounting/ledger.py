@@ -21,7 +21,7 @@ __all__ = ["Ledger"]
 Counts = NDArray[np.int64]
 
 _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
-"""Outcomes of frames that never left their sender, and so do not show the quality of the link."""
+"""Outcomes of frames that were never sent, which therefore say nothing about link quality."""
 
 
 class Ledger:
@@ -38,15 +38,15 @@ class Ledger:
     tally : Tally
         The counts of the network.
     more : sequence of str
-        Further causes of `netsim.core.records.ALL_CAUSES` that are possible in this run.
+        Causes beyond `CAUSES`, from `netsim.core.records.ALL_CAUSES`, that are possible in this run.
 
     Attributes
     ----------
     causes : tuple of str
         The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        Numbers of two rows of the run with the results of `heard` at them: one row in the second quarter of the run or
-        at its half, and one later. Empty in a run of less than 32 rows.
+        The round number and the results of `heard` at the latest two of the rows 32, 64, 128, … (only one in a run of
+        32-63 rows). Empty in a run of fewer than 32 rows.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Ledger:
         self.marks: list[tuple[int, Counts, Counts]] = []
         self._agent_keys = agent_keys
         self.scene: Scene | None = None
-        """Round period, end, medium and positions of the run; set by its runtime."""
+        """The run's round period, end time, medium and node positions; set by the runtime."""
         self.keeps_trace = tally.keeps
-        """Whether the event log is kept; false if it only serves a live view."""
+        """Whether the event log is kept for `trace`; False if it only feeds a live view."""
         self.in_flight: Callable[[], Iterable[tuple[int, int]]] = tuple
         """Yields the key and the kind id of each link message in flight; set by the network."""
 
@@ -110,14 +110,14 @@ class Ledger:
 
     @property
     def saturated(self) -> int:
-        """Elements outside a quantizer's fixed range so far."""
+        """The number of elements clipped to a quantizer's fixed range so far."""
         return self._total("saturated")
 
     def _total(self, column: str) -> int:
         return dict(zip(SUMMED, self.tally.totals, strict=True))[column]
 
     def totals(self) -> tuple[int, ...]:
-        """Return the running totals, in the order of `netsim.core.records.totals_of` the causes."""
+        """Return the running totals in the order of ``netsim.core.records.totals_of(self.causes)``."""
         first, *others = self.tally.totals
         return (first, self.tally.link_messages, self.tally.duplicated, *self.exits, *others)
 
@@ -136,7 +136,7 @@ class Ledger:
         return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene)
 
     def heard(self) -> tuple[Counts, Counts]:
-        """Return the frames that each link delivered, and those sent but not delivered: shape (links,) each."""
+        """Return the numbers of frames delivered and of frames sent but not delivered, shape (links,) each."""
         ended = dict(zip(self.causes, self.exits, strict=True))
         none = np.zeros(len(self.senders), dtype=np.int64)
         # `by_link` allocates a table, so it is not called for causes that never occurred.
@@ -145,12 +145,12 @@ class Ledger:
         return delivered, sum((each for name, each in counts.items() if name not in _NOT_SENT), none)
 
     def mark(self, row: int, number: int) -> None:
-        """At rows 32, 64, 128, …, keep the present result of `heard` with the round's ``number``."""
+        """At rows 32, 64, 128, …, append the current result of `heard` to ``marks`` with the round's ``number``."""
         if row >= 32 and row.bit_count() == 1:
             self.marks = [*self.marks[-1:], (number, *self.heard())]
 
     def table(self, by: str | Sequence[str] = ("sender", "receiver", "kind")) -> "pd.DataFrame":
-        """Return the counts of link messages, one row for each combination of ``by``.
+        """Return the counts of link messages, one row for each combination of values in the columns ``by``.
 
         Parameters
         ----------
@@ -160,9 +160,9 @@ class Ledger:
         Returns
         -------
         DataFrame
-            Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and ``wire_bits``. offered +
-            duplicated = the causes + in_flight, exactly. On a radio the wire bits of a transmission belong to no
-            link, so ``wire_bits`` is 0 here; see `senders_table`.
+            Columns ``by``, then ``offered``, ``duplicated``, each cause, ``in_flight`` and ``wire_bits``. In every row,
+            offered + duplicated equals the sum of the causes plus in_flight, exactly. On a radio, wire bits are counted
+            per transmission and not per link, so ``wire_bits`` is 0 here; see `senders_table`.
         """
         import pandas as pd
 
@@ -198,7 +198,7 @@ class Ledger:
         return pd.DataFrame(columns | {name: table[kind, agent] for name, table in counts.items()})
 
     def _by_link(self) -> dict[str, Counts]:
-        """Return all columns of the table, shape (kinds, links) each."""
+        """Return all count columns of `table` as arrays of shape (kinds, links)."""
         tally = self.tally
         counts = {name: tally.by_link(name) for name in ("offered", "duplicated", *self.causes)}
         counts["offered"] = counts["offered"] + tally.to_all("offered")[:, self.senders]

@@ -1,4 +1,4 @@
-"""An asyncio event loop on simulated time, virtual or paced by the wall clock, in which events have one order.
+"""An asyncio event loop on simulated time, virtual or paced by the wall clock, with a fixed order of events.
 
 It differs from asyncio's own loop in three ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
 futures are numbered, and jobs in threads take no virtual time. An agent may have its own clock (`LocalClock`).
@@ -28,12 +28,12 @@ _Args = TypeVarTuple("_Args")
 
 
 class LocalClock:
-    """A node's own clock: ``offset`` seconds behind at time 0, and each of its seconds lasts 1 + ``drift`` seconds.
+    """A skewed clock: ``offset`` s behind at time 0, with local seconds that last 1 + ``drift`` s.
 
     Attributes
     ----------
     offset : float
-        The time (s) at which it shows 0.
+        The simulated time (s) at which this clock shows 0.
     rate : float
         Seconds of simulated time per second of this clock.
     """
@@ -51,7 +51,7 @@ class LocalClock:
     def true(self, local: float) -> float:
         """Return the time (s) at which this clock shows ``local``, or slightly more because of rounding.
 
-        It never shows less, so a task that sleeps until a local time wakes once.
+        The clock never shows less than ``local`` then, so a task that sleeps until ``local`` does not wake early.
         """
         time = self.offset + local * self.rate
         step = math.ulp(max(abs(time), abs(self.offset)))
@@ -64,8 +64,8 @@ class Loop(asyncio.SelectorEventLoop):
     """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
 
     Tasks and futures are hashed by number, so that sets of them have the same order in every run. In virtual time the
-    loop refuses futures and tasks made by asyncio's own constructors, because these have no number. (In real time no
-    two runs are the same, and libraries for I/O may need them.)
+    loop refuses futures and tasks made by asyncio's own constructors, because these have no number. In real time it
+    allows them, because runs are not reproducible and I/O libraries may need them.
 
     asyncio's own methods, such as `time` and `call_at`, use the clock of the calling agent if it has its own. `now` and
     `call_at_true` use the simulation's clock.
@@ -77,12 +77,12 @@ class Loop(asyncio.SelectorEventLoop):
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
-        Called in turn with the context of an uncaught exception, before the exception handler, until one returns that
-        it has handled it.
+        Called in turn with the context of an uncaught exception, before the exception handler, until one returns True,
+        which means that it handled the exception.
     generators : Generators
         The async generators that were started on this loop and have not ended.
     on_call : list of callables
-        The callbacks of `note_calls`.
+        The hooks added by `note_calls`.
     """
 
     def __init__(self, selector: ClockSelector) -> None:
@@ -95,7 +95,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.generators = Generators()
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
-        # Instead of asyncio's set, which has no fixed order in which to close them.
+        # Replace asyncio's unordered set, so that generators are closed in a fixed order.
         self._asyncgens = self.generators
 
     def now(self) -> float:
@@ -116,7 +116,7 @@ class Loop(asyncio.SelectorEventLoop):
     def note_calls(self, note: Callable[[Context], None]) -> None:
         """Call ``note`` with the context of each callback that is scheduled by `call_soon`, until `forget_calls`."""
         self.on_call.append(note)
-        # Attributes replace the methods only while calls are noted, so that otherwise these are as fast as asyncio's.
+        # Override the methods only while a hook is set, so that without hooks they are as fast as asyncio's.
         methods: Any = self
         methods.call_soon = partial(self._call_and_note, super().call_soon)
         methods.call_soon_threadsafe = partial(self._call_and_note, super().call_soon_threadsafe)
@@ -150,7 +150,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_true(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s); at once if that has passed, never if it is later than `LATEST`."""
+        """Call ``callback`` at a simulated time (s), at once if it has passed, never if it exceeds `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
@@ -186,12 +186,12 @@ class Loop(asyncio.SelectorEventLoop):
     # --- tasks and futures --------------------------------------------------------------------------------------------
 
     def create_future(self) -> Future[Any]:
-        """Return a future."""
+        """Return a new future, which is numbered."""
         return Future(loop=self)
 
     def get_debug(self) -> bool:
-        """Return whether asyncio's debug mode is on; raises BadInput as `refuse_unnumbered` does."""
-        # Every handle asks, so the common callers are checked first.
+        """Return whether debug mode is on; raise BadInput if an unnumbered future or task makes this call."""
+        # Every new handle calls this method, so it tests for the most frequent callers first.
         maker = sys._getframe(1)
         code = maker.f_code
         if not (code is _HANDLE_CODE or code is _BARRIER_CODE or code in _LOOP_CODES or self.clock.speed < math.inf):
@@ -209,15 +209,15 @@ class Loop(asyncio.SelectorEventLoop):
         context: Context | None = None,
         **settings: Any,
     ) -> Task[_T]:
-        """Run a coroutine as a task, named Task-1, Task-2, … on each loop.
+        """Run a coroutine as a task, which by default is named Task-1, Task-2, … per loop.
 
-        Raises BadInput if `asyncio.as_completed` makes the task, from a coroutine, and NetsimError if a task factory
-        makes a task that is not a `netsim.clock.task.Task`.
+        Raises BadInput if `asyncio.as_completed` creates the task from a coroutine, and NetsimError if the task factory
+        returns another type than `netsim.clock.task.Task`.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         refuse_unordered(coro)
-        # Tasks with a name are counted, too: asyncio.create_task may set the name only later.
+        # Count named tasks as well, because asyncio.create_task may set the name after creation.
         number = next(self._names)
         name = f"Task-{number}" if name is None else str(name)
         if self.get_task_factory() is None:
@@ -238,13 +238,13 @@ class Loop(asyncio.SelectorEventLoop):
         if isinstance(task, Task):
             return task
         task.cancel()
-        # Ending the loop needs tasks, too.
+        # Remove the task factory, because closing the loop also creates tasks.
         super().set_task_factory(None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
         raise NetsimError(f"task factory: must make netsim.clock.task.Task, so that sets have an order; got {kind}")
 
     def set_task_factory(self, factory: Any) -> None:
-        """Set the task factory, which must make `netsim.clock.task.Task`; asyncio's eager factory is adapted."""
+        """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that."""
         if factory is getattr(asyncio, "eager_task_factory", self):
             make: Any = vars(asyncio)["create_eager_task_factory"]
             factory = make(Task)
@@ -260,10 +260,10 @@ class Loop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: concurrent.futures.Executor | None, func: Callable[[*_Args], _T], *args: *_Args
     ) -> asyncio.Future[_T]:
-        """Run a function in a thread; in virtual time at once, while the loop waits.
+        """Run a function in a thread or, in virtual time, to completion while the loop waits.
 
-        In virtual time it takes no time, so its result has a fixed place in the order of events, and it runs in this
-        thread unless an executor is given.
+        In virtual time the function takes no simulated time, so its result has a fixed place in the order of events,
+        and it runs in the calling thread unless an executor is given.
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
@@ -278,7 +278,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.clock.jobs -= 1
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Wait for the threads to end, for ``timeout`` real seconds; without limit in virtual time or before 3.12."""
+        """Wait up to ``timeout`` real s for threads to end; in virtual time or before Python 3.12, without limit."""
         speed = self.clock.speed
         settings = {} if timeout is None or speed == math.inf else {"timeout": timeout * speed}
         self.clock.jobs += 1
@@ -289,7 +289,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 _HANDLE_CODE = asyncio.Handle.__init__.__code__
-# A barrier's futures are never in a set, so it may use asyncio's, which are faster.
+# RoundBarrier may use asyncio's faster futures, because it never puts them in a set.
 _BARRIER_CODE = RoundBarrier.wait.__code__
 _LOOP_CODES = (Loop.create_future.__code__, Loop.create_task.__code__)
 
@@ -314,7 +314,7 @@ def _done_at_once(
 
 
 def _run_here(job: Callable[[], _T]) -> _T:
-    """Call a function as if in its own thread: no event loop runs, and context variables are not set."""
+    """Call a function as in a new thread, without a running event loop and with an empty context."""
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:

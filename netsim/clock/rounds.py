@@ -1,10 +1,11 @@
 """Rounds: round k lasts from (k − 1)·period to k·period of simulated time, and closes even if frames are missing.
 
-At a boundary three things happen at one instant, in this order: tasks that wait for round k to close go on; when they
-are done, the round's row is written (probes see every agent); then round k + 1 opens, if a task waits for it.
+At a boundary, three things happen in order at the same time: tasks waiting for round k to close resume; once no task is
+ready, the row of round k is written (probes see every agent); then round k + 1 opens if a task waits for it.
 
 Sums of latencies and periods are rounded, so a boundary is an interval of a few rounding errors. A frame that arrives
-within it is too late for the round that closes there. Compare times with a round's end by `RoundClock.deadline`.
+within it is too late for the round that closes there. Use `RoundClock.deadline` to compare a time with the end of a
+round.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from netsim.errors import NetsimError
 __all__ = ["SHORTEST_ROUND", "RoundClock", "distinguishable"]
 
 SHORTEST_ROUND = 1e-9
-"""The least period in seconds."""
+"""The minimum round period in seconds."""
 
 
 def distinguishable(period: float, time: float) -> bool:
@@ -36,16 +37,16 @@ class RoundClock:
     on_round_end : callable
         Called with the number of each round that ended.
     offset : float
-        Delay of all rounds in seconds. If it is negative, rounds are early and the first one is shorter.
+        Shift of all rounds in seconds; a negative shift makes rounds early and the first round shorter.
     reference : RoundClock, optional
-        The network's round clock, whose rounds go on while an agent takes part in rounds of this one.
+        The network's round clock, which keeps opening rounds while an agent takes part in rounds of this clock.
 
     Attributes
     ----------
     closed : int
-        The last closed round.
+        The number of the last closed round.
     open_round : int
-        The open round, or else the last one; 0 before the first.
+        The number of the open round or, if none is open, of the last one; 0 before the first.
     open_deadline : float
         Its `deadline`.
     """
@@ -100,7 +101,7 @@ class RoundClock:
         return self.offset + round_number * self.period
 
     def deadline(self, round_number: int) -> float:
-        """Return the time (s) before which a frame of a round must arrive; round 0, outside rounds, never closes."""
+        """Return the time (s) before which a frame of a round must arrive; infinity for round 0 (no round)."""
         if round_number == self.open_round:
             return self.open_deadline
         if round_number == 0:
@@ -115,13 +116,13 @@ class RoundClock:
     def snap(self, time: float, widths: int = 1) -> float:
         """Return the closing time (s) of a round if ``time`` differs from it by rounding errors only, else ``time``.
 
-        These errors may be ``widths`` times as wide as a boundary.
+        The tolerance for these errors is ``widths`` times the width of a boundary.
         """
         boundary = self.close_time(round((time - self.offset) / self.period))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def end_of(self, time: float) -> float:
-        """Return the end (s) of the instant ``time``, which is as wide as a boundary."""
+        """Return the end (s) of the interval that counts as ``time``, given the width of a boundary."""
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
@@ -130,7 +131,7 @@ class RoundClock:
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
     def opening(self) -> Awaitable[int]:
-        """Return an awaitable of the next round's number, done when that round opens.
+        """Return an awaitable that yields the next round's number when that round opens.
 
         Raises NetsimError if the time is so large that its rounding error is as long as a round.
         """
@@ -146,7 +147,7 @@ class RoundClock:
         return max(self._passed(math.ceil), self.open_round) + 1
 
     def _open_by(self, boundary: float) -> None:
-        """Open the next round at a boundary (s), unless a round is open or opens earlier."""
+        """Schedule the next round to open at a boundary (s), unless a round is open or opens earlier."""
         boundary = max(boundary, 0.0)
         if boundary >= self._opens_at:
             return
@@ -158,17 +159,17 @@ class RoundClock:
         self._timer = self._loop.call_at_true(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
-        """Open the round that contains a time (s) or, if its beginning has passed, the next one."""
+        """Schedule the round that contains a time (s) or, if its start has passed, the next one to open."""
         passed = math.floor((time + self._slack(time)) / self.period) if time > 0 else 0
         self._open_by(self.close_time(max(passed, self._passed(math.ceil))))
 
     def is_followed(self, number: int) -> bool:
-        """Return whether a follower has, or will have, an open round before round ``number`` of this clock closes."""
+        """Return whether a following clock has opened or will open a round before round ``number`` here closes."""
         end = self.deadline(number)
         return any(clock._opens_at < end for clock in self._followers)
 
     def _passed(self, rounding: Callable[[float], int]) -> int:
-        """Return the number of rounds closed by now; with ``math.ceil``, by the opening of the next one."""
+        """Return how many rounds have closed by now or, with ``math.ceil``, will have by the next opening."""
         now = self._loop.now()
         slack = -self._slack(now) if rounding is math.ceil else self._slack(now)
         number = rounding((now + slack - self.offset) / self.period)

@@ -1,6 +1,6 @@
-"""The broadcast path: a message is encoded once and put into all neighbours' arrival queues, the usual case.
+"""The broadcast path, the common case: encodes a message once and puts it into all neighbours' arrival queues.
 
-agent → outbox → link → inbox → agent: you are in the outbox and on the links, which here only lose and delay.
+In agent → outbox → link → inbox → agent this covers the outbox and the links, which here only lose and delay frames.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,7 +18,7 @@ __all__ = ["BroadcastPath", "weighed"]
 
 
 def weighed(payload: Any, raw_data: bool) -> tuple[int, int, int]:
-    """Return a payload's bits, how many of these are raw data, and how many elements were clipped."""
+    """Return the payload's bits, its raw-data bits and its number of clipped elements."""
     bits = payload_bits(payload)
     return bits, bits if raw_data else 0, saturated(payload)
 
@@ -29,7 +29,7 @@ class BroadcastPath:
     Parameters
     ----------
     encoder : FrameEncoder
-        Writes the frames.
+        Encodes the frames.
     number : int
         The agent's number.
     name : Hashable
@@ -39,13 +39,13 @@ class BroadcastPath:
     receivers : sequence of ArrivalQueue
         The neighbours' queues, in the order of the links.
     first : int
-        Index of the first link; the others follow.
+        Index of the agent's first link; the indices of its other links follow consecutively.
     tally : Tally
         Counts the frames.
     header_bits : int
-        Header bits that each link, or the radio, adds to a frame.
+        Header bits added to each frame by a link, or by the radio.
     on_radio : bool
-        Whether all neighbours hear one transmission, whose bits belong to no link.
+        Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class BroadcastPath:
         self._on_radio = on_radio
 
     def delays(self) -> list[float]:
-        """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
+        """Draw the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         return self._draws.next()
 
     def broadcast(
@@ -101,10 +101,10 @@ class BroadcastPath:
         raw_data: bool,
         deadline: float,
     ) -> int:
-        """Encode a message and carry it over every link; return how many there are.
+        """Encode a message, send it over every link and return the number of links.
 
-        ``number`` and ``kind_id`` are number and kind of the `Transmission`; a frame that arrives at ``deadline`` (s)
-        or after may be too late.
+        ``number`` and ``kind_id`` are the fields ``number`` and ``kind`` of the `Transmission`; a frame that arrives at
+        or after ``deadline`` (s) may be late.
         """
         data = self._encoder.encode(kind, self._number, round_number, payload)
         frame = Frame(kind, self._name, round_number, now, data, not is_mutable(payload))

@@ -1,18 +1,18 @@
-"""What is recorded of a frame: a `Transmission` when it is sent, and the outcome of each of its link messages.
+"""The records kept for a frame: a `Transmission` when it is sent and one outcome per link message.
 
-agent → outbox → link → inbox → agent: this is what is written down on the way. A link message is known by its key,
-link·2ˢ + number, where ``number`` counts its sender's transmissions from 0, and s leaves all of 63 bits that the
-number of links does not need (`key_shift`). Nothing here depends on what other agents do, so the records of a network
-are the same in whatever order its agents act.
+These records are written along the path agent → outbox → link → inbox → agent. A link message is identified by its key,
+link·2ˢ + number: ``number`` counts its sender's transmissions from 0, and s is 63 minus the bits needed for the number
+of links (`key_shift`). No record depends on what other agents do, so a network's records do not depend on the order in
+which its agents act.
 
-Both cores, the ledger, the trace and the tables take what is counted from this module.
+Both cores, the ledger, the trace and the tables take the list of counted columns from this module.
 
-* A new cause is one line at the end of its group below. The numbers of later groups move with it, and a cause's number
-  is in the trace hash.
-* A new column that sums something over transmissions is one field at the end of `Transmission`, with the default 0. It
-  is in the trace hash and in the trace file.
+* To add a cause, add one line at the end of its group below. This shifts the numbers of later groups and therefore
+  changes the trace hash, which includes each cause's number.
+* To add a column that is summed over transmissions, add one field at the end of `Transmission`, with default 0. The
+  field becomes part of the trace hash and of the trace file.
 
-Either needs its line in docs/counting.md.
+Document either addition in docs/counting.md.
 """
 
 from collections.abc import Iterable
@@ -59,12 +59,12 @@ _groups: dict[str, list[str]] = {"everywhere": [], "radio": [], "sockets": []}
 
 
 def _cause(name: str, where: str = "everywhere") -> int:
-    """Enter a cause and return its number."""
+    """Register a cause and return its number."""
     _groups[where].append(name)
     return sum(map(len, _groups.values())) - 1
 
 
-# How a link message can end on any medium,
+# Outcomes of a link message that are possible on any medium.
 DELIVERED = _cause("delivered")
 LATE = _cause("late")
 LOST = _cause("lost")
@@ -75,48 +75,49 @@ QUEUE_FULL = _cause("queue_full")
 LINK_DOWN = _cause("link_down")
 RECEIVER_DOWN = _cause("receiver_down")
 INBOX_FULL = _cause("inbox_full")
-# only on a medium that is a `netsim.Radio`,
+# Outcomes that are possible only on a `netsim.Radio`.
 ACCESS_FAILED = _cause("access_failed", "radio")
 HALF_DUPLEX = _cause("half_duplex", "radio")
 ASLEEP = _cause("asleep", "radio")
-# and only between processes (`netsim.distributed`): it was offered, and never seen again.
+# Outcome possible only between processes (`netsim.distributed`): offered, but in no process's records.
 MISSING = _cause("missing", "sockets")
 
 CAUSES, RADIO_CAUSES, SOCKET_CAUSES = (tuple(names) for names in _groups.values())
-"""The causes by number: those of every medium; those that tables have on a `netsim.Radio` only; between processes only.
+"""Names of the causes in the order of their numbers: on any medium, on a `netsim.Radio` only, between processes only.
 """
 
 ALL_CAUSES = CAUSES + RADIO_CAUSES + SOCKET_CAUSES
-"""All of them, by number."""
+"""All causes, indexed by number."""
 
 BY_LINK = (*ALL_CAUSES, "offered", "duplicated", "wire_bits")
-"""What is counted by link and kind of message."""
+"""The columns counted per link and kind of message."""
 
 TO_ALL = -1
-"""Instead of a link's index: all links of the sender."""
+"""Value of ``link`` that stands for all links of the sender."""
 
 
 class Transmission(NamedTuple):
-    """What is recorded when an agent sends.
+    """The record of one transmission.
 
     Attributes
     ----------
     time : float
-        When, in seconds.
+        Time of sending, in seconds.
     number : int
-        How many transmissions of this agent came before.
+        Index of this transmission among the agent's transmissions, from 0.
     kind, sender : int
         Ids of the kind of message and of the agent.
     link : int
         Index of the link, or `TO_ALL`.
     taken : int
-        1 if any link took it. If none did it is no transmission, and none of its bits count.
+        1 if at least one link accepted the message, else 0. If 0, the message is not counted as a transmission and its
+        bits are not counted.
     payload_bits, raw_data_bits, wire_bits, saturated : int
-        As in docs/counting.md.
+        Defined in docs/counting.md.
     each : int
-        Wire bits on each link, where they are the same on all; 0 where they are counted link by link.
+        Wire bits per link if they are equal on all links; 0 if they are counted separately for each link.
     checksum : int
-        The CRC-32 of its bytes.
+        CRC-32 of the encoded frame.
     """
 
     time: float
@@ -138,11 +139,11 @@ SUMMED = {
     for index, field in enumerate(Transmission._fields)
     if field not in ("time", "number", "kind", "sender", "link", "each", "checksum")
 }
-"""Columns that are sums over transmissions, and which field of a `Transmission` each adds up."""
+"""Columns summed over transmissions, each mapped to the index of the `Transmission` field that it sums."""
 
 
 def totals_of(causes: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of a round's row where frames can end so; what each means is in docs/counting.md."""
+    """Return the columns of a round's row for these causes; docs/counting.md defines each column."""
     first, *others = SUMMED
     return (first, "link_messages", "duplicated", *causes, *others)
 
@@ -152,7 +153,7 @@ TOTALS = totals_of(CAUSES)
 
 
 def as_column(names: Iterable[Any]) -> NDArray[np.object_]:
-    """Return names for a column of a table; of text without an encoding (lone surrogates) the escapes."""
+    """Return names as an object array for a table column; lone surrogates are backslash-escaped."""
     listed = [each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each for each in names]
     column = np.empty(len(listed), dtype=object)
     column[:] = listed
@@ -160,28 +161,29 @@ def as_column(names: Iterable[Any]) -> NDArray[np.object_]:
 
 
 SENT = np.dtype([(name, "<f8" if kind is float else "<i8") for name, kind in Transmission.__annotations__.items()])
-"""Transmissions as an array."""
+"""The dtype of a `Transmission` record."""
 
 OUTCOME = np.dtype([("time", "<f8"), ("key", "<i8"), ("kind", "<i4"), ("cause", "<i4")])
-"""How link messages ended."""
+"""The dtype of the record of a link message's outcome."""
 
-# What follows is kept with a trace only, for those who look at the run (`netsim.replay`); it is in no hash.
+# The records below are kept only with a trace, for `netsim.replay`; no hash includes them.
 
 DETAIL = np.dtype([("round", "<i8"), ("reply", "<i8")])
-"""Of each transmission, in the order of `SENT`: its round (0: outside rounds), and 1 if it answers a request."""
+"""For each transmission, in the order of `SENT`: its round (0: outside rounds) and whether it is a reply (1)."""
 
 LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
-"""Of link messages: when the first bit left (s), the transmission's number (a second copy has another in its key), and
-the bits on the wire. A link message without such a record left as it was offered, if at all, with the bits in `SENT`.
+"""For each link message: when its first bit left (s), its transmission's number (a duplicate's key holds another
+number) and its wire bits. A link message without such a record left when it was offered, if it left at all, with the
+wire bits given in `SENT`.
 """
 
 KEPT = {"sent": SENT, "exits": OUTCOME, "details": DETAIL, "left": LEFT}
-"""The records that a tally keeps for a trace, by the names that they have in its file."""
+"""The dtypes of the records that a tally keeps for a trace, by their names in the trace file."""
 
 IN_FLIGHT = np.dtype([("key", "<i8"), ("kind", "<i4")])
-"""Link messages that were under way at the end."""
+"""The dtype of the link messages in flight when the run ended."""
 
 
 def key_shift(links: int) -> int:
-    """Return s, the number of bits that a key keeps for a sender's transmissions: 53 for a thousand links."""
+    """Return s, the number of bits in a key for the transmission's number: 53 for a thousand links."""
     return 63 - max(links, 1).bit_length()

@@ -1,8 +1,8 @@
-"""The tally of one run: totals, counts by agent, link, kind and cause, and the hash of all that happened.
+"""The tally of one run: totals, counts by agent, link, kind and cause, and the trace hash.
 
-Records are kept as they come and folded in by whole blocks. The hash is a sum over the records, each mixed with the
-names that it concerns. So it is the same in whatever order they come: neither which inbox was read first nor which of
-two agents acted first at one instant matters.
+Records are buffered in the order they arrive and added to the counts and the hash in blocks. The hash is a sum over all
+records, each hashed together with the names of its agents, link and kind. It therefore does not depend on their order:
+on which inbox was read first or which of two agents acted first at one instant.
 """
 
 import hashlib
@@ -43,9 +43,9 @@ class Tally:
     Parameters
     ----------
     agent_keys : uint64 array, shape (agents,)
-        A key of each agent's name.
+        The 64-bit hash of each agent's name.
     link_keys : uint64 array, shape (links,)
-        A key of each directed link's ends.
+        The 64-bit hash of each directed link's two ends.
     keep : bool
         Whether to keep the records.
 
@@ -56,11 +56,11 @@ class Tally:
     keeps : bool
         Whether the records are kept.
     kinds : dict
-        Ids of the kinds of message by their names, in the order of their first use.
+        The id of each kind of message by name, in the order of first use.
     exits : list of int
         How many link messages have ended so far, by cause.
     link_messages, duplicated : int
-        How many link messages were offered so far, and how many second copies there were.
+        The numbers of link messages offered and of duplicates made so far.
     """
 
     def __init__(self, agent_keys: Keys, link_keys: Keys, keep: bool) -> None:
@@ -75,22 +75,22 @@ class Tally:
         self._sums = np.zeros(2, dtype=np.uint64)
         self.keeps = keep
         self._kept = {name: bytearray() for name in KEPT}
-        # How many bytes of each `news` has returned.
+        # The number of bytes of each record type that `news` has already returned.
         self._returned = dict.fromkeys(KEPT, 0)
-        # Records not folded in yet: transmissions; times, keys and kinds of deliveries; other outcomes.
+        # Buffered records: transmissions; times, keys and kinds of deliveries; other outcomes.
         self._sent = bytearray()
         self._times: list[float] = []
         self._keys: list[int] = []
         self._delivered_kinds: list[int] = []
         self._ended: list[tuple[float, int, int, int]] = []
-        # Large networks are folded in large blocks, for each costs a pass over all links.
+        # The block size grows with the network because folding a block takes a pass over all links.
         self._block = max(1 << 13, len(link_keys) // 4)
         self._tables: dict[str, Counts] = {}
 
-    # --- as things happen ---------------------------------------------------------------------------------------------
+    # --- recording events ---------------------------------------------------------------------------------------------
 
     def kind(self, name: str) -> int:
-        """Return the id of a kind of message, new or known."""
+        """Return the id of a kind of message, assigning one if the kind is new."""
         number = self.kinds.get(name)
         if number is None:
             number = self.kinds[name] = len(self.kinds)
@@ -98,7 +98,7 @@ class Tally:
         return number
 
     def sent(self, record: Transmission, links: int, round_number: int, reply: bool) -> None:
-        """Count a transmission over ``links`` links; its round, and whether it answers a request, are only kept."""
+        """Count a transmission over ``links`` links; ``round_number`` and ``reply`` are only stored for the trace."""
         self.link_messages += links
         if record.taken:
             for column, field in SUMMED.items():
@@ -114,16 +114,16 @@ class Tally:
         self._table("wire_bits")[kind, link] += bits
 
     def left(self, time: float, key: int, number: int, bits: int) -> None:
-        """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
+        """Store when (s) a link message of a transmission left, and its bits; call it only if ``keeps`` is true."""
         self._kept["left"] += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:
-        """Count bits that a shared medium carried for a sender, some time after `sent`."""
+        """Count wire bits that a node put on a shared medium; they are known only after `sent` was called."""
         self._totals["wire_bits"] += bits
         self._table("sender wire_bits")[kind, sender] += bits
 
     def duplicate(self, link: int, kind: int) -> None:
-        """Count a second copy."""
+        """Count a duplicate."""
         self.duplicated += 1
         self._table("duplicated")[kind, link] += 1
 
@@ -137,7 +137,7 @@ class Tally:
             self._fold_delivered()
 
     def ended(self, time: float, key: int, kind: int, cause: int) -> None:
-        """Count a link message that ended at ``time`` (s) for a cause."""
+        """Count a link message that was not delivered, with its cause and the time (s) of its end."""
         self.exits[cause] += 1
         self._ended.append((time, key, kind, cause))
         if len(self._ended) >= self._block:
@@ -147,13 +147,13 @@ class Tally:
 
     @property
     def totals(self) -> list[int]:
-        """The running totals of the columns in `netsim.core.records.SUMMED`, in their order."""
+        """The running totals of the columns in `netsim.core.records.SUMMED`, in that order."""
         return list(self._totals.values())
 
     def by_link(self, name: str) -> Counts:
         """Return a column of `netsim.core.records.BY_LINK`, shape (kinds, links).
 
-        What went to all links of a sender is not in ``offered`` and ``wire_bits``: see `to_all`.
+        Broadcasts are not included in ``offered`` and ``wire_bits``: see `to_all`.
         """
         return self._counts(name)
 
@@ -162,26 +162,26 @@ class Tally:
         return self._counts("sender " + name)
 
     def to_all(self, name: str) -> Counts:
-        """Return what each agent sent over all its links, ``offered`` or ``wire_bits`` a link, (kinds, agents)."""
+        """Return the broadcasts' ``offered`` or ``wire_bits`` per link for each agent, shape (kinds, agents)."""
         return self._counts("all " + name)
 
     @property
     def sums(self) -> Keys:
-        """The two sums over all that was recorded so far that the trace hash is made of."""
+        """The two sums over all records so far from which the trace hash is computed."""
         self._fold()
         return self._sums
 
     def records(self) -> dict[str, NDArray[np.void]] | None:
-        """Return what was kept, arrays by the names and of the dtypes of `KEPT`; None if nothing was to be kept."""
+        """Return the stored records as arrays with the names and dtypes of `KEPT`; None if ``keeps`` is false."""
         self._fold()
         if not self.keeps:
             return None
         return {name: np.frombuffer(bytes(self._kept[name]), dtype) for name, dtype in KEPT.items()}
 
     def news(self, forget: bool) -> dict[str, NDArray[np.void]]:
-        """Return what was kept since this was last called, in the form of `records`; to be called if ``keeps``.
+        """Return the records stored since the last call, in the form of `records`; call it only if ``keeps`` is true.
 
-        With ``forget`` it is kept no longer.
+        With ``forget`` all stored records are discarded afterwards.
         """
         self._fold()
         found = {}
@@ -200,7 +200,7 @@ class Tally:
         self._fold_ended()
 
     def _table(self, name: str) -> Counts:
-        """Return the counts under a name: a row for each kind, and rows to spare."""
+        """Return the counts under a name, with one row for each kind and spare rows."""
         counts = self._tables.get(name)
         if counts is None or len(counts) < len(self.kinds):
             width = len(self._agent_keys) if name.startswith(("sender ", "all ")) else len(self._link_keys)
@@ -211,7 +211,7 @@ class Tally:
         return counts
 
     def _counts(self, name: str) -> Counts:
-        """Return the table under a name when all is folded in, shape (kinds, links or agents)."""
+        """Fold in all buffered records and return the table under a name, shape (kinds, links or agents)."""
         self._fold()
         return self._table(name)[: len(self.kinds)]
 
@@ -238,7 +238,7 @@ class Tally:
 
     def _fold_delivered(self) -> None:
         if self._times:
-            # By way of arrays, which take a list of numbers faster than numpy does.
+            # array.array converts a list of numbers faster than numpy does.
             time, key = np.array(array("d", self._times)), np.array(array("q", self._keys))
             kind = np.array(array("q", self._delivered_kinds))
             for column in (self._times, self._keys, self._delivered_kinds):
@@ -267,18 +267,18 @@ class Tally:
 
 
 def trace_hash(agent_keys: Keys, senders: Counts, receivers: Counts, sums: Keys) -> str:
-    """Return the hash of a run: its agents, its links, and the sums over all that happened (see `sums_of`)."""
+    """Return the hash of a run's agents, links and sums over all records (see `sums_of`)."""
     words = [agent_keys, np.asarray(senders, dtype="<i8"), np.asarray(receivers, dtype="<i8"), sums]
     return hashlib.sha256(b"".join(word.tobytes() for word in words)).hexdigest()[:32]
 
 
 def sums_of(mixed: Keys) -> Keys:
-    """Return two sums over mixed records, shape (2,): equal for equal records in whatever order."""
+    """Return two sums over hashed records, shape (2,), which do not depend on the records' order."""
     return np.array([mixed.sum(), draws.mix_words(mixed).sum()], dtype=np.uint64)
 
 
 def mix_sent(records: NDArray[np.void], agent_keys: Keys, link_keys: Keys, kind_keys: Keys) -> Keys:
-    """Return a 64-bit mixture of each transmission, with names in place of numbers."""
+    """Return a 64-bit hash of each transmission, computed from names instead of indices."""
     to_all = records["link"] == TO_ALL
     links = np.zeros(len(records), dtype=np.uint64)
     links[~to_all] = link_keys[records["link"][~to_all]]
@@ -292,7 +292,7 @@ def mix_sent(records: NDArray[np.void], agent_keys: Keys, link_keys: Keys, kind_
 
 
 def mix_outcomes(records: NDArray[np.void], shift: int, link_keys: Keys, kind_keys: Keys) -> Keys:
-    """Return a 64-bit mixture of each link message's outcome, with names in place of numbers."""
+    """Return a 64-bit hash of each link message's outcome, computed from names instead of indices."""
     key, cause = records["key"].astype(np.int64), records["cause"].astype(np.uint64)
     number = (key & ((1 << shift) - 1)).view(np.uint64)
     message = link_keys[key >> shift] + number * draws.GAMMA

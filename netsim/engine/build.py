@@ -41,7 +41,7 @@ _Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked arguments of `netsim.Network` and of `netsim.Network.run`, besides agents and probes."""
+    """The validated arguments of `netsim.Network` and `netsim.Network.run`, except agents and probes."""
 
     graph: "nx.Graph[Any]"
     link: Link
@@ -59,7 +59,7 @@ class Settings:
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput unless there is one agent, an object of its own and of this run, for each node."""
+    """Raise BadInput unless each node has its own distinct agent, which no earlier run has used."""
     if not isinstance(agents, Mapping):
         raise check.refuse("agents", agents, "a mapping {node: Agent}")
     missing = [node for node in graph if node not in agents]
@@ -84,8 +84,8 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
 def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     """Build the links of a run on a loop, and give each agent its context.
 
-    ``merged`` is True for a run that is put together from the journals of several processes. Raises AgentError if an
-    agent hides one of Agent's names.
+    ``merged`` is True for a run reconstructed from the journals of several processes. Raises AgentError if an agent's
+    attribute hides an attribute of Agent.
     """
     settings, agents, node = run.settings, run.agents, run.node
     graph, names = settings.graph, list(agents)
@@ -112,7 +112,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     if isinstance(settings.medium, Radio):
         log = settings.trace
         run.medium = Medium(settings.medium, shared, settings.seed, names, log=log, on_death=run.battery_died)
-    # Blocks of draws are large where that is cheap, small where there are very many links.
+    # Draw random numbers in large blocks, but in small ones if the network has many links.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
         ends = slice(int(firsts[i]), int(firsts[i + 1]))
@@ -139,7 +139,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             context.energy = None if mac.meter is None else EnergyAccount(mac.meter, loop.now)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
-        # Only once all its senders exist.
+        # Subscribe to the senders only after all their outboxes exist.
         if isinstance(outbox, ReliableOutbox):
             inboxes[name].number_with(outbox.heard)
     if run.medium is not None:
@@ -147,7 +147,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
 
 
 def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
-    """Return the agents at both ends of each link, (links,) each, and each agent's first link, (agents + 1,)."""
+    """Return each link's sender and receiver, shape (links,), and each agent's first link, shape (agents + 1,)."""
     index = {name: i for i, name in enumerate(neighbors)}
     degrees = np.array([len(others) for others in neighbors.values()], dtype=np.int64)
     firsts = np.concatenate([[0], np.cumsum(degrees)])
@@ -177,7 +177,7 @@ def _outbox(
     names: Sequence[Hashable],
     mac: Mac | None,
 ) -> Outbox:
-    """Return an agent's outbox, which numbers its frames if the links' reliability needs that."""
+    """Return an agent's outbox, which adds sequence numbers if the reliability mode needs them."""
     reliability = settings.link.reliability_model
     if not reliability.numbers:
         return Outbox(shared, number, name, wiring, names, mac)

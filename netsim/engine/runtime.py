@@ -1,4 +1,4 @@
-"""One run of a network: it builds the links, runs the agents to their end, writes the rows and ends with an error."""
+"""One run of a network: build the links, run the agents to completion, write the rows and report errors."""
 
 import asyncio
 import inspect
@@ -39,39 +39,39 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Runtime"]
 
 Action = tuple[float, Callable[[], None]]
-"""A time (s) and a function to call then."""
+"""A simulated time (s) and the function to call at that time."""
 
-# Additional passes of the loop at one instant for each agent.
+# Extra event-loop iterations allowed per agent without an advance of time.
 _PASSES_PER_AGENT = 100
-# A standstill that ends iterations over inboxes counts as this many passes, because it looks at each inbox.
+# A deadlock check counts as this many loop iterations, because it scans every inbox.
 _PASSES_PER_STANDSTILL = 100
-# Passes in which is counted which agent runs, to name the one that never lets time pass.
+# Number of loop iterations sampled to identify the agent that keeps time from advancing.
 _SAMPLES = 8
 
 
 class Runtime:
-    """One run of a network: it builds the links on a loop, runs the agents to their end, and writes the rows.
+    """One run of a network: builds the links on a loop, runs the agents to completion and writes the rows.
 
     Parameters
     ----------
     settings : Settings
         The settings of the network and of the run.
     result : Run
-        Where the results go; it holds the agents.
+        The object that holds the agents and receives the results.
     scheduled : sequence of (float, callable)
-        What to call at which time (s).
+        The functions to call and their times (s).
     node : Node, optional
-        This process's part, if other processes run some of the agents.
+        This process's node in a distributed run, where other processes run some of the agents.
 
     Attributes
     ----------
     shared, own : Shared, dict
-        The shared state of the agents with a right clock, and, by name, of each agent with a clock of its own.
+        The state shared by agents on the simulation clock, and, by name, the state of each agent with a skewed clock.
     horizon : float
-        Arrivals from this time (s) on do not count.
+        The time (s) from which arrivals are no longer counted.
     """
 
-    # Made by `netsim.engine.build.build` as the run begins.
+    # Set by `netsim.engine.build.build` when the run starts.
     loop: Loop
     ledger: Ledger
     rounds: RoundClock
@@ -81,7 +81,7 @@ class Runtime:
     outboxes: dict[Hashable, Outbox]
     contexts: dict[Hashable, Context]
     medium: Medium | None
-    # Made then, too: the agents' tasks, the faults, the observers.
+    # Also set when the run starts: the agents' tasks, the faults and the observers.
     ended: asyncio.Future[None]
     tasks: AgentTasks
     player: Player
@@ -104,7 +104,7 @@ class Runtime:
 
     @property
     def all_shared(self) -> list[Shared]:
-        """The agents' shared state, by clock."""
+        """The shared states of all agents, one for each clock."""
         return [self.shared, *self.own.values()]
 
     def is_here(self, agent: Hashable) -> bool:
@@ -112,7 +112,7 @@ class Runtime:
         return self.node is None or self.node.relay.is_here(agent)
 
     async def run(self, loop: Loop) -> Run:
-        """Run all agents on a loop; return the result. An error that ends the run has the run so far as ``run``."""
+        """Run all agents on a loop; an error that ends the run has the partial result as ``run``."""
         try:
             async with nullcontext() if self.node is None else self.node.taking_part(loop):
                 self._build(loop)
@@ -124,7 +124,7 @@ class Runtime:
             raise
 
     def hand_over(self, error: BaseException) -> None:
-        """Put the run so far onto the error that ended it, if counting had ended."""
+        """Attach the partial result to the error that ended the run, if counting had ended."""
         if self.closed:
             error.run = self.result  # type: ignore[attr-defined]
 
@@ -137,7 +137,7 @@ class Runtime:
         self.tasks = AgentTasks(loop, self.contexts, self.fail, self._finish)
         self.player = Player(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.player.actions
-        # A task that an action makes belongs to the caller of the network's run, not to an agent.
+        # Actions run in the caller's context, so that the tasks they create belong to no agent.
         self.outside = copy_context()
         self.sampler = self.watcher = self.view = None
         if settings.sample is not None:
@@ -151,7 +151,7 @@ class Runtime:
         for name, agent in self.agents.items():
             if type(agent).answer is not Agent.answer:
                 self.inboxes[name].answer_with(self._answering(name))
-        # The result shows the agents of this process.
+        # The result contains only the agents of this process.
         result.agents = {name: agent for name, agent in self.agents.items() if self.is_here(name)}
         if self.node is not None:
             self.node.joined()
@@ -176,7 +176,7 @@ class Runtime:
         return self.result
 
     def interrupt(self) -> None:
-        """End the run, from another thread; it may not have begun."""
+        """End the run from another thread, even before the run has started."""
         self.interrupted = True
         if not self.built:
             return
@@ -184,7 +184,7 @@ class Runtime:
             self.loop.call_soon_threadsafe(self.ended.cancel)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Call ``action`` at a time (s) of this run, which must not have passed."""
+        """Schedule ``action`` at a simulated time (s) of this run, which must not be in the past."""
         if not self.started:
             self.scheduled.append((time, action))
             return
@@ -194,7 +194,7 @@ class Runtime:
         self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
-        """Cut or mend one direction of a link."""
+        """Take down or restore one direction of a link."""
         self.outboxes[sender].set_link(receiver, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
@@ -204,7 +204,7 @@ class Runtime:
         inbox.up = up
 
     def halt(self, agent: Hashable) -> None:
-        """Stop an agent's code where it is and discard its unread frames."""
+        """Cancel an agent's tasks, switch off its radio and discard its unread frames."""
         self.contexts[agent].down = True
         self.inboxes[agent].forget()
         if self.medium:
@@ -212,11 +212,11 @@ class Runtime:
         self.tasks.halt(agent)
 
     def give_up(self, agent: Hashable) -> None:
-        """Count an agent as finished."""
+        """Mark an agent as finished."""
         self.tasks.finished(agent)
 
     def restart(self, agent: Hashable) -> None:
-        """Start an agent's code again, or late, unless it had finished."""
+        """Start or restart an agent's code unless the agent has finished."""
         self.contexts[agent].down = False
         if self.medium:
             self.medium.switch(agent, on=True)
@@ -228,11 +228,11 @@ class Runtime:
         self.contexts[agent].begins_anew()
         self.tasks.start(agent, self._coroutine_of(agent, self.agents[agent]))
 
-    # --- beginning and end --------------------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------------------
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Handle errors that the loop would only log, and time that never passes."""
+        """Handle errors that asyncio would only log, and detect that time does not advance."""
         clock = self.loop.clock
         more = _PASSES_PER_AGENT * len(self.agents)
         clock.limit += more
@@ -259,7 +259,7 @@ class Runtime:
             self.medium.start()
         if self.view:
             self.view.start()
-        # Actions at the beginning come before the agents; an action may schedule another one.
+        # Run the actions that are due at the start, and any that they schedule, before the agents.
         for time, action in self.scheduled:
             if time <= self.loop.now():
                 self._act(time, action)
@@ -268,7 +268,7 @@ class Runtime:
             if time > self.loop.now():
                 self.at(time, action)
         if self.settings.until is not None:
-            # At the end of the instant, so that a round that closes then is complete.
+            # End the run at the end of the instant, so that a round that closes at that time is complete.
             until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._come_to_end))
         if not self.ended.done():
@@ -287,7 +287,7 @@ class Runtime:
         return coroutine
 
     def _close(self) -> None:
-        """End the counting: nothing that happens from now on is counted."""
+        """Stop counting: later events are not recorded."""
         if self.node is not None:
             self.node.closing()
         for timer in self.timers:
@@ -326,7 +326,7 @@ class Runtime:
         return Scene(settings.round_period, self.loop.now(), medium, places, self._last_round())
 
     def _last_round(self) -> int:
-        """Return the last round that opened; 0: none did."""
+        """Return the number of the last round that opened, or 0 if none has opened."""
         return self.rounds.open_round if self.node is None else self.node.last_round()
 
     async def _stop(self) -> None:
@@ -343,11 +343,11 @@ class Runtime:
         self.tasks.forget_raised()
 
     def _finish(self) -> None:
-        # At the end of the instant, so that the last round's row is written.
+        # End the run at the end of the instant, so that the last round's row is written.
         self.loop.clock.at_instant_end(self._come_to_end)
 
     def _come_to_end(self) -> None:
-        """All agents are finished, or time is up."""
+        """End the run, or notify the node, when all agents are finished or ``until`` is reached."""
         if self.node is None:
             self.end()
         else:
@@ -364,10 +364,10 @@ class Runtime:
             self.error = error
         self.end()
 
-    # --- what goes wrong ----------------------------------------------------------------------------------------------
+    # --- error handling ----------------------------------------------------------------------------------------------
 
     def _handle(self, context: dict[str, Any]) -> bool:
-        """End the run with an exception that asyncio would only log: of a callback or of a task never awaited."""
+        """End the run on an exception of a callback or unawaited task, which asyncio would only log."""
         error, owner = context.get("exception"), owner_of(context)
         how = UNAWAITED if "future" in context else " in a callback"
         if error is not None and self.tasks.owns(owner):
@@ -379,7 +379,7 @@ class Runtime:
         return True
 
     def _standstill(self) -> None:
-        """Nothing can happen any more: end iterations over inboxes, or fail with what the agents wait for."""
+        """Resolve a deadlock by ending inbox iterations, or fail the run with what each agent waits for."""
         if self.end_iterations():
             self._sample()
             return
@@ -392,7 +392,7 @@ class Runtime:
         return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
     def _sample(self) -> None:
-        """Count which agents run now, if time has not passed for long."""
+        """Count the agents that are ready to run, if the iteration limit for one instant is exceeded."""
         if self.loop.clock.passes <= self.loop.clock.limit:
             return
         for handle in ready_handles(self.loop):
@@ -402,10 +402,10 @@ class Runtime:
                 self.samples[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
     def _endless(self) -> None:
-        """After a few more passes, end the run with the error of the agent that ran most often."""
+        """After sampling a few iterations, fail the run with an error naming the agent that ran most often."""
         self._sample()
         self.sampled += 1
-        # The agent may be one of another run on this loop, which then ends first.
+        # The agent may belong to another run on this loop, so wait longer to let that run fail first.
         if self.sampled < (_SAMPLES if self.samples else 2 * _SAMPLES):
             return
         passes = self.loop.clock.passes
@@ -417,14 +417,15 @@ class Runtime:
             self.fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
         self.sampled = self.loop.clock.passes = 0
 
-    # --- what happens meanwhile ---------------------------------------------------------------------------------------
+    # --- callbacks during the run
+    # ---------------------------------------------------------------------------------------
 
     def _answering(self, name: Hashable) -> Callable[[Frame], None]:
         agent, outbox, context = self.agents[name], self.outboxes[name], self.contexts[name]
         member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
-            # This is called in the context of any task that settles the inbox, but its tasks belong to this agent.
+            # Any task that processes the inbox may call this, but the tasks it creates must belong to this agent.
             token = OWNER.set(member)
             if self.watcher:
                 self.watcher.call((name,))
@@ -452,14 +453,14 @@ class Runtime:
             self.fail(failure(f"the action of Network.at({time:g}, …)", error))
 
     def _settle(self, until: float) -> None:
-        """Count the frames that arrived in every inbox before ``until`` (s)."""
+        """Process, in every inbox, the frames that arrived before ``until`` (s)."""
         for inbox in self.inboxes.values():
             inbox.settle(min(until, self.horizon))
 
     def round_ended(self, number: int) -> None:
         """Write the round's row, unless rows are samples."""
         if self.shared.over:
-            # An agent takes part in rounds while it cleans up.
+            # The run is over, but an agent still iterates over rounds while it cleans up.
             return
         if self.sampler:
             self.sampler.round_ended(number)
@@ -467,10 +468,10 @@ class Runtime:
             self._write_row(number, self.rounds.close_time(number), self.rounds.deadline(number))
 
     def _write_row(self, number: int, time: float, until: float) -> None:
-        """Write the row of a time (s), which counts the arrivals before ``until`` (s)."""
+        """Write the row for a time (s), counting the arrivals before ``until`` (s)."""
         self._settle(until)
         try:
-            # The probes of a run with journals are called when these are merged.
+            # In a distributed run with journals, the merge of the journals calls the probes.
             measure = self.node is None or not self.node.journals
             self.result.add_row(number, time, self.ledger.totals(), measure)
         except Exception as error:

@@ -1,7 +1,7 @@
 """The tasks of a run's agents: their main tasks, and the background tasks that agents make.
 
-A task belongs to the agent in whose context it was made (`netsim.clock.task.OWNER`). It is held here while it runs,
-because asyncio itself holds it only weakly.
+A task belongs to the agent in whose context it was created (`netsim.clock.task.OWNER`). This module keeps a strong
+reference to each running task, because asyncio keeps only a weak one.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ UNAWAITED = " in a task that is never awaited"
 
 
 class Member:
-    """An agent as the owner of tasks."""
+    """An agent in its role as the owner of its tasks."""
 
     __slots__ = ("_tasks", "clock", "name")
 
@@ -63,9 +63,9 @@ class AgentTasks:
     background : dict
         The tasks that agents made and that are not done, in the order in which they were made.
     over : bool
-        Whether the run has ended: an agent may then end cancelled, and try to send.
+        Whether the run has ended, after which cancellation or a refused send is not an agent's error.
     closed : bool
-        Whether tasks that agents make are cancelled at once.
+        Whether background tasks are cancelled as soon as agents create them.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class AgentTasks:
         self._contexts = contexts
         self._fail = fail
         self._finish = finish
-        # Agents that have not finished; and those whose nodes are down, whose code may end without an error.
+        # Unfinished agents, and agents of failed nodes, for which cancellation is not an error.
         self._unfinished = set(contexts)
         self._halted: set[Hashable] = set()
         # Agents that ended at this instant.
@@ -94,7 +94,7 @@ class AgentTasks:
         self.closed = False
 
     def start(self, name: Hashable, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run an agent."""
+        """Start the main task of an agent."""
         self._halted.discard(name)
         context = copy_context()
         context.run(OWNER.set, self.members[name])
@@ -102,7 +102,7 @@ class AgentTasks:
         self.mains[main] = self.background.pop(main)
 
     def halt(self, name: Hashable) -> None:
-        """Stop an agent's code where it is, because its node has failed; it may start again."""
+        """Cancel an agent's tasks because its node has failed; the agent may start again."""
         self._halted.add(name)
         for task, owner in [*self.mains.items(), *self.background.items()]:
             if owner == name and not task.done():
@@ -113,19 +113,19 @@ class AgentTasks:
         return name not in self._unfinished
 
     def running(self, name: Hashable) -> asyncio.Task[Any] | None:
-        """Return a task of an agent that is not done, its main task first; None if all are done."""
+        """Return an unfinished task of an agent, preferably its main task, or None if all are done."""
         tasks = (*self.mains.items(), *self.background.items())
         return next((task for task, owner in tasks if owner == name and not task.done() and _is_own(task)), None)
 
     def finished(self, name: Hashable) -> None:
-        """Note that an agent has ended, or will not start again."""
+        """Mark an agent as finished, because it has ended or will not restart."""
         if name in self._unfinished:
             self._unfinished.discard(name)
             if not self._unfinished:
                 self._finish()
 
     def adopt(self, task: Task[Any], member: Member) -> None:
-        """Hold a task of an agent until it is done."""
+        """Keep a reference to an agent's task until the task is done."""
         self.background[task] = member.name
         task.add_done_callback(self._done)
         if self.closed:
@@ -149,7 +149,7 @@ class AgentTasks:
         return isinstance(owner, Member) and owner._tasks is self
 
     def has_timers(self) -> bool:
-        """Return whether a timer will call code of an agent."""
+        """Return whether any pending timer belongs to an agent."""
         return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.clock.pending())  # type: ignore[attr-defined]
 
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
@@ -157,7 +157,7 @@ class AgentTasks:
         return self.mains[task] if task in self.mains else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
-        """End the run with the error of an agent that raised, unless it may end so."""
+        """End the run with an agent's error, unless it results from the end of the run or the agent's node failure."""
         if not (self._may_end(name) and is_goodbye(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
@@ -207,10 +207,10 @@ class AgentTasks:
                     self._contexts[name].inbox.abandon()
 
     def _look(self) -> None:
-        """Drop the reference to each task that raised, for a moment.
+        """Briefly drop the reference to each task that raised, so that asyncio reports unreferenced ones.
 
-        If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Other
-        exceptions may be retrieved later. Their tasks are held, so that the garbage collector does not matter.
+        If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Tasks
+        that are still referenced elsewhere are kept, so that garbage collection does not affect the run.
         """
         self._looks = False
         for reference in [weakref.ref(task) for task in self._raised]:
@@ -222,7 +222,7 @@ class AgentTasks:
 
 
 def owner_of(context: Mapping[str, Any]) -> Any:
-    """Return the owner of a failure from the context of asyncio's exception handler; None if it has none."""
+    """Return the owner of the failed task or callback in asyncio's exception context, or None."""
     if "future" in context:
         return getattr(context["future"], "owner", None)
     inherited = getattr(context.get("handle"), "_context", None)
@@ -241,7 +241,7 @@ def _is_own(task: asyncio.Task[Any]) -> bool:
 
 
 def abandon(task: asyncio.Task[Any]) -> None:
-    """Have asyncio forget a task that does not end, and end it as far as possible."""
+    """Unregister a task that ignores cancellation from asyncio, and close its coroutine if possible."""
     asyncio._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -251,7 +251,8 @@ def abandon(task: asyncio.Task[Any]) -> None:
     if getattr(coroutine, "cr_frame", None) is None:
         task.cancel()
         return
-    # It swallows this, too. It never runs again, and is never destroyed, which would only try to close it once more.
+    # The coroutine also ignored close(), so stop it from running and leak it, because its destruction would call
+    # close() again.
     _cut_off(task)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
@@ -287,28 +288,28 @@ def _exception_of(task: asyncio.Task[Any]) -> BaseException:
 # --- the end of a run -------------------------------------------------------------------------------------------------
 
 PASSES_PER_STOP = 100_000
-"""How many passes of the event loop agents have to end, in virtual time, and for each agent 100 more."""
+"""Maximum event-loop iterations for stopping the agents in virtual time, plus 100 per agent."""
 
 SECONDS_PER_STOP = 10.0
-"""How many real seconds they have on the wall clock."""
+"""Maximum real time (s) for stopping the agents on the wall clock."""
 
 Pending = Collection["asyncio.Task[Any]"]
 
 
 async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]) -> list["asyncio.Task[Any]"]:
-    """Cancel all tasks of all agents, wait until they are done, close their async generators.
+    """Cancel all tasks of all agents, wait until they are done, and close the agents' async generators.
 
-    An agent's background tasks are cancelled when the agents are done: these may need them to clean up.
+    Background tasks are cancelled after the agents are done, because agents may need them to clean up.
 
     Parameters
     ----------
     end_iterations : callable
-        Called at a standstill; returns whether it woke a task.
+        Called at a deadlock; returns whether it woke a task.
 
     Returns
     -------
     list of tasks
-        Those that did not end.
+        The tasks that did not end.
     """
     for main in tasks.mains:
         main.cancel()
@@ -343,7 +344,7 @@ def _close_generators(loop: Loop, tasks: AgentTasks) -> None:
 
 
 class _Wait:
-    """A wait that ends when tasks are done, at a standstill, or when it takes too long."""
+    """Waits until tasks are done, no task can proceed, or a limit is exceeded."""
 
     def __init__(self, loop: Loop, agents: int, end_iterations: Callable[[], bool]) -> None:
         self._loop = loop
@@ -354,7 +355,7 @@ class _Wait:
         self._wake: asyncio.Future[None]
 
     async def until_done(self, tasks: Callable[[], Pending]) -> None:
-        """Wait for the tasks that ``tasks`` returns, again and again."""
+        """Wait until ``tasks``, called repeatedly, returns no unfinished task."""
         timer = None
         if self._clock.speed < math.inf:
             timer = self._loop.call_later(SECONDS_PER_STOP * self._clock.speed, self._give_up)
@@ -392,7 +393,7 @@ class _Wait:
 
     def _count(self) -> None:
         self._passes_left -= 1
-        # The loop's own limit of passes at one instant does not apply: this one does.
+        # Disable the loop's own iteration limit, because the limit of this wait applies instead.
         self._clock.passes = 0
         if self._passes_left < 0:
             self._give_up()

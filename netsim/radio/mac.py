@@ -1,7 +1,8 @@
-"""The MAC layer of one node: its queue, its access to the channel, acknowledgements and repetitions.
+"""The MAC layer of one node: its queue, channel access, acknowledgements and retransmissions.
 
-agent → outbox → link → inbox → agent: you are at the sender's radio. One fragment at a time seeks access and is sent.
-If it is for one neighbour and the radio acknowledges, it is repeated until an acknowledgement comes or retries run out.
+In agent → outbox → link → inbox → agent this is the sender's radio. The node contends for the channel and sends one
+fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until it is acknowledged or the
+retries are exhausted.
 """
 
 import math
@@ -38,23 +39,23 @@ __getattr__ = former_names(__name__)
 
 
 class Aloha:
-    """Send at once; a repetition waits for a random number of units of back-off."""
+    """Send at once; a retransmission first waits a random number of back-off units."""
 
     def __init__(self, mac: "Mac", stream: draws.Stream) -> None:
         self._mac, self._radio, self._stream = mac, mac.medium.radio, stream
 
     def contend(self, at: float, retries: int) -> None:
-        """Seek access for a fragment from a time (s) on, then call the MAC's `Mac.start` or `Mac.no_access`."""
+        """Contend for the channel from a time (s) on, then call `Mac.start` or `Mac.no_access`."""
         back_off = self._units(retries - 1) * self._radio.unit_backoff if retries else 0.0
         self._mac.at(self._mac.awake_from(at + back_off), self._mac.start)
 
     def _units(self, failures: int) -> int:
-        """Return a random back-off in units after a number of failures."""
+        """Return a random back-off, in units, after this number of failed attempts."""
         return math.floor(self._stream.uniform() * (1 << min(self._radio.min_be + failures, self._radio.max_be)))
 
 
 class SlottedAloha(Aloha):
-    """Send at the next slot; a repetition waits for a random number of slots more."""
+    """Send at the next slot; a retransmission waits a random number of additional slots."""
 
     def contend(self, at: float, retries: int) -> None:
         """See `Aloha.contend`."""
@@ -62,21 +63,21 @@ class SlottedAloha(Aloha):
         assert slot is not None
         at = self._mac.awake_from(at)
         later = self._units(retries - 1) if retries else 0
-        # A time that is a slot's but for rounding errors is that slot's.
+        # A time within rounding error of a slot's start counts as that start.
         first = math.ceil((at - early(at)) / slot)
         self._mac.at(max(at, (first + later) * slot), self._mac.start)
 
 
 class Csma(Aloha):
-    """Unslotted CSMA-CA: wait a random time and assess the channel; send if it was clear, else wait again, longer."""
+    """Unslotted CSMA-CA: back off, assess the channel, send if it is clear, else back off for longer."""
 
     def contend(self, at: float, retries: int) -> None:
-        """See `Aloha.contend`; each repetition begins with the shortest back-off."""
+        """See `Aloha.contend`; each retransmission starts again with the shortest back-off."""
         self._back_off(at, 0)
 
     def _back_off(self, at: float, busy: int) -> None:
         wait = self._units(busy) * self._radio.unit_backoff
-        # Nodes that wake together, each with a frame to send, would otherwise assess the channel at one instant.
+        # If the back-off ends asleep, back off again after waking: nodes that wake together would all assess at once.
         begin = self._mac.awake_from(at) + wait
         awake = self._mac.awake_from(begin)
         begin = begin if awake == begin else awake + wait
@@ -92,7 +93,7 @@ class Csma(Aloha):
 
 
 ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha, "csma": Csma}
-"""By the names of `netsim.radio.settings.Access`."""
+"""The channel access classes, by their names in `netsim.radio.settings.Access`."""
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha,
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A fragment or an acknowledgement on the air: when it ends (s), and what reaches which node."""
+    """A fragment or acknowledgement on the air: its end time (s) and the signal at each node it reaches."""
 
     end: float
     is_ack: bool
@@ -109,29 +110,29 @@ class Emission:
 
 @dataclass(slots=True, eq=False)
 class PendingFrame:
-    """A frame between the outbox's request and its end."""
+    """A frame that the MAC layer accepted and whose outcome is not yet known on every link."""
 
     request: TxRequest
-    # The bits of each, headers included.
+    # The bits of each fragment, headers included.
     fragments: list[int]
-    # The time (s) from which it has waited for its next step, and when its budget lets it go.
+    # When (s) it began to wait for its next step, and the earliest time (s) at which its budget allows sending.
     since: float
     not_before: float
-    # The present fragment, and how often it was sent again.
+    # The index of the current fragment and the number of its retransmissions.
     index: int = 0
     retries: int = 0
-    # Whether any of it was on the air.
+    # Whether any part of it has been on the air.
     begun: bool = False
-    # With acknowledgements: how many fragments the neighbour has, and why the present one was not received when it was
-    # last sent; 0 if it was.
+    # With acknowledgements: the number of fragments the neighbour received, and the cause of the current fragment's
+    # last failure (0: none).
     received: int = 0
     cause: int = 0
-    # Joules that it has cost its sender so far, if energy is kept.
+    # Energy (J) that the sender has spent on it so far, if energy is modelled.
     energy: float = 0.0
-    # By link index, the cause for which the first missing fragment did not arrive; with acknowledgements, the neighbour
-    # has lost the fragments that it had.
+    # By link index, the cause of the first fragment's failure; with acknowledgements, set only where a neighbour lost
+    # the fragments it had received.
     failed: dict[int, int] = field(default_factory=dict)
-    # The sender's links that it is for, and those of them at which its end is not known yet.
+    # The sender's links on which it is sent, and those of them on which its outcome is still unknown.
     link_indices: frozenset[int] = frozenset()
     open: set[int] = field(default_factory=set)
 
@@ -140,23 +141,23 @@ class PendingFrame:
 
     @property
     def bits(self) -> int:
-        """The bits of the present fragment."""
+        """The bits of the current fragment."""
         return self.fragments[self.index]
 
     @property
     def is_last(self) -> bool:
-        """Whether the present fragment is the last."""
+        """Whether the current fragment is the last."""
         return self.index == len(self.fragments) - 1
 
     def conclude(self, acknowledged: bool) -> None:
-        """Tell the agent that waits for it whether it was acknowledged."""
+        """Tell the agent that awaits this frame's outcome whether it was acknowledged."""
         outcome = self.request.outcome
         if outcome is not None and not outcome.done():
             outcome.set_result(acknowledged)
 
 
 class RadioLink(NamedTuple):
-    """A node that another's transmissions reach; ``link_index`` is −1 if they only disturb it."""
+    """A node that a sender's transmissions reach; ``link_index`` is −1 if they only interfere there."""
 
     mac: "Mac"
     receiver: Receiver
@@ -169,7 +170,7 @@ class RadioLink(NamedTuple):
 
 
 class Mac:
-    """The MAC layer of one node; ``clock`` is the node's, if that is off."""
+    """The MAC layer of one node; ``clock`` is the node's own clock if it deviates from simulated time."""
 
     def __init__(
         self,
@@ -181,28 +182,28 @@ class Mac:
         clock: LocalClock | None = None,
     ) -> None:
         assert wiring.radio is not None
-        # The settings of its transmitter are those of this link.
+        # ``link`` holds the transmitter's settings.
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
-        # Its links, by link index; those of acknowledgements have draws of their own.
+        # Paths by link index; acknowledgements have separate paths with random streams of their own.
         self.paths = self._paths("")
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
         self.receiver, self.counts = Receiver(), Counts()
         cycle, energy = self._radio.duty_cycle, self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # The outbox's: the indices of cut links, of which a radio knows nothing; the inboxes that watch
-        # arrivals; and the links that have a burst of jitter.
+        # Set by the outbox: indices of cut links (the radio cannot detect a cut), inboxes that watch arrivals, links
+        # with a jitter burst.
         self.down: set[int] = set()
         self.watching: dict[int, Any] = {}
         self.bursts = Bursts()
-        # Whether the node is on: neither crashed nor absent, and its battery not empty.
+        # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
-        # The last that it put on the air.
+        # The node's most recent emission.
         self.emission: Emission | None = None
-        # Set by `Medium.connect`: the links that its transmissions cross, those over which nothing is received, the
-        # receivers that sense them, the link index of each neighbour by its number, the nodes that have this one as a
-        # neighbour, and the distances (m) of its neighbours, where energy depends on them.
+        # Set by `Medium.connect`: links its transmissions reach, neighbours on links that lose everything, receivers
+        # that sense its carrier, link index by neighbour number, nodes with a link to this one, and distances (m) to
+        # neighbours if energy depends on them.
         self.links: list[RadioLink] = []
         self.deaf: dict[int, Mac] = {}
         self.sensers: list[Receiver] = []
@@ -213,13 +214,14 @@ class Mac:
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
         self._access = ACCESS[self._radio.access](self, stream)
         self._transmitter = Transmitter(self.link, medium.round_period)
-        # The first is the present one.
+        # The first is the one being sent.
         self._queue: deque[PendingFrame] = deque()
         self._held_bits = 0
         self._silent_until = 0.0
-        # The frames whose end is not known on some link, by number.
+        # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
-        # How often it has begun to send, or stopped waiting for an acknowledgement: a wait of an earlier turn is over.
+        # Incremented at each send and at each end of a wait for an acknowledgement; events with an older number are
+        # ignored.
         self.turn = 0
         self._flushed = 0
 
@@ -231,11 +233,11 @@ class Mac:
 
     @property
     def acknowledges(self) -> bool:
-        """Whether frames for one neighbour are acknowledged."""
+        """Whether unicast frames are acknowledged."""
         return self._radio.acks
 
     def take(self, request: TxRequest, now: float) -> int:
-        """Take a frame at a time (s): return 0, or the cause for which it is not taken."""
+        """Queue a frame at time ``now`` (s); return 0, or the cause of its rejection."""
         self.medium.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
@@ -255,7 +257,7 @@ class Mac:
         return 0
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield key and kind of each link message whose end is not known yet."""
+        """Yield the key and kind id of each link message whose outcome is still unknown."""
         for pending in self._open.values():
             for link_index in sorted(pending.open):
                 yield self.key(link_index, pending), pending.request.kind
@@ -268,7 +270,7 @@ class Mac:
         return bool(self._queue) and self._queue[0] is pending
 
     def _finish(self, now: float, acknowledged: bool) -> None:
-        """Turn to the next frame."""
+        """Remove the current frame from the queue, set its outcome and begin with the next one."""
         pending = self._queue.popleft()
         self._held_bits -= sum(pending.fragments)
         if self.meter is not None:
@@ -280,14 +282,14 @@ class Mac:
     # --- access -------------------------------------------------------------------------------------------------------
 
     def _contend(self, at: float) -> None:
-        """Seek access for the present fragment from a time (s) on."""
+        """Contend for the channel for the current fragment from a time (s) on."""
         pending, begin = self._queue[0], self.awake_from(max(at, self._silent_until))
         self.counts.queueing_s += begin - pending.since
         pending.since = begin
         self._access.contend(begin, pending.retries)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
-        """Call back at a time (s), unless the node has gone off by then."""
+        """Schedule a callback at a time (s); it is dropped if the node is switched off before."""
         self.medium.events.at(time, partial(self._call, call, self._flushed))
 
     def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
@@ -295,7 +297,7 @@ class Mac:
             call(now)
 
     def awake_from(self, time: float) -> float:
-        """Return the first time (s) from this one on at which the radio is on."""
+        """Return the earliest time (s) at or after ``time`` at which the radio is on."""
         return time if self.schedule is None else self.schedule.next_awake(time)
 
     def is_awake(self, time: float) -> bool:
@@ -303,25 +305,25 @@ class Mac:
         return self.schedule is None or self.schedule.is_awake(time)
 
     def is_busy(self, since: float, now: float) -> bool:
-        """Return whether it sensed a carrier at any moment between two times (s), of which the second is now."""
+        """Return whether the node sensed a carrier between ``since`` and ``now`` (s), and count it if so."""
         busy = self.receiver.is_busy(since, now)
         self.counts.busy += busy
         return busy
 
     def no_access(self, now: float) -> None:
-        """Give the present frame up: the channel was never clear."""
+        """Drop the current frame: the channel was busy at every attempt."""
         self.counts.access_failures += 1
         self._give_up(now, ACCESS_FAILED)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Send the present fragment."""
+        """Send the current fragment."""
         pending = self._queue[0]
         if self.is_spent(now):
             return
         if self.receiver.sends_until > now + early(now):
-            # An acknowledgement of its own is on the air.
+            # The node is still sending an acknowledgement.
             self._access.contend(self.receiver.sends_until, pending.retries)
             return
         counts, seconds = self.counts, self._radio.seconds(pending.bits, self.link)
@@ -337,7 +339,7 @@ class Mac:
         self.medium.transmit(self, pending, now, end)
 
     def leave_unsent(self, seconds: float) -> None:
-        """Subtract the end of what it sends, in seconds, from its counts: that part will not be sent."""
+        """Subtract the last ``seconds`` of the current emission from the counts: they will not be sent."""
         assert self.emission is not None
         if self.emission.is_ack:
             self.counts.ack_airtime_s -= seconds
@@ -347,11 +349,11 @@ class Mac:
             self._silent_until -= seconds / self._radio.transmit_share
 
     def is_spent(self, now: float) -> bool:
-        """Return whether its battery is empty at a time (s), even if the battery watch has not looked yet."""
+        """Return whether the battery is empty at a time (s), even if the battery watch has not run yet."""
         return self.meter is not None and self.meter.dies_at <= now
 
     def sent(self, pending: PendingFrame, now: float) -> None:
-        """Continue after the fragment has left."""
+        """Wait for an acknowledgement, or move on, after a fragment has been sent."""
         if not self._is_present(pending):
             return
         pending.since = now
@@ -359,11 +361,11 @@ class Mac:
             self._fragment_done(now)
             return
         wait = self._radio.wait_for_ack(self.link)
-        # What comes as the wait ends is in time, but for rounding.
+        # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time.
         self.at(now + wait + early(now), partial(self._no_ack, self.turn))
 
     def acknowledged(self, pending: PendingFrame, turn: int, now: float) -> None:
-        """Continue after the acknowledgement of what was sent at a turn."""
+        """Continue after an acknowledgement; ignore one that is for an earlier turn."""
         if self._is_present(pending) and turn == self.turn and self.on:
             self.turn += 1
             pending.since = now
@@ -395,12 +397,13 @@ class Mac:
         self._end_all(self._queue[0], now, cause)
         self._finish(now, acknowledged=False)
 
-    # --- the end of a frame -------------------------------------------------------------------------------------------
+    # --- outcomes of a frame
+    # -------------------------------------------------------------------------------------------
 
     def arrived(
         self, pending: PendingFrame, index: int, turn: int, link_index: int, to: "Mac", cause: int, now: float
     ) -> None:
-        """Note that a fragment has reached a neighbour, or the cause for which it has not."""
+        """Record that a neighbour received a fragment, or the cause of its failure."""
         if not to.inbox.up:
             cause = RECEIVER_DOWN
         if pending.request.to_one and self._radio.acks:
@@ -418,9 +421,9 @@ class Mac:
                 self._ended(pending, link_index, now, cause)
 
     def _take_in(self, pending: PendingFrame, index: int, link_index: int, to: "Mac", now: float) -> int:
-        """Take in an acknowledged fragment: return 0, or the cause for which it is not received."""
+        """Receive a fragment that is to be acknowledged; return 0, or the cause of its failure."""
         if index < pending.received:
-            # Its acknowledgement was lost: the receiver knows it by its number.
+            # A retransmission after a lost acknowledgement; the receiver recognises the fragment by its number.
             to.counts.duplicates += 1
             return 0
         is_last = index == len(pending.fragments) - 1
@@ -429,7 +432,7 @@ class Mac:
         return cause
 
     def _deliver(self, pending: PendingFrame, link_index: int, now: float) -> int:
-        """Put a frame among the neighbour's arrivals: return 0, or why it is damaged."""
+        """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
         path, frame = self.paths[link_index], pending.request.frame
         [(time, corrupted)] = self.bursts.delayed(link_index, [path.arrive(now)])
         if corrupted:
@@ -445,12 +448,12 @@ class Mac:
         return 0
 
     def _end_all(self, pending: PendingFrame, now: float, cause: int) -> None:
-        """Count the end of a frame on all links on which it is still open."""
+        """Count a frame as not delivered on every link on which its outcome is still unknown."""
         for link_index in sorted(pending.open):
             self._ended(pending, link_index, now, pending.failed.get(link_index, cause))
 
     def _ended(self, pending: PendingFrame, link_index: int, now: float, cause: int) -> None:
-        """Count the end of a link message that was not delivered."""
+        """Count a link message as not delivered, with its cause."""
         self.medium.tally.ended(now, self.key(link_index, pending), pending.request.kind, cause)
         self._close(pending, link_index)
 
@@ -460,20 +463,20 @@ class Mac:
             del self._open[pending.request.number]
 
     def acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
-        """Acknowledge what a neighbour has sent at a turn, unless that is in vain by now."""
-        # It may have begun to send itself; and the other may wait no longer.
+        """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
+        # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting.
         if self.receiver.sends_until <= now + early(now) and turn == sender.turn and not self.is_spent(now):
             self.medium.acknowledge(self, sender, pending, turn, now)
 
     def forgotten_by(self, neighbour: "Mac") -> None:
-        """Note that a neighbour has gone off, and has lost the fragments that it had of frames in several."""
+        """Fail partly sent frames at a neighbour that was switched off and so lost their earlier fragments."""
         for pending in self._open.values():
             for link_index in pending.open:
                 if self.wiring.receivers[link_index] == neighbour.number and (pending.index or pending.received):
                     pending.failed.setdefault(link_index, RECEIVER_DOWN)
 
     def flush(self, now: float) -> None:
-        """Forget all frames that wait; one that was on the air and is not known to have arrived is lost."""
+        """Drop all queued frames; one already on the air with unknown outcome counts as lost."""
         self._flushed += 1
         self._held_bits = 0
         waiting, self._queue = self._queue, deque()

@@ -1,7 +1,7 @@
-"""The shared medium between the nodes: which nodes each transmission reaches, and whether it is received there.
+"""The shared radio medium: which nodes each transmission reaches, and whether they receive it.
 
-agent → outbox → link → inbox → agent: you are on the link. A frame's fate is decided as its transmission ends;
-until then others may spoil it.
+In agent → outbox → link → inbox → agent this is the link. A frame's outcome is decided when its transmission ends;
+until then other transmissions may interfere with it.
 """
 
 import asyncio
@@ -35,43 +35,43 @@ __all__ = ["EventQueue", "Medium", "RadioLink"]
 __getattr__ = former_names(__name__)
 
 ACK = "(acknowledgement)"
-"""The kind under which the ledger counts acknowledgements' bits."""
+"""The kind of message under which the ledger counts the bits of acknowledgements."""
 
 Arrivals = dict[float, list[tuple[int, Mac, Signal]]]
-"""By time of arrival (s): the link index, the receiving node and the signal."""
+"""Maps an arrival time (s) to (link index, receiving node, signal) of each arriving signal."""
 
 
 class EventQueue:
-    """The events of the medium, in order of time, with one timer of the loop.
+    """The medium's events in order of time, driven by a single timer of the event loop.
 
-    What is due at a time is done before anything that agents do then, so an agent finds all that ended at that instant.
-    The timer exists only while an event is to come: it keeps no run from standing still, and none outlives the run.
+    Events run before the agents act at the same instant, so an agent sees everything that ended at that instant.
+    The timer exists only while events are pending, so it neither hides a standstill nor outlives the run.
     """
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        # That of the run: the medium's events belong to no agent.
+        # The run's context, because the medium's events belong to no agent.
         self._context = copy_context()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
-        # How many events there were.
+        # The number of events processed.
         self.done = 0
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
-        """Call ``call`` with ``time`` (s) at that time; calls of one time come in the order in which they were set."""
+        """Schedule ``call(time)`` at ``time`` (s); calls at equal times run in the order they were scheduled."""
         heapq.heappush(self._events, (time, next(self._order), call))
         if self._timer is None or time < self._timer.when():
             self._set()
 
     def catch_up(self, now: float) -> None:
-        """Do what was due before a time (s): real time may pass while agents act."""
+        """Run the events due before ``now`` (s): with a wall clock, time passes while agents act."""
         events = self._events
         while events and events[0][0] < now:
             self._next()
 
     def stop(self) -> None:
-        """Do nothing any more."""
+        """Discard all events and cancel the timer."""
         self._events.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -97,7 +97,7 @@ class EventQueue:
 
 
 class Medium:
-    """The medium that the nodes of one run share; ``on_death`` is called with each node whose battery is empty."""
+    """The medium shared by the nodes of a run; ``on_death`` is called with each node whose battery runs out."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class Medium:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def mac(self, name: Hashable, wiring: "Wiring", inbox: Inbox, clock: LocalClock | None = None) -> Mac:
-        """Return the MAC layer of the next node."""
+        """Create the next node's MAC layer, register it and return it."""
         mac = self._macs[name] = Mac(self, len(self._macs), name, wiring, inbox, clock)
         self.airtime.counts.append(mac.counts)
         return mac
 
     def connect(self, graph: "nx.Graph[Any]") -> None:
-        """Set which nodes each one's transmissions reach, once all nodes are there."""
+        """Set which nodes each node's transmissions reach; call it once all nodes exist."""
         by_name = self._macs
         for mac in by_name.values():
             for link_index, name in enumerate(mac.wiring.neighbors):
@@ -163,7 +163,7 @@ class Medium:
         self._watch.start(list(self._macs.values()))
 
     def stop(self) -> None:
-        """Let nothing more happen: the run is over."""
+        """Stop all events at the end of the run and record each node's energy use."""
         self.events.stop()
         self._watch.stop()
         now = self._loop.now()
@@ -176,7 +176,7 @@ class Medium:
         self.airtime.events = self.events.done
 
     def switch(self, name: Hashable, on: bool) -> None:
-        """Switch a node off, whatever it is doing, or on again."""
+        """Switch a node on, or off in the middle of whatever it is doing."""
         mac, now = self._macs[name], self._loop.now()
         if mac.on == on:
             return
@@ -200,7 +200,7 @@ class Medium:
             self._watch.forget(mac)
 
     def _cut_short(self, sender: Mac, now: float) -> None:
-        """End in the middle what a node sends."""
+        """Abort a node's current emission."""
         emission = sender.emission
         if emission is None or sender.receiver.sends_until <= now:
             return
@@ -218,7 +218,7 @@ class Medium:
             receiver.senses_until(max(ends, default=now))
 
     def _count_until(self, sender: Mac, now: float) -> None:
-        """Count only what a node has sent by now (s) of its present transmission."""
+        """Shorten a node's current emission to the part sent by ``now`` (s), in its counts and in the log."""
         sender.leave_unsent(sender.receiver.sends_until - now)
         if self.airtime.log is not None:
             log = self.airtime.log
@@ -226,14 +226,14 @@ class Medium:
             log[row] = (log[row][0], now, *log[row][2:])
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield key and kind of each link message that was taken and whose end is not known yet."""
+        """Yield the key and kind id of each accepted link message whose outcome is still unknown."""
         for mac in self._macs.values():
             yield from mac.under_way()
 
     # --- on the air ---------------------------------------------------------------------------------------------------
 
     def transmit(self, sender: Mac, pending: PendingFrame, now: float, end: float) -> None:
-        """Put a fragment on the air from now to ``end`` (s)."""
+        """Send the current fragment from ``now`` to ``end`` (s) and schedule its arrivals."""
         request = pending.request
         if self.tally.keeps and pending.index == pending.retries == 0:
             for each in sorted(pending.link_indices):
@@ -245,7 +245,7 @@ class Medium:
         self.events.at(end, partial(sender.sent, pending))
 
     def acknowledge(self, sender: Mac, receiver: Mac, pending: PendingFrame, turn: int, now: float) -> None:
-        """Put an acknowledgement of what ``receiver`` has sent at a turn on the air."""
+        """Send an acknowledgement from ``sender`` to ``receiver``, for the fragment the latter sent at ``turn``."""
         bits, to = self.radio.ack_bits, sender.link_index_of[receiver.number]
         end = now + self.radio.seconds(bits, sender.link)
         sender.counts.acks += 1
@@ -265,7 +265,7 @@ class Medium:
         to: int,
         wanted: Collection[int],
     ) -> Arrivals:
-        """Send over a link (−1: to all) from now to ``end`` (s); return what arrives over the wanted links."""
+        """Emit on link ``to`` (−1: all) from ``now`` to ``end`` (s); return the arrivals on the ``wanted`` links."""
         is_ack = kind == self._ack_kind
         joules = self._spend(sender, now, end, bits, to)
         pending.energy += 0.0 if is_ack else joules
@@ -281,7 +281,7 @@ class Medium:
         for mac, receiver, link_index, power, delay in sender.links:
             if link_index in wanted:
                 arrival, lost = paths[link_index].cross(end)
-                # A transmission over a link that is cut disturbs others as any does, and is not received.
+                # A transmission over a cut link interferes like any other, but is not received.
                 cause = LINK_DOWN if link_index in sender.down else 0
                 signal = Signal(now + (arrival - end), arrival, power, lost, cause)
                 arrivals.setdefault(arrival, []).append((link_index, mac, signal))
@@ -296,7 +296,7 @@ class Medium:
                 signal = Signal(now, end, 0.0, cause=LINK_DOWN if link_index in sender.down else LOST)
                 if not mac.on or mac.is_spent(now):
                     signal.spoil(RECEIVER_DOWN)
-                # It disturbs nothing; but its receiver may go off before its end.
+                # It causes no interference; it is registered because its receiver may be switched off before its end.
                 mac.receiver.hear(signal, now, width)
                 arrivals.setdefault(end, []).append((link_index, mac, signal))
         for receiver in sender.sensers:
@@ -304,7 +304,7 @@ class Medium:
         return arrivals
 
     def _reach(self, mac: Mac, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> Reception | None:
-        """Let a neighbour receive if its radio is on, or it waits for this; return its reception, if energy is kept."""
+        """Start reception at a neighbour that is awake or awaits this; return the reception if energy is metered."""
         meter = mac.meter
         if not mac.on or mac.is_spent(now):
             signal.spoil(RECEIVER_DOWN)
@@ -334,7 +334,7 @@ class Medium:
             mac.acknowledged(pending, turn, now)
 
     def _spend(self, sender: Mac, now: float, end: float, bits: int, link_index: int) -> float:
-        """Count what a frame costs its sender, and return it, in joules; −1 stands for all links."""
+        """Charge a sender for an emission and return its energy (J); ``link_index`` −1 means all links."""
         meter = sender.meter
         if meter is None:
             return 0.0
@@ -351,5 +351,5 @@ class Medium:
 
 
 def _beside(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
-    """Return the nodes to which a graph's edges lead from a node."""
+    """Return the node's neighbours (successors) in a graph, or an empty list without graph or node."""
     return list(graph[node]) if graph is not None and node in graph else []

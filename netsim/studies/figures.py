@@ -28,19 +28,19 @@ LABELS = {
 
 _COUNTS = {"transmissions", "delivered", "payload_bits", "wire_bits"}
 
-# The styles of grey lines beside the algorithms' coloured ones.
+# Line styles of the grey horizontal reference lines.
 _LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
 
-# Ratios of the largest to the smallest value of a log axis: 2 and 5 are surely in it; two powers of ten are.
+# Ratio of a log axis's largest to smallest value: above _FEW only minor ticks 2 and 5 are labelled, from _MANY on none.
 _FEW, _MANY = 4, 30
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A column to draw against, whether its axis is logarithmic, and its label, if it is not that of `LABELS`.
+    """A column to plot, whether its axis is logarithmic, and its label if that differs from `LABELS`.
 
-    A column ``counts`` if it grows in jumps, as transmissions do: between two rows it keeps the value of the first, and
-    its curve is a staircase.
+    Set ``counts`` for a column that grows in steps, as transmissions do: it keeps its value until the next row and is
+    plotted as a step function.
     """
 
     column: str
@@ -50,7 +50,7 @@ class Axis:
 
     @property
     def jumps(self) -> bool:
-        """Whether nothing lies between two values."""
+        """Whether the column is plotted as a step function."""
         return self.counts or self.column in _COUNTS
 
     @property
@@ -62,15 +62,15 @@ class Axis:
 def curves(
     rounds: "pd.DataFrame", y: Axis, against: Sequence[Axis], title: str, levels: Mapping[str, float] | None = None
 ) -> "Figure":
-    """Draw a column of a rounds table against others, side by side, a curve for each algorithm, with one legend.
+    """Plot a column of a rounds table against others in adjacent panels, with one curve per algorithm and one legend.
 
     Parameters
     ----------
     rounds : DataFrame
-        With a column ``algorithm``. Curves that lie upon one another differ by their marks, which alternate.
-        Of counts, on either axis, they are staircases.
+        A rounds table with a column ``algorithm``. Coinciding curves can be told apart by their markers, which are
+        staggered. Curves are step functions if either axis is a count.
     levels : mapping, optional
-        Horizontal lines by their label.
+        The values of horizontal reference lines, by label.
     """
     figure, panels = drawing(max(4.2 * len(against), 6.5), 4.2, len(against), sharey=True)
     count = rounds["algorithm"].nunique()
@@ -82,7 +82,7 @@ def curves(
         for number, (label, level) in enumerate((levels or {}).items()):
             panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
         panel.set_xlabel(x.text)
-        # A network without messages has no positive bits, which a log axis needs.
+        # A log axis needs positive values, which a run without messages does not have.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
             _thin_out(panel, rounds[x.column][rounds[x.column] > 0])
@@ -105,9 +105,9 @@ def curves(
 def drawing(
     width: float, height: float, columns: int | None = None, rows: int | None = None, **how: Any
 ) -> "tuple[Figure, Any]":
-    """Return a new figure of that size, in inches, and its panel, or an array of several side by side, or of rows.
+    """Return a new figure of this size (inches) and its panel, a row of ``columns`` panels or a grid with ``rows``.
 
-    ``how`` is as of matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
+    ``how`` is passed on to matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
     """
     from matplotlib.figure import Figure
 
@@ -119,7 +119,7 @@ def drawing(
 
 
 def legend_below(figure: "Figure", columns: int | None = None) -> None:
-    """Put the legend of a figure's first panel under it, by default in as many columns as its width has room for."""
+    """Put the first panel's legend below the figure, by default in as many columns as fit its width."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     columns = _columns_of(figure, labels) if columns is None else min(columns, len(labels))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
@@ -131,7 +131,7 @@ def _columns_of(figure: "Figure", labels: Sequence[str]) -> int:
 
     font = FontProperties()
     size = font.get_size_in_points()
-    # By matplotlib an entry's mark is 2 type sizes wide, the text 0.8 behind it, and the next column 2 further.
+    # matplotlib's defaults in font sizes: handle length 2, gap to the text 0.8, column spacing 2.
     widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
     room = 72 * figure.get_figwidth()
     fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
@@ -139,19 +139,19 @@ def _columns_of(figure: "Figure", labels: Sequence[str]) -> int:
 
 
 def line_style(number: int, of: int) -> dict[str, Any]:
-    """Return the style of curve ``number`` (from 0) ``of`` several, whose marks stand where no other curve's do."""
+    """Return the style of curve ``number`` (from 0) out of ``of``, with markers offset from other curves'."""
     style: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[number % 4], "linewidth": 1.6}
     if of > 1:
-        # A share of the panel's diagonal, so that the marks are evenly apart on any axis.
+        # The marker spacing is a fraction of the panel's diagonal, so that markers are evenly spaced on any axis.
         gap = max(0.12, 0.03 * of)
         style |= {"marker": "os^Dvp<>"[number % 8], "markersize": 4.5, "markevery": (gap * (number + 0.5) / of, gap)}
     return style
 
 
 def unmark_unseen(figure: "Figure") -> None:
-    """Remove the marks of curves without a point that can be drawn, where matplotlib cannot place any.
+    """Remove the markers of curves without a finite point, for which matplotlib cannot place any.
 
-    Call it once the axes have their scales, of a figure whose curves are in the style of `line_style`.
+    Call it after the axis scales are set, on a figure whose curves use `line_style`.
     """
     for panel in figure.axes:
         for line in panel.lines:
@@ -161,7 +161,7 @@ def unmark_unseen(figure: "Figure") -> None:
 
 
 def whole_rounds(panel: "Axes") -> None:
-    """Label only whole numbers, written out, at a panel's axis of rounds; call it once the axis has its scale."""
+    """Label only integers, in full, on a panel's x axis of rounds; call it after the axis scale is set."""
     from matplotlib.ticker import MaxNLocator
 
     if panel.get_xscale() == "linear":
@@ -175,13 +175,13 @@ def whole_rounds(panel: "Axes") -> None:
 
 
 def _whole(value: float, place: float, *, digits: str) -> str:
-    """Return a whole number written out, if its first digit is one of these; else nothing."""
+    """Return an integer in full if its first digit is in ``digits``, else an empty string."""
     near = round(value)
     return f"{near:,}" if near >= 1 and abs(value - near) < 1e-6 and str(near)[0] in digits else ""
 
 
 def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:
-    """Label fewer marks between powers of ten than matplotlib, whose 2, 3, 4 and 6 overlap."""
+    """Label fewer minor ticks of a log axis than matplotlib, whose labels 2, 3, 4 and 6 overlap."""
     span = values.max() / values.min()
     if span > _FEW:
         panel.xaxis.set_minor_formatter(_two_and_five if span < _MANY else "")

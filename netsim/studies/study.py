@@ -1,7 +1,7 @@
-"""A study: the results of one execution of a scenario, and the run folder that keeps them.
+"""A study: the results of one execution of a scenario, and the run folder in which they are saved.
 
-A scenario is a function ``def name(study, *, parameter: type = default, …)``. It runs networks by `Study.run` and
-gives the study tables, notes and figures; the command line saves them all in one folder, whole or not at all.
+A scenario is a function ``def name(study, *, parameter: type = default, …)``. It runs networks with `Study.run` and
+adds tables, notes and figures to the study; the command line saves them all atomically in one folder.
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from netsim.live.server import ViewServer
 
 COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payload_bits", "wire_bits")
-"""The columns that every rounds.csv begins with; measures follow."""
+"""The first columns of every rounds.csv; the probes' columns follow."""
 
-# Bytes of a row at least: a number in each column but the algorithm's.
+# Minimum bytes of a row: one number in each column except ``algorithm``.
 _ROW = 8 * (len(COLUMNS) - 1)
 
 
@@ -42,37 +42,38 @@ class Study:
     Parameters
     ----------
     scenario : str
-        Its name, or the path of its file.
+        The scenario's name, or the path of its file.
     settings : mapping
-        Its parameters by name, as given or by default.
+        The scenario's parameters by name, as given or by default.
     columns : sequence of str
-        Measures that come first in rounds.csv, empty where one does not apply; others follow.
+        Measures placed right after the standard columns of rounds.csv (empty where one does not apply), before all
+        others.
     trace : bool
         Whether to keep the event log of every run.
     reporter : Reporter, optional
-        Where progress, tables and notes go; default: nowhere.
+        Prints progress, tables and notes; by default nothing is printed.
 
     Attributes
     ----------
     settings : dict
-        All that is needed to repeat it, also the values that the scenario chose for parameters left open.
+        Everything needed to repeat the study, including the values that the scenario chose for unset parameters.
     centralised : dict
-        The measures of a reference with all data in one place, by name.
+        The measures, by name, of a reference solution computed with all data in one place.
     constant : dict
-        The measures of the best answer that is the same for every sample, by column: a model that is not clearly
-        better has learned nothing.
+        The measures, by column, of the best constant prediction: a model that is not clearly better has learned
+        nothing.
     runs : dict
         Each `Run` by the name of its algorithm.
     origin : dict
-        What else settings.json records: ``command``, the command line; ``file_sha256`` of its file, ``source_sha256``
-        of netsim's source, ``files_sha256`` of the files that it read; ``methods``.
+        Provenance recorded in settings.json: ``command``, ``file_sha256`` (the scenario's file), ``source_sha256``
+        (netsim), ``files_sha256`` (files read) and ``methods`` (each method's class and parameters).
     session : netsim.live.server.ViewServer or None
-        Shows its runs while they go on.
+        Server that shows the runs live.
     begin : callable
         Called before the first run.
     partial : dict or None
-        Of a study that stopped early: ``why``, in one line; ``cut``, the algorithm whose run was cut short, or None if
-        it stopped between runs; ``unit``, what that run's rows are.
+        For a study that stopped early: ``why``, the reason in one line; ``cut``, the interrupted algorithm, or None
+        between runs; ``unit``, what one row of that run is.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Study:
         self._trace = trace
         self._reporter = reporter or Reporter(quiet=True)
 
-    # --- what scenarios call ------------------------------------------------------------------------------------------
+    # --- API for scenarios ------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -118,10 +119,11 @@ class Study:
         sample: float | None = None,
         watch: Watched | None = None,
     ) -> Run:
-        """Run a network of agents under the name of an algorithm, and show its progress over ``rounds`` rounds.
+        """Run a network of agents, store the run under an algorithm's name and show its progress over ``rounds``
+        rounds.
 
-        With ``sample`` there is a row every ``sample`` seconds instead, as `Network.run` has it, and ``rounds`` is the
-        expected number of rows. States are watched (as `Network.watch` has it) with a trace or a session only.
+        With ``sample``, a row is written every ``sample`` seconds instead (see `Network.run`), and ``rounds`` is the
+        expected number of rows. ``watch`` takes effect (see `Network.watch`) only with a trace or a session.
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:
@@ -142,7 +144,7 @@ class Study:
 
     @contextmanager
     def _shown(self, algorithm: str, network: Network, length: float) -> Iterator[None]:
-        """Show the run of a network meanwhile, which lasts ``length`` simulated seconds, if there is a session."""
+        """Show a network's run of ``length`` simulated seconds live inside the context, if there is a session."""
         if self.session is None:
             yield
             return
@@ -156,27 +158,27 @@ class Study:
             network.show_to(None)
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Return a context that shows progress: call what it gives with the number of ``total`` that are done."""
+        """Return a context manager yielding a function to be called with the number done, out of ``total``."""
         return self._reporter.progress(label, total)
 
     def note(self, *texts: str) -> None:
-        """Keep and print notes for readers of the results."""
+        """Store and print notes for readers of the results."""
         for text in map(str, texts):
             self.notes.append(text)
             self._reporter.line(text)
 
     def record(self, *chosen: Any, **more: Any) -> None:
-        """Put the values chosen for parameters left open into the settings: the fields of dataclasses, and names."""
+        """Add the values chosen for unset parameters to the settings: dataclass fields and keyword arguments."""
         for each in chosen:
             self.settings |= {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
         self.settings |= more
 
     def reads(self, path: str | Path) -> Path:
-        """Record that a file is read, so that a sweep and `netsim verify` see when it has changed; return its path."""
+        """Record a file as read, so that sweeps and `netsim verify` detect changes to it; return its path."""
         return used(Path(path))
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
-        """Show a table, and keep it as ``<name>.csv`` (or ``.parquet``)."""
+        """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder."""
         check_file_name("table", name)
         _must_be(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
         self.tables[name] = frame
@@ -184,7 +186,7 @@ class Study:
         self._reporter.table(title, frame)
 
     def figure(self, name: str, figure: "Figure", caption: str = "") -> None:
-        """Keep a figure as ``<name>.png``, or in the formats that were asked for.
+        """Add a figure, saved as ``<name>.png`` or in the requested formats.
 
         Parameters
         ----------
@@ -197,17 +199,17 @@ class Study:
         self.captions[name] = str(caption) or _titled(figure) or f"The figure {name}."
 
     def text(self, name: str, text: str) -> None:
-        """Keep a text, in Markdown, as ``<name>.md``."""
+        """Add a Markdown text, saved as ``<name>.md``."""
         check_file_name("text", name)
         self.texts[name] = str(text)
 
     @property
     def reporter(self) -> Reporter:
-        """Where progress, tables and notes go: for a study that runs others."""
+        """The reporter that prints progress, tables and notes, for a study that runs other studies."""
         return self._reporter
 
     def cut_short(self, error: BaseException, why: str) -> None:
-        """Mark the study partial: an error ended it. A run that the error cut short is kept as far as it came."""
+        """Mark the study partial: an error ended it. A run that the error interrupted is kept up to that point."""
         cut = None
         if self._failed is not None and self._failed[1] in chain(error):
             algorithm, ended = self._failed
@@ -218,14 +220,14 @@ class Study:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no run has a row, or has sent anything."""
+        """Whether every run has no rows and sent no messages."""
         return not any(len(run.rounds) or run.ledger.totals()[0] for run in self.runs.values())
 
-    # --- what was measured --------------------------------------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------------------
 
     @property
     def rounds(self) -> "pd.DataFrame":
-        """One row for each algorithm and round; `COLUMNS` and the study's own columns first."""
+        """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
         table = _stacked({name: run.rounds for name, run in self.runs.items()})
         return table.reindex(columns=[*self._columns, *(name for name in table.columns if name not in self._columns)])
 
@@ -236,17 +238,17 @@ class Study:
 
     @property
     def states(self) -> "pd.DataFrame | None":
-        """The watched states of each algorithm's agents, as `Run.states` has them; None if none were watched."""
+        """The watched states of each algorithm's agents (see `Run.states`); None if none were watched."""
         watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
         return _stacked({name: run.states for name, run in watched.items()}) if watched else None
 
     @property
     def trace_hash(self) -> str:
-        """One hash of all runs' traces."""
+        """A single hash over the trace hashes of all runs."""
         return hashlib.sha256("".join(run.trace_hash for run in self.runs.values()).encode()).hexdigest()[:32]
 
     def summary(self) -> dict[str, Any]:
-        """Return the last value of each column by algorithm, the references and the hash."""
+        """Return the last value of each column by algorithm, the reference measures, the trace hash and the notes."""
         rounds = self.rounds
         algorithms = {}
         for name, run in self.runs.items():
@@ -273,23 +275,24 @@ class Study:
     def save(self, folder: str | Path | Reservation, *, figures: str | None = None, tables: str | None = None) -> Path:
         """Write the run folder, which must be new or empty, and return it.
 
-        A new folder appears by one rename, once it is whole; one that exists is filled file by file, summary.json last.
+        A new folder is created atomically by one rename once it is complete; an existing empty one is filled file by
+        file, summary.json last.
 
         Parameters
         ----------
         folder : str, Path or Reservation
-            Where to; a `Reservation` was made before the run, and stays the caller's to close.
+            Target folder; the caller must close a `Reservation`, which was made before the run.
         figures : str, optional
-            In which formats: "png" (the default), "svg", "pdf", or several with commas between.
+            Comma-separated formats of the figures: "png" (the default), "svg", "pdf".
         tables : str, optional
-            "csv" (the default) or "parquet" (takes ``pip install '.[arrow]'``).
+            "csv" (the default) or "parquet" (requires ``pip install '.[arrow]'``).
 
         Raises
         ------
         BadInput
-            If a format is none of these, the folder holds something, or cannot be written.
+            If a format is unknown, or the folder is not empty or cannot be written.
         Unsaved
-            If writing fails half-way or a file cannot be made: the message gives what was kept, and where.
+            If writing fails part-way or a file cannot be created; the message says what was saved, and where.
         """
         if figures is not None or tables is not None:
             self.formats = Formats.chosen(figures, tables)
@@ -305,7 +308,7 @@ def title_of(scenario: str, algorithm: str) -> str:
 
 
 def _stacked(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
-    """Return tables one under another, their names in a first column ``algorithm``."""
+    """Concatenate tables row-wise, with their names in the first column ``algorithm``."""
     import pandas as pd
 
     if not tables:
@@ -315,13 +318,13 @@ def _stacked(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
 
 
 def _titled(figure: "Figure") -> str:
-    """Return the title of a figure, or of its first panel that has one, in one line."""
+    """Return the figure's title, or that of its first panel that has one, on one line."""
     titles = [figure.get_suptitle(), *(panel.get_title() for panel in figure.axes)]
     return " ".join(next(filter(None, titles), "").split())
 
 
 def _last(value: Any) -> Any:
-    """Return a measure as a summary has it: counts as whole numbers, None for what is missing or not finite."""
+    """Return a measure as stored in the summary: integral values as int, missing or non-finite ones as None."""
     number = plain(value)
     return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
 

@@ -1,8 +1,8 @@
-"""An agent's inbox. The receiver pulls: links put frames here at once, and a task is woken only when it can read.
+"""An agent's inbox. Links add frames here immediately, and a waiting task wakes only when it can read a frame.
 
-agent → outbox → link → inbox → agent: you are at the inbox. Frames that have not arrived yet wait in order of arrival.
-The first read settles all frames that are due: it counts them and drops those that are late, those for an agent that is
-down and those that find the inbox full; the others can be read. A timer is set only while a task waits for this inbox.
+The data path is agent → outbox → link → inbox (this module) → agent. Frames in flight are queued by arrival time. Each
+read first processes all due frames: it counts them, drops those that are late or meet a switched-off receiver or a full
+inbox, and makes the others readable. A timer is set only while a task or a callback waits for a frame.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from netsim.transport.shared import Shared
 
 __all__ = ["Inbox"]
 
-# Frames to an agent that has ended are counted when this many wait.
+# Process the frames for an ended agent once more than this many are queued.
 _HEAP = 1000
 
 
@@ -54,7 +54,7 @@ class Inbox:
         self._loop = shared.loop
         self._tally = shared.tally
         self._limit = math.inf if limit is None else limit
-        # Arrival time, key and frame of each frame that can be read, in order; a deque once there is one.
+        # (arrival time, key, frame) of each readable frame, in order; an empty tuple until the first frame.
         self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
         self._blocked: list[asyncio.Future[bool]] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -67,13 +67,13 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # For each sender, in turn: its mapping of subscribed inboxes by link index, and this inbox's link index there.
+        # A flat list with two entries per sender: its `watching` dict, and the link index of this inbox in it.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
 
-        This settles nothing that arrives at the present instant, because more frames may still arrive then.
+        Frames that arrive at the current instant are not processed, because more may still arrive.
         """
         now = self._loop.now()
         self.settle(self._shared.rounds.before(now))
@@ -104,12 +104,12 @@ class Inbox:
         return self._next()
 
     def take(self, until: float) -> list[Frame]:
-        """Remove and return the unread frames that arrived before ``until`` (s, as `Agent.now`)."""
+        """Remove and return the unread frames that arrived before ``until`` (s) on the agent's own clock."""
         clock = self._shared.clock
         return self.arrived(until if clock is None or math.isinf(until) else clock.true(until))
 
     def arrived(self, until: float) -> list[Frame]:
-        """Remove and return the unread frames that arrived before ``until`` (s) in the simulation's time."""
+        """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
             return arrivals.deliver(until)
@@ -132,11 +132,11 @@ class Inbox:
     # --- arrivals -----------------------------------------------------------------------------------------------------
 
     def settle_now(self) -> None:
-        """Settle the frames that have arrived by now."""
+        """Process the frames that have arrived by now."""
         self.settle(math.nextafter(self._loop.now(), math.inf))
 
     def settle(self, until: float) -> None:
-        """Settle the frames that arrived before ``until`` (s)."""
+        """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
         for entry in self.arrivals.due(until):
@@ -145,16 +145,16 @@ class Inbox:
     def be_strict(self, until: float) -> None:
         """From now on drop frames of rounds up to ``until`` that arrive after their round has closed."""
         if until != self._strict_until:
-            # Frames that have arrived so far fall under the earlier rule, whether or not they were settled.
+            # Apply the previous rule to frames that have already arrived.
             self.settle(self._shared.rounds.before(self._loop.now()))
             self._strict_until = until
 
     def forget(self) -> None:
-        """Discard unread frames: the agent has failed."""
+        """Discard unread frames, because the agent's node has failed."""
         self._ready = ()
 
     def abandon(self) -> None:
-        """The agent has ended: frames still arrive and are counted, then discarded, so the inbox is never full."""
+        """Count and discard all further frames, because the agent has ended."""
         self.settle_now()
         self._abandoned = True
         self._ready = ()
@@ -169,7 +169,7 @@ class Inbox:
         return len(self._ready)
 
     def _refusal(self, entry: Entry) -> int | None:
-        """Return why a frame is dropped on arrival, except for a full inbox; None if it is not."""
+        """Return the cause for which a frame is dropped on arrival (other than a full inbox), or None."""
         time, _, _, frame = entry
         if not self.up:
             return RECEIVER_DOWN
@@ -196,7 +196,7 @@ class Inbox:
             pass
         elif self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
-                cause = INBOX_FULL  # and it is not acknowledged
+                cause = INBOX_FULL  # The frame is therefore not acknowledged.
             elif (data := self._on_numbered(frame)) is not None and not self._abandoned:
                 self._put(time, key, for_receiver(data))
         elif frame.is_reply:
@@ -219,7 +219,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _put(self, time: float, key: int, frame: Frame) -> None:
-        """Make a frame readable, in order: frames of the same arrival time may have been settled before."""
+        """Add a frame to the readable frames in order, since frames of the same time may already be there."""
         ready = self._ready = self._ready or deque()
         ready.append((time, key, frame))
         if len(ready) > 1 and ready[-2][:2] > (time, key):
@@ -231,16 +231,16 @@ class Inbox:
 
     @property
     def awaited(self) -> str:
-        """What a task waits for here, in words; empty if none does."""
+        """A description of what a task waits for here; empty if no task waits."""
         return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
 
     def answer_with(self, on_request: Callable[[Frame], None]) -> None:
-        """Hand each request to ``on_request`` at the instant when it arrives."""
+        """Call ``on_request`` with each request when the request arrives."""
         self._on_request = on_request
         self._subscribe()
 
     def number_with(self, on_numbered: Callable[[Frame], Frame | None]) -> None:
-        """Hand each numbered frame to ``on_numbered`` when it arrives; a frame that it returns can be read.
+        """Call ``on_numbered`` with each numbered frame on arrival; a frame that it returns becomes readable.
 
         A numbered frame has a `Frame.sequence` (`netsim.transport.reliable`).
         """
@@ -248,17 +248,17 @@ class Inbox:
         self._subscribe()
 
     def stop(self) -> None:
-        """Wake no task any more and answer no request: the run is over."""
+        """Stop waking tasks and answering requests, because the run is over."""
         self._on_request = self._on_numbered = None
         if self._alarm is not None:
             self._alarm.cancel()
 
     def drop(self) -> None:
-        """Forget the frames in flight: counting has ended."""
+        """Discard the frames in flight, because counting has ended."""
         self.arrivals.clear()
 
     def watch(self) -> None:
-        """Set the alarm to the next arrival, if a task or a callback waits for it."""
+        """Set the timer to the next arrival if a task or a callback waits for a frame."""
         if not (self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None):
             if self._abandoned and len(self.arrivals) > _HEAP:
                 self.settle_now()
@@ -272,7 +272,7 @@ class Inbox:
             self._alarm = self._loop.call_at_true(first, self._ring)
 
     def _subscribe(self) -> None:
-        """Have the senders call `watch` with each frame that they send here, from now on."""
+        """Subscribe to the senders, so that they call `watch` after each frame sent here."""
         if not self._watched:
             self._watched = True
             for watching, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
@@ -298,7 +298,7 @@ class Inbox:
         try:
             woken = await future
         except asyncio.CancelledError:
-            # If this task was woken already, the frame is for the next one.
+            # If this task had already been woken, wake the next waiting task for the frame.
             self._blocked.remove(future)
             self._wake()
             raise

@@ -1,6 +1,6 @@
 """An agent's outbox: it encodes a message once and hands it to the links (docs/links.md walks through the stages).
 
-agent → outbox → link → inbox → agent: you are at the outbox.
+The data path is agent → outbox (this module) → link → inbox → agent.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
 
 SENDS_AT_ONCE = 100_000
-"""How often an agent may send at one instant of simulated time; an agent that sends more never waits."""
+"""Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""
 
 _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _TAKEN = 0
@@ -154,7 +154,7 @@ class Outbox:
             self._header_bits,
             wiring.radio is not None,
         )
-        # Whether a broadcast needs no more than a row of its link draws.
+        # Whether a broadcast needs only one row of link draws, so that it can use the fast path.
         self._plain = (
             not self._transmitters
             and mac is None
@@ -169,7 +169,7 @@ class Outbox:
             inbox.watchers += (self.watching, link_index)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """Send to every neighbour; return how many links took the frame."""
+        """Send to every neighbour; return how many links accepted the frame."""
         shared = self._shared
         rounds = shared.rounds
         now = shared.loop.now()
@@ -208,9 +208,9 @@ class Outbox:
         outcome: asyncio.Future[bool] | None = None,
         sequence: int = 0,
     ) -> bool:
-        """Send to one neighbour; return whether the link took the frame.
+        """Send to one neighbour; return whether the link accepted the frame.
 
-        On a `netsim.Radio`, ``outcome`` receives whether the frame was acknowledged.
+        On a `netsim.Radio`, the result of ``outcome`` is set to whether the frame was acknowledged.
         """
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
@@ -238,16 +238,16 @@ class Outbox:
         return self._mac is not None and self._mac.acknowledges
 
     def set_link(self, to: Hashable, up: bool) -> None:
-        """Cut or mend the link to a neighbour."""
+        """Take down or restore the link to a neighbour."""
         (self.down.discard if up else self.down.add)(self.link_index_of[to])
         self._choose_path()
 
     def skip_numbers(self, count: int) -> None:
-        """Skip ``count`` transmission numbers, which an earlier process of this agent may have used."""
+        """Continue from transmission number ``count`` or later, since an earlier process may have used lower ones."""
         self._transmissions = max(self._transmissions, count)
 
     def send_one_by_one(self) -> None:
-        """Send frames over links one by one: receivers' rounds may close at other times than this agent's."""
+        """Disable the fast broadcast path, because receivers' rounds may close at different times."""
         self._plain = False
         self._choose_path()
 
@@ -269,7 +269,7 @@ class Outbox:
     # --- counting -----------------------------------------------------------------------------------------------------
 
     def _check(self, kind: str, now: float) -> None:
-        """Raise AgentError if the run is over or the agent never waits; note that it sends, for watched states."""
+        """Raise AgentError if the run is over or the agent sends too often; report the send to the watcher."""
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a text (str)")
         if self._shared.over:
@@ -305,7 +305,7 @@ class Outbox:
         raw_data: bool,
         sequence: int = 0,
     ) -> int:
-        """Offer a broadcast, which may have a sequence number, to each link; return how many took it."""
+        """Offer a broadcast, with an optional sequence number, to each link; return how many links accepted it."""
         if not self._wiring.links:
             return 0
         data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=sequence)
@@ -323,12 +323,12 @@ class Outbox:
         to_all: bool = False,
         outcome: asyncio.Future[bool] | None = None,
     ) -> int:
-        """Offer a frame to links, or to the shared medium, and count it; return how many links took it."""
+        """Offer a frame to links, or to the shared medium, and count it; return how many links accepted it."""
         wiring, tally, on_radio = self._wiring, self._shared.tally, self._wiring.radio is not None
         number = self._transmissions
         self._transmissions += 1
         if self._mac is not None:
-            # The medium counts the frame's bits once it is on the air; no sender can know that a link is cut.
+            # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
             taken, wire = self._hand_over(
                 self._mac, now, TxRequest(number, kind_id, frame, link_indices, not to_all, outcome)
             )
@@ -344,11 +344,11 @@ class Outbox:
     def _carry(
         self, now: float, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool
     ) -> tuple[int, int]:
-        """Send a frame over links one by one; return how many took it, and the bits sent."""
+        """Send a frame over each link separately; return the number of accepting links and the bits sent."""
         wiring, tally, size = self._wiring, self._shared.tally, len(frame.data)
         on_radio = wiring.radio is not None
         delays = self._broadcast_path.delays() if to_all else ()
-        # A radio transmits once for all links, unless every link is cut.
+        # A radio transmits once for all links, unless all links are down.
         once = self._transmit(now, None, size) if on_radio and not self.down.issuperset(link_indices) else None
         taken = wire = 0
         for link_index in link_indices:
@@ -370,7 +370,7 @@ class Outbox:
         return taken, wire
 
     def _hand_over(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
-        """Give a frame to the MAC layer; return how many links took it, and 0 bits, which it counts itself."""
+        """Pass a frame to the MAC layer; return the number of accepting links, and 0 since the MAC counts the bits."""
         cause = mac.take(request, now)
         if not cause:
             return len(request.link_indices), 0
@@ -381,7 +381,7 @@ class Outbox:
         return 0, 0
 
     def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
-        """Pass the transmitter of a link or, without an index, of the agent's radio."""
+        """Transmit a frame on a link or, if ``link_index`` is None, on the agent's radio."""
         if link_index in self.down:
             return Departure(LINK_DOWN, now, (), 0)
         transmitter = self._transmitters.get(link_index or 0)
@@ -418,7 +418,7 @@ class Outbox:
                 wiring.inboxes[link_index].arrivals.push(time, key, kind, received)
 
     def _damaged(self, link_index: int, frame: Frame) -> Frame | None:
-        """Return a frame with one bit flipped as the receiver decodes it; None if it detects the damage."""
+        """Return the frame as decoded with one flipped bit, or None if a CRC detects the corruption."""
         if self._wiring.links[link_index].crc:
             return None
         return damaged(frame, self._path(link_index).damaged_share(), self._agents)
@@ -428,7 +428,7 @@ class Outbox:
         if path is None:
             wiring = self._wiring
             link = wiring.links[link_index]
-            # On a simple link the link draws have used this link's own streams.
+            # On a simple link, LinkDraws uses the link's default random streams, so this path needs separate ones.
             purpose = "one by one " if link.is_simple else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

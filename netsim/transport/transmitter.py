@@ -1,7 +1,7 @@
-"""What a sender's side does to a frame: a bit budget, fragments, a queue, and sending at a rate.
+"""The sending side of a link: bit budget, fragmentation, queue and transmission rate.
 
-All of it is arithmetic on times. A transmitter knows until when it is busy, so the times at which a frame's last bits
-leave are known the moment the frame is offered, and no timer is needed.
+The transmitter model only computes times. A transmitter stores the time until which it is busy, so it computes a
+frame's departure times when the frame is offered and needs no timer.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ __all__ = ["Departure", "Transmitter", "TxRequest", "early", "transmitters_of"]
 
 __getattr__ = former_names(__name__)
 
-# Times are rounded, and timers may run this much early (seconds).
+# Rounding tolerance (s): because times are rounded, timers may fire this much early.
 _EARLY = 1e-9
 
 
 def early(now: float) -> float:
-    """Return by how much (s) sums of times may miss the present; far from 0 they are rounded more coarsely."""
+    """Return the rounding tolerance (s) of sums of times near ``now``, which grows with ``now``."""
     return max(_EARLY, 4 * math.ulp(now))
 
 
 Release = Callable[[float, int], float]
-"""From (now, bits) the time from which the frame may be sent, or infinity if it is refused."""
+"""Maps (now, bits) to the earliest time (s) at which the frame may be sent, or to infinity if refused."""
 
 
 def _most(bits: float) -> float:
-    """Return up to how many bits a budget lets through; a product that was rounded down is meant as it would be exact.
+    """Return the maximum bits that a budget allows, with a tolerance for products that were rounded down.
 
     A frame is a whole number of bits: a budget of 0.29 * 800 carries one of 232.
     """
@@ -42,7 +42,7 @@ def _most(bits: float) -> float:
 
 
 def _bucket(budget: Budget) -> Release:
-    """Return a token bucket: ``tokens`` were there at time ``then``."""
+    """Return a token bucket that contained ``tokens`` bits at its last update, time ``then`` (s)."""
     size = budget.bits if budget.burst is None else budget.burst
     most = _most(size)
     tokens, then = size, 0.0
@@ -63,7 +63,7 @@ def _bucket(budget: Budget) -> Release:
 
 
 def _per_round(budget: Budget, period: float, offset: float) -> Release:
-    """Return a budget that is whole again at each multiple of ``period`` after ``offset`` (s)."""
+    """Return a budget that is refilled at each multiple of ``period`` after ``offset`` (s)."""
     window, used = -math.inf, 0
     most = _most(budget.bits)
 
@@ -71,7 +71,7 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         nonlocal window, used
         if bits > most:
             return math.inf
-        # A round opens within rounding error of its multiple of the period, before or after.
+        # A round may open a rounding error before or after the exact multiple of the period.
         since = now - offset
         present = math.floor(max(since / period + 1e-9, (since + 4 * math.ulp(now)) / period))
         if present > window:
@@ -79,7 +79,7 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         if used + bits > most:
             if budget.over == "refuse":
                 return math.inf
-            # What waits may have used up the round after this one, and more.
+            # Queued frames may already have used the budget of the next round or of later rounds.
             window, used = window + 1, 0
         used += bits
         return max(now, offset + window * period)
@@ -95,28 +95,28 @@ class TxRequest:
     number: int
     kind: int
     frame: Frame
-    # The sender's links that it is for, and whether it is for one neighbour, which may acknowledge it.
+    # The sender's links for the frame, and whether it is unicast, so that the receiver may acknowledge it.
     link_indices: Sequence[int]
     to_one: bool
-    # Where to put whether it was acknowledged.
+    # The future that receives whether the frame was acknowledged.
     outcome: asyncio.Future[bool] | None = None
 
 
 @dataclass(frozen=True)
 class Departure:
-    """How a frame got through the transmitter of one link, or of an agent's radio."""
+    """The result of offering a frame to the transmitter of a link or of an agent's radio."""
 
-    # Why it did not; 0 if it did.
+    # The cause of rejection, or 0 if the frame was accepted.
     cause: int
-    # When sending starts, and when each fragment has left, in seconds.
+    # The times (s) at which transmission starts and at which each fragment has been sent.
     start: float
     ends: Sequence[float]
-    # What is sent, headers included.
+    # The number of bits sent, including headers.
     bits: int
 
 
 class Transmitter:
-    """One sender's queue and transmitter, of a link on wires or an agent on a radio; rounds count from ``offset``."""
+    """Queue and transmitter of a wired link or of an agent's radio; the first round starts at ``offset`` (s)."""
 
     __slots__ = (
         "_busy_until",
@@ -156,7 +156,7 @@ class Transmitter:
         return [8 * part + self.header_bits for part in parts]
 
     def accept(self, now: float, fragments: list[int]) -> tuple[str, float, list[float]]:
-        """Take a frame: return why not ("" if taken), and when (s) sending starts and each fragment has left."""
+        """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s)."""
         bits = sum(fragments)
         held = self._held
         present = now + early(now)
@@ -186,7 +186,7 @@ class Transmitter:
 def transmitters_of(
     links: Sequence[Link], radio: Link | None, round_period: float, offset: float
 ) -> dict[int, Transmitter]:
-    """Return the transmitters by link index: of links that queue, refuse or fragment frames; a radio has one."""
+    """Return the transmitters by link index, for links that need one; all links of a radio share one."""
     if radio is not None:
         return dict.fromkeys(range(len(links)), Transmitter(radio, round_period, offset)) if radio.has_port else {}
     return {

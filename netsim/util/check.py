@@ -1,7 +1,7 @@
-"""Checks of arguments: each returns the value as a Python object, or raises BadInput in one line.
+"""Argument checks: each returns the value as a built-in Python type or raises BadInput with a one-line message.
 
-Use the returned value. A check also accepts numpy's numbers, but those overflow, stay in single precision or slow down
-later computations.
+Use the returned value. A check also accepts numpy scalars and converts them, because they may overflow, stay in single
+precision or slow down later computations.
 """
 
 import difflib
@@ -22,26 +22,26 @@ from numpy.typing import NDArray
 from netsim.errors import BadInput
 
 ROUNDING = 1e-12
-"""Tolerated relative error of an argument from earlier arithmetic: 3 * 0.1 counts as 0.3."""
+"""Tolerated relative rounding error of an argument that was computed: 3 * 0.1 counts as 0.3."""
 
 # Tolerated rounding error of probabilities near 0 and 1.
 _PROBABILITY_ERROR = 4 * 2.0**-52
-# Bytes that every machine has: smaller sizes are not checked.
+# Sizes up to this many bytes, which every machine has, are not checked.
 _SMALL = 2**26
 
 
 def refuse(name: str, value: object, allowed: str) -> BadInput:
-    """Return the error for an argument: ``name = value: must be allowed``."""
+    """Return the error for an invalid argument, with the text ``{name} = {value}: must be {allowed}``."""
     try:
         shown = " ".join(reprlib.repr(value).split())
     except ValueError:
-        # Python does not print integers of thousands of digits.
+        # Python refuses to convert integers of thousands of digits to text.
         shown = f"<{type(value).__name__}>"
     return BadInput(f"{name} = {shown}: must be {allowed}")
 
 
 def called(name: str, value: object) -> None:
-    """Raise BadInput for a function or class that was passed without being called."""
+    """Raise BadInput if the value is a function or class, which the caller forgot to call."""
     if inspect.isroutine(value) or isinstance(value, type):
         each = getattr(value, "__name__", "it")
         raise BadInput(f"{name} = {each}: must be called: {each}(...)")
@@ -55,7 +55,7 @@ def _is_number(value: Any, kind: type) -> bool:
 def number(
     name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None
 ) -> float:
-    """Return ``value`` as a float in [low, high], and greater than ``above`` where that is given."""
+    """Return ``value`` as a float in [low, high] and, if ``above`` is given, greater than ``above``."""
     ends = [f"> {above:g}"] if above is not None else [f">= {low:g}"] if low > -math.inf else []
     ends += [f"<= {high:g}"] if high < math.inf else []
     allowed = " and ".join(["a number", *ends]).replace("number and", "number", 1)
@@ -73,7 +73,7 @@ def number(
 def finite(
     name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, above: float | None = None
 ) -> float:
-    """Return ``value`` as a float that is neither infinite nor NaN, with the bounds of `number`."""
+    """Return ``value`` as a finite float within the same bounds as `number`."""
     result = number(name, value, low=low, above=above)
     if math.isinf(result):
         raise refuse(name, value, "finite")
@@ -83,19 +83,19 @@ def finite(
 
 
 def at_least(name: str, value: Any, low: float) -> float:
-    """Return ``value`` as a finite float of at least ``low``; a value below it by a rounding error becomes ``low``."""
+    """Return ``value`` as a finite float >= ``low``; a value below it by a rounding error becomes ``low``."""
     return max(finite(name, value, low=low - abs(low) * ROUNDING), low)
 
 
 def probability(name: str, value: Any) -> float:
-    """Return ``value`` as a float in [0, 1]; a value outside by a rounding error becomes 0 or 1."""
+    """Return ``value`` as a float in [0, 1], clipping a value that is outside by a rounding error."""
     if not _is_number(value, numbers.Real) or not -_PROBABILITY_ERROR <= value <= 1 + _PROBABILITY_ERROR:
         raise refuse(name, value, "a probability in [0, 1]")
     return min(max(float(value), 0.0), 1.0)
 
 
 def share(name: str, value: Any) -> float:
-    """Return ``value`` as a float above 0, up to 1; a value above 1 by a rounding error becomes 1."""
+    """Return ``value`` as a float in (0, 1]; a value above 1 by a rounding error becomes 1."""
     if not _is_number(value, numbers.Real) or not 0 < value <= 1 + _PROBABILITY_ERROR:
         raise refuse(name, value, "a share above 0, up to 1")
     return min(float(value), 1.0)
@@ -109,7 +109,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int of at least ``low`` and, where given, at most ``high``."""
+    """Return ``value`` as an int >= ``low`` and, if ``high`` is given, <= ``high``."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number from {low} to {high}"
     if not _is_number(value, numbers.Integral):
         raise refuse(name, value, allowed)
@@ -120,11 +120,11 @@ def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
 
 
 def fits(name: str, value: Any, size: float, what: str) -> None:
-    """Raise BadInput if an object needs more memory than exists, before it is created.
+    """Raise BadInput if an object that is about to be created would not fit in memory.
 
-    The argument determines its least ``size`` in bytes; ``what`` names the object in the error. The memory is the least
-    of the machine's, the process's limits (``ulimit -v``, ``-d``) and its control group's. On Windows no size is
-    refused. Memory in use counts as free.
+    ``size`` is the minimum size in bytes that the argument implies; ``what`` names the object in the message. The limit
+    is the minimum of physical memory, the process's limits (``ulimit -v``, ``-d``) and its cgroup's limit. On Windows
+    every size is accepted. Memory in use counts as free.
     """
     if size <= _SMALL:
         return
@@ -140,7 +140,7 @@ def _gib(size: float) -> str:
 
 
 def _memory() -> Iterator[int]:
-    """Yield the memory limits of this process in bytes, as far as the system reports them."""
+    """Yield each memory limit of this process that the system reports, in bytes."""
     with suppress(AttributeError, ValueError, OSError):
         yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(ImportError):
@@ -159,7 +159,7 @@ def _memory() -> Iterator[int]:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Return ``value`` if it is among ``allowed``; the error suggests the nearest name."""
+    """Return ``value`` if it is in ``allowed``; the error message suggests the closest match."""
     names = list(allowed)
     if isinstance(value, str) and value in names:
         return str(value)
@@ -170,10 +170,10 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def finite_array(name: str, value: Any) -> NDArray[np.float64]:
-    """Return ``value`` as a float64 array without NaN or infinity; the error gives the first bad position."""
+    """Return ``value`` as a float64 array without NaN or infinity; the error message gives the first invalid index."""
     try:
         if np.iscomplexobj(value):
-            # numpy would drop imaginary parts.
+            # numpy would silently discard the imaginary parts.
             raise TypeError
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -186,10 +186,10 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
 
 
 def measured(value: Any) -> float | None:
-    """Return a probe's value as an int or float, True as 1.0; None if it is not a number."""
+    """Return a probe's value as an int or float (True becomes 1.0), or None if it is not a real number."""
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
-    # Larger integers do not fit into a table's float64 columns exactly.
+    # float64 columns cannot represent larger integers exactly.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**53:
         return int(value)
     try:
@@ -201,7 +201,7 @@ def measured(value: Any) -> float | None:
 def fields(
     frozen: object, checked: Callable[..., object], *names: str, optional: bool = False, **limits: object
 ) -> None:
-    """Set fields of a frozen dataclass to what a check of this module returns; ``optional`` ones may be None."""
+    """Replace fields of a frozen dataclass by the results of a check; with ``optional``, None is kept."""
     for name in names:
         value = getattr(frozen, name)
         if value is not None or not optional:
@@ -209,6 +209,6 @@ def fields(
 
 
 def put(frozen: object, **values: object) -> None:
-    """Set fields of a frozen dataclass, to the results of the checks in its ``__post_init__``."""
+    """Set fields of a frozen dataclass, for use in its ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(frozen, name, value)

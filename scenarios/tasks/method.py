@@ -1,4 +1,4 @@
-"""Methods: algorithms under the names that results have, remedies for lost frames, and classes from a user's files."""
+"""Methods: algorithms by their names in the results, remedies for lost frames, and user-defined classes."""
 
 import dataclasses
 import inspect
@@ -29,14 +29,14 @@ from netsim.watch import Watched
 
 
 class Task:
-    """A problem of learning that agents share: what each minimises, and how it weighs its neighbours.
+    """A learning problem shared by agents: each agent's cost function and its weights for its neighbours.
 
     Parameters
     ----------
     cost : callable
-        Takes an agent's name to what it minimises, as before the first round.
+        Returns an agent's cost function, in its initial state, for the agent's name.
     graph : networkx.Graph
-        With a node 0, 1, … for each agent.
+        The network's graph; its nodes, the agents, are 0, 1, ….
 
     Attributes
     ----------
@@ -54,32 +54,32 @@ class Task:
         return [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(self.graph)]
 
     def weights(self, node: int) -> Mapping[int, float]:
-        """Return an agent's weights by name: a row of Metropolis' symmetric, doubly stochastic matrix."""
+        """Return an agent's Metropolis weights by name: a row of a symmetric, doubly stochastic matrix."""
         return self._rows[node]
 
 
 @dataclass(frozen=True)
 class Method:
-    """An algorithm under the name it has in the results; where a field is None, the class's own default holds.
+    """An algorithm and its name in the results; a field that is None leaves the class's default unchanged.
 
     Attributes
     ----------
     name : str
         Its name in rounds.csv.
     kind : type
-        The agents' class, made as ``kind(cost, rounds, …)``.
+        The agents' class, instantiated as ``kind(cost, rounds, …)``.
     steps : mapping
-        Its step sizes, penalties and other parameters, by name.
+        The method's step sizes, penalties and other parameters, by name.
     censor : Censor, optional
         Decides in which rounds an agent broadcasts.
     coder : Coder, optional
-        Decides how many bits a broadcast takes.
+        Encodes broadcasts, which determines their number of bits.
     labels : mapping
-        Its columns in tables.
+        The method's values in label columns of tables, by column name.
     duals : Duals, optional
         How an ADMM method keeps its duals.
     unheard : {"kept", "dropped"}, optional
-        What an averaging method does about a neighbour whose frame is missing.
+        How an averaging method treats a neighbour whose frame is missing.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Method:
         return agents
 
     def made(self, study: Study, name: str, task: Task, rounds: int) -> dict[int, Any]:
-        """Return new agents; the study prints their parameters and keeps them in settings.json."""
+        """Create agents; print their parameters and record them in the study's settings.json."""
         agents = self.agents(task, rounds)
         used = self._used(next(iter(agents.values())))
         study.origin.setdefault("methods", {})[name] = {"class": self.kind.__name__, **used}
@@ -123,19 +123,19 @@ class Method:
         *,
         watch: Watched | None = None,
     ) -> Run:
-        """Run new agents on a network in a study; raises BadInput if no agent takes part in a round."""
+        """Create agents and run them on a network in a study; raises BadInput if no agent takes part in any round."""
         agents = self.made(study, self.name, task, rounds)
         return check_joined(self.name, study.run(self.name, network, agents, probes, rounds, watch=watch))
 
     def _used(self, agent: Any) -> dict[str, Any]:
-        """Return an agent's parameters besides its cost and the rounds, by name."""
+        """Return an agent's parameters by name, except its cost and number of rounds."""
         found: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self.kind).parameters.items())[2:]:
             if name == "weights" and _is_open(parameter):
                 found[name] = "Metropolis"
             elif parameter.kind in _NAMED:
                 value = self.steps.get(name, _usual(self.kind, name))
-                # An agent may convert it, or keep it under another name.
+                # Prefer the agent's attribute, which may be converted; it may be missing if stored under another name.
                 with suppress(Exception):
                     value = schedules_of(agent).get(name, getattr(agent, name))
                 found[name] = _text(value)
@@ -152,16 +152,16 @@ REMEDIES: Mapping[str, Duals] = {
     "coded-sums": CodedSums(),
     "edge-duals": EdgeDuals(),
 }
-"""Ways to keep the duals, by the names that parameters have for them."""
+"""The ways to maintain the duals, by their names as parameter values."""
 
 
 def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Method]:
-    """Return the methods, those that can with these duals; the study notes which cannot.
+    """Return the methods, with the remedy's duals where supported; the study notes those without it.
 
     Raises
     ------
     BadInput
-        For an unknown remedy, or one that fits none of the methods.
+        For an unknown remedy, or one that none of the methods supports.
     """
     duals = REMEDIES[check.one_of("remedy", remedy, REMEDIES)]
     if remedy == "none":
@@ -185,19 +185,20 @@ def _sends_states(method: Method) -> bool:
 
 
 def ways_in(remedies: str) -> list[str]:
-    """Return the ways to deal with lost frames that a parameter lists: names of `REMEDIES`, and links' reliability.
+    """Return the listed ways to handle lost frames, except "none": names from `REMEDIES` and link reliabilities
+    (`WAYS`).
 
     Raises
     ------
     BadInput
-        For an unknown one.
+        For an unknown name.
     """
     found = chosen_names("remedies", remedies, dict.fromkeys([*REMEDIES, *WAYS]))
     return [way for way in found if way != "none"]
 
 
 def reliability_of(way: str) -> str:
-    """Return the links' reliability under a remedy: "none" if the remedy is one of the agents' own."""
+    """Return the link reliability that a remedy implies: "none" if the agents apply the remedy themselves."""
     return way if way in WAYS else "none"
 
 
@@ -210,23 +211,23 @@ def chosen(
     always: Iterable[Method] = (),
     taken: Collection[str] | None = None,
 ) -> list[Method]:
-    """Return the methods that a study compares, with their remedy: those named, those that always run, the user's.
+    """Return the methods that a study compares, with their remedy: those named, those in ``always``, and the user's.
 
     Parameters
     ----------
     known : mapping
         The study's methods by name.
     given : mapping
-        Values by name that the user's classes may take, such as rho and eta.
+        Values, by name, for parameters of the user's classes, such as rho and eta.
     always : iterable of Method
-        Run even if they are not named.
+        Methods that run even if they are not named.
     taken : collection of str, optional
-        Names that a user's file may not have; default: those of the methods found.
+        Names that a user's file must not have; by default the names of the study's selected methods.
 
     Raises
     ------
     BadInput
-        For an unknown name, a file that cannot be used, or a remedy that fits none.
+        For an unknown name, an unusable file, or a remedy that no method supports.
     """
     found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
     found += [each for each in always if each not in found]
@@ -240,13 +241,14 @@ def chosen(
 def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[str] = ()) -> list[Method]:
     """Return the methods that a user's files define; an empty list for None.
 
-    A file defines one subclass of `netsim.Agent`, made as ``Mine(cost, rounds, *, …)``. A keyword parameter without a
-    default must be ``weights`` or the name of a value in ``known``; a parameter with a default keeps it.
+    A file must define one subclass of `netsim.Agent`, which is instantiated as ``Mine(cost, rounds, *, …)``. A keyword
+    parameter without a default must be ``weights`` or the name of a value in ``known``; a parameter with a default
+    always uses it.
 
     Parameters
     ----------
     files : str
-        Paths of Python files, with commas between.
+        Comma-separated paths of Python files.
     known : mapping
         Values by name, such as rho and eta.
     taken : collection of str
@@ -268,7 +270,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
 
 
 def check_joined(name: str, run: Run) -> Run:
-    """Return a method's run; raises BadInput if no agent took part in a round, for then there is nothing to judge."""
+    """Return the run; raises BadInput if no agent took part in any round, as there are then no results."""
     if run.rounds.empty:
         raise BadInput(f"{name} took part in no round: must take part in each, by async for k in self.rounds(rounds)")
     return run
@@ -296,13 +298,13 @@ _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWOR
 
 
 def _is_open(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter must be given; a field that may be a schedule has no default."""
+    """Return whether a parameter is required; a `Scheduled` field without a default of its own is, too."""
     default = parameter.default
     return default is parameter.empty or (isinstance(default, Scheduled) and default.default is None)
 
 
 def _usual(kind: type, name: str) -> Any:
-    """Return a class's own default of a parameter, as a new agent has it; None if it has none."""
+    """Return the default value of a class's parameter, as a new agent gets it; None if there is none."""
     for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
         if each.name == name and each.default_factory is not dataclasses.MISSING:
             return each.default_factory()
@@ -311,9 +313,9 @@ def _usual(kind: type, name: str) -> Any:
 
 
 def _check_fields(file: str, kind: type) -> None:
-    """Raise BadInput for a class that sets a field of its base, a dataclass, and is none itself.
+    """Raise BadInput if a class that is not a dataclass itself overrides the default of a base dataclass's field.
 
-    Python would make its agents with the base's default, silently.
+    Python would silently create its agents with the base class's default.
     """
     maker = next(each for each in kind.__mro__ if "__init__" in vars(each))
     for each in dataclasses.fields(maker) if "__dataclass_fields__" in vars(maker) else ():
@@ -327,7 +329,7 @@ def _check_fields(file: str, kind: type) -> None:
 
 
 def _text(value: Any) -> Any:
-    """Return a parameter's value as settings.json has it: the same in every process, so without addresses."""
+    """Return a parameter's value as stored in settings.json, without memory addresses, which differ by process."""
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]

@@ -1,4 +1,4 @@
-"""A sweep: its missing points run, its failures kept, one table of all."""
+"""Sweeps: run the missing points, record failures and write one table of all points."""
 
 import dataclasses
 import itertools
@@ -39,11 +39,11 @@ class Sweep:
     Attributes
     ----------
     folder : Path
-        ``points/`` has a run folder for each point, ``points.csv`` one table of all.
+        Contains ``points/`` with one run folder per point, and ``points.csv``, the table of all points.
     grid : Grid
         The parameters and their values.
     failed : dict
-        The reasons for the points that failed, by name.
+        The reason for each failure, by the point's name.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Sweep:
 
     @property
     def table(self) -> "pd.DataFrame":
-        """One row for each point and algorithm: the point, what was given, and the last value of each column."""
+        """One row per point and algorithm: the point's name, its settings and the last value of each column."""
         import pandas as pd
 
         rows = []
@@ -79,43 +79,44 @@ def sweep(
 ) -> Sweep:
     """Run a study at every combination of its parameters' values.
 
-    What is done already in ``out`` is not done again: a sweep that was interrupted, or killed, goes on. Points share no
-    state; settings that name the same seed draw the same numbers. All come of the same code and data: of the study's
-    file, the files that it read and netsim's source each point keeps the SHA-256.
+    Points already finished in ``out`` are skipped, so an interrupted or killed sweep resumes. Points share no state;
+    points with the same seed draw the same random numbers. All points must use the same code and data: each point
+    records the SHA-256 of the study's file, of the files it read and of netsim's source.
 
     Parameters
     ----------
     scenario : str
-        Its name, or the path of its file.
+        The scenario's name, or the path of its file.
     out : str or Path
-        The folder of the sweep, new or its own.
+        Folder of the sweep: a new or empty one, or that of the same sweep.
     jobs : int
         Number of processes.
     dask : str, optional
-        The address of a Dask scheduler, as ``tcp://host:8786``, whose workers run the points instead: of one thread
-        each, with the same netsim, folder of data and ``out``. Then without ``jobs``, ``timeout`` and ``memory``.
+        Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers run the points; each needs one thread,
+        the same netsim, and access to the data folder and ``out``. Cannot be combined with ``jobs``, ``timeout`` and
+        ``memory``.
     timeout : float, optional
         Seconds that a point may take.
     memory : int, optional
-        Megabytes that a point may take beyond what its process has.
+        Megabytes that a point may use in addition to what its process already uses.
     retry : bool
-        Run points that failed before once more.
+        Rerun points that failed before.
     redo : bool
-        Run points once more whose code or data have changed since.
+        Rerun points whose code or data have changed since they ran.
     tables : str, optional
         The format of the points' tables: "csv" (the default) or "parquet"; `netsim.studies.results.load` reads both.
     **parameters
-        Values, or several in a list, tuple or range, by name.
+        Scenario parameters by name: one value each, or several in a list, tuple or range.
 
     Raises
     ------
     BadInput
-        For an unknown parameter or format, or a value that it cannot take, a folder that holds something else, points
-        of other code or data, or that another sweep writes, or a cluster that cannot be reached or lacks something.
+        For an unknown parameter or format, an invalid value, a folder that holds other files, points of other code or
+        data, or is in use by another sweep, or a cluster that is unreachable or lacks a requirement.
     NetsimError
-        If code or data changed meanwhile, so that points are of several versions.
+        If code or data changed during the sweep, so that points of several versions exist.
     Unsaved
-        If the folder cannot be written, as on a full disk; what is done is whole.
+        If the folder cannot be written, as on a full disk; finished points are complete.
     """
     check.integer("jobs", jobs, low=1)
     if dask is not None and jobs != 1:
@@ -124,7 +125,7 @@ def sweep(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
     )
-    # To draw a point's figures may take longer than the point, and a thousand points have too many to look at.
+    # Save no figures: drawing them may take longer than the point, and a thousand points have too many to view.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
     study = catalogue.find_study(scenario)
     chosen, made_of = grid(study, parameters), study.made_of()
@@ -161,7 +162,7 @@ def sweep(
 
 
 def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[list[Point]], Iterator[Ended]]) -> None:
-    """Run the points that are not done and have not failed."""
+    """Run the points that have neither finished nor failed."""
     points = chosen.points()
     failures = _kept_failures(work.folder)
     missing = [
@@ -179,20 +180,21 @@ def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[li
 
 
 def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the records of points that failed, by name."""
+    """Return the failure record of each failed point, by the point's name."""
     found = {}
     for path in sorted((folder / "failed").glob("*.json")):
         with suppress(ValueError, KeyError, TypeError):
-            # A damaged file counts as none: its point is run again.
+            # A damaged file is ignored, so its point runs again.
             kept = json.loads(path.read_text(encoding="utf-8"))
             found[str(kept["point"])] = kept | {"error": str(kept["error"])}
     return found
 
 
 def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
-    """Yield each point of a sweep that is done: its name, what was given, its run folder.
+    """Yield the name, settings and run folder of each finished point of a sweep.
 
-    Raises BadInput if there is no sweep, its sweep.json is damaged, or a point's folder holds the run of another.
+    Raises BadInput if the folder holds no sweep, its sweep.json is damaged or a point's folder holds another point's
+    run.
     """
     for point in read_sweep(folder).grid.points():
         place = folder / "points" / point.name
@@ -203,7 +205,7 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
 
 
 def _settings_of(place: Path) -> Mapping[str, Any]:
-    """Return a run folder's settings.json, or nothing if it is damaged."""
+    """Return the content of a run folder's settings.json; an empty mapping if it is missing or damaged."""
     with suppress(OSError, ValueError):
         settings = json.loads((place / "settings.json").read_text(encoding="utf-8"))
         if isinstance(settings, dict):
@@ -212,14 +214,14 @@ def _settings_of(place: Path) -> Mapping[str, Any]:
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """Return a finished or unfinished sweep by its folder; raises BadInput as `read_points` does."""
+    """Read a finished or unfinished sweep from its folder; raises BadInput as `read_points` does."""
     chosen, failures = _read_grid(folder), _kept_failures(folder)
     names = {point.name for point in chosen.points()}
     return Sweep(folder, chosen, {name: str(kept["error"]) for name, kept in failures.items() if name in names})
 
 
 def _read_grid(folder: Path) -> Grid:
-    """Return the grid of a sweep's folder; raises BadInput as `read_points` does."""
+    """Read the grid of a sweep from its folder; raises BadInput if sweep.json is missing or damaged."""
     try:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         return Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
@@ -228,12 +230,12 @@ def _read_grid(folder: Path) -> Grid:
 
 
 def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """Return settings under names that no column has: ``given_loss`` where a study measures a loss, too."""
+    """Prefix with ``given_`` the settings whose names are also columns, as ``loss`` where a study measures one."""
     return {f"given_{name}" if name in columns else name: value for name, value in settings.items()}
 
 
 def unfinished(folder: Path) -> str:
-    """Return one line on the points that a sweep misses; empty if it misses none, or if the folder is no sweep's.
+    """Return one line on a sweep's missing points; empty if none are missing or the folder holds no sweep.
 
     Raises BadInput as `read_points` does.
     """
@@ -250,18 +252,19 @@ def unfinished(folder: Path) -> str:
 
 
 def runs_of(folder: Path) -> list[Path]:
-    """Return the run folders of a sweep's points that are done; any other folder is returned itself.
+    """Return the run folders of a sweep's finished points, or the folder itself if it is not a sweep's.
 
     Raises BadInput as `read_points` does.
     """
     return [place for _, _, place in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
 
 
-# --- of the same code and data ----------------------------------------------------------------------------------------
+# --- checks that all points use the same code and data
+# ----------------------------------------------------------------------------------------
 
 
 def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name of each point that is done or has failed, and its record of its code and data."""
+    """Yield each finished or failed point's name and its record, which holds the hashes of its code and data."""
     failures = _kept_failures(folder)
     for point in chosen.points():
         place = folder / "points" / point.name
@@ -272,7 +275,7 @@ def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
-    """Raise BadInput if a point ran with other code or data than there are now; with ``redo`` remove such points."""
+    """Raise BadInput if a point ran with code or data that have changed; with ``redo``, delete such points."""
     recorded, changed = dict(_recorded(folder, chosen)), {}
     for name, each in recorded.items():
         what = changed_files(each, made_of, chosen.scenario) + changed_source(each, made_of)
@@ -294,7 +297,7 @@ def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bo
 
 
 def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
-    """Raise NetsimError, and leave no table, if points are of several versions, as code or data changed meanwhile."""
+    """Raise NetsimError and delete points.csv if code or data changed between points."""
     found: dict[str, set[str]] = {}
     for _, recorded in _recorded(folder, chosen):
         for what, digest in versions(recorded, chosen.scenario).items():
@@ -310,10 +313,10 @@ def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
 
 @contextmanager
 def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a folder that of a sweep, with its sweep.json, for this process only; yield where its points are to run.
+    """Lock a folder for this process, write its sweep.json and yield the directory in which its points run.
 
-    Before anything is written, ``examine`` may refuse what a sweep's folder holds. Raises BadInput if the folder holds
-    something else, cannot be written, or belongs to another process.
+    Before sweep.json is written, ``examine`` may reject an existing sweep's points (temporary files are removed
+    before). Raises BadInput if the folder holds other files, cannot be written or is locked by another process.
     """
     about = folder / "sweep.json"
     begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
@@ -332,7 +335,7 @@ def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iter
             *folder.glob(".points.csv.*"),
             *(folder / "failed").glob(".*.json.*"),
         ):
-            # A sweep was killed while it wrote a file (`netsim.util.files.write_whole`).
+            # Temporary files of `netsim.util.files.write_whole` remain if a sweep was killed while writing.
             left.unlink(missing_ok=True)
         for left in folder.glob(f"{_RUNNING}*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -352,12 +355,12 @@ def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iter
 
 
 def _is_begun(name: str) -> bool:
-    """Return whether a file is of a sweep that was killed before it had written its sweep.json."""
+    """Return whether a file may be left by a sweep killed before it wrote its sweep.json."""
     return name == LOCK or name.startswith(".sweep.json.")
 
 
 def _must_be_same(folder: Path, chosen: Grid) -> None:
-    """Raise BadInput unless a folder's sweep is this one, with more or fewer values of what is swept."""
+    """Raise BadInput unless the folder holds this sweep; only the values of swept parameters may differ."""
     try:
         there = _read_grid(folder)
     except BadInput:
