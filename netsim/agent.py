@@ -42,7 +42,7 @@ class Agent:
 
         def __getattr__(self, name: str) -> NoReturn:
             if name == "_netsim":
-                raise AgentError(f"{type(self).__qualname__} is in no network yet: use this inside run()")
+                raise AgentError(f"{type(self).__qualname__} has not joined a network yet: use this inside run()")
             raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> Any:
@@ -114,7 +114,9 @@ class Agent:
         """
         account = self._netsim.energy
         if account is None:
-            raise AgentError(f"agent {self.name!r} has no energy: the medium must be a netsim.Radio(energy=...)")
+            raise AgentError(
+                f"agent {self.name!r} has no energy account: the medium must be a netsim.Radio(energy=...)"
+            )
         return account
 
     @property
@@ -188,7 +190,7 @@ class Agent:
         self._must_be_neighbor(to)
         if not context.outbox.acknowledges:
             raise AgentError(
-                f"agent {self.name!r} cannot know what is delivered: the medium must be a netsim.Radio(acks=True)"
+                f"agent {self.name!r} cannot wait for an acknowledgement: the medium must be a netsim.Radio(acks=True)"
             )
         outcome: asyncio.Future[bool] = context.shared.loop.create_future()
         await context.send(to, kind, payload, raw_data, outcome=outcome)
@@ -217,7 +219,7 @@ class Agent:
     async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
         """Reply to a request read from the inbox; return whether the link accepted the reply."""
         if frame.request is None or frame.is_reply:
-            raise AgentError(f"agent {self.name!r}: {frame!r} is no request, so it cannot be replied to; use send")
+            raise AgentError(f"agent {self.name!r}: {frame!r} is not a request and has no reply; use send")
         self._must_be_neighbor(frame.sender)
         return await self._netsim.send(
             frame.sender, frame.kind, payload, raw_data, request=frame.request, is_reply=True

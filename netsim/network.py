@@ -138,11 +138,16 @@ class Network:
         if not isinstance(link, Link):
             raise check.refuse(f"links[{ends}]", link, "a netsim.Link")
         if link.reliability != self.link.reliability:
-            raise check.refuse(f"links[{ends}].reliability", link.reliability_model.way, "as on all links")
+            raise check.refuse(
+                f"links[{ends}].reliability", link.reliability_model.way, "the same as on all other links"
+            )
         for name in ("rate", "queue", "queue_bits", "budget", "mtu", "header_bits") if self.medium != "wires" else ():
             if getattr(link, name) != getattr(self.link, name):
                 raise check.refuse(
-                    f"links[{ends}].{name}", getattr(link, name), f"{getattr(self.link, name)} as on the whole radio"
+                    f"links[{ends}].{name}",
+                    getattr(link, name),
+                    f"{getattr(self.link, name)}, the value of `link`, because a radio has "
+                    "one transmitter for all links",
                 )
 
     @property
@@ -172,7 +177,7 @@ class Network:
             If ``action`` is not a plain (non-async) callable, or ``time`` is negative or in the run's past.
         """
         if not callable(action) or inspect.iscoroutinefunction(action):
-            raise check.refuse("action", action, "a function without arguments, and without async")
+            raise check.refuse("action", action, "a function without parameters that is not async")
         time = check.finite("time", time, low=0, high=LATEST)
         if self._running is None:
             self._scheduled.append((time, action))
@@ -407,12 +412,16 @@ class Network:
     def _check_sample(self, sample: float, until: float | None) -> float:
         sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))
         if until is not None and until / sample > MOST_ROWS:
-            raise check.refuse("sample", sample, f">= {until / MOST_ROWS:g}, or until={until:g} makes too many rows")
+            raise check.refuse(
+                "sample",
+                sample,
+                f">= {until / MOST_ROWS:g}, or until={until:g} gives too many rows",
+            )
         return sample
 
     def _runtime(self) -> Runtime:
         if self._running is None or not self._running.built:
-            raise NetsimError("the network is not running: use Network.at(time, action) to plan ahead")
+            raise NetsimError("the network is not running: use Network.at(time, action) to schedule an action")
         return self._running
 
 
@@ -421,7 +430,9 @@ def _checked_clock(clock: Clock, transport: Transport | None) -> tuple[ClockName
     for name in clock:
         check.one_of("argument of Network.run", name, Clock.__annotations__)
     if transport is not None and not isinstance(transport, Transport):
-        raise check.refuse("transport", transport, "a netsim.distributed.Transport, as netsim.distributed.UDP")
+        raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
     if transport is not None and clock:
-        raise BadInput(f"{next(iter(clock))}: must not go with a transport, whose time is the wall's: see its pace")
+        raise BadInput(
+            f"{next(iter(clock))}: cannot be combined with a transport, which runs in real time: see its pace"
+        )
     return clock.get("clock", "virtual"), clock.get("speed", 1.0)

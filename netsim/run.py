@@ -72,7 +72,7 @@ class Run:
             columns = self._measure(probe, number)
             clash = columns.keys() & {*_TAKEN, *self.ledger.causes, *measured}
             if clash:
-                raise BadInput(f"probe column {min(clash)!r}: must not be a column that is there already")
+                raise BadInput(f"probe column {min(clash)!r}: must not duplicate an existing column")
             measured |= columns
         self._rows.append((number, time, *totals))
         self.ledger.mark(len(self._rows), number)
@@ -238,8 +238,8 @@ class Run:
             If anywidget is not installed, the trace was not kept, or an argument cannot be used.
         """
         if importlib.util.find_spec("anywidget") is None:
-            how = "in netsim's clone, pip install '.[notebook]'"
-            raise BadInput(f"widget: must go with anywidget, which is not installed: {how}")
+            how = "run pip install '.[notebook]' in netsim's checkout"
+            raise BadInput(f"widget: requires anywidget, which is not installed: {how}")
         height = check.integer("height", height, low=200)
         from netsim.replay.notebook import Replay
         from netsim.replay.render import parts
@@ -288,7 +288,7 @@ class Run:
 
     def _airtime_log(self) -> AirtimeLog:
         if self.air is None:
-            raise BadInput("medium: must be a netsim.Radio for what is on the air to be counted")
+            raise BadInput("medium: must be a netsim.Radio for airtime to be recorded")
         return self.air
 
     def __getstate__(self) -> dict[str, Any]:
@@ -298,8 +298,8 @@ class Run:
             return kept | {"ledger": pickle.dumps(self.ledger)}
         except Exception as error:
             raise NetsimError(
-                f"a Run cannot be pickled or copied, as its ledger cannot ({one_line(error)}): "
-                "keep its rounds, its agents and the ledger's tables"
+                f"a Run cannot be pickled or copied, because its ledger cannot ({one_line(error)}): "
+                "save its rounds, its agents and the ledger's tables instead"
             ) from error
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -310,7 +310,7 @@ class Run:
         rows = f"{len(self._rows)} {self.unit}s, " if self._rows else ""
         late, flying = totals["late"], sum(1 for _ in self.ledger.in_flight())
         missing = f", {late} late (they arrived after their round)" if late else ""
-        missing += f", {flying} in flight as the run ended" if flying else ""
+        missing += f", {flying} in flight when the run ended" if flying else ""
         return (
             f"<Run of {len(self.agents)} agents, {rows}{self.ended_at:g} s: "
             f"{totals['transmissions']} transmissions, "

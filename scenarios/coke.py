@@ -159,25 +159,28 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) 
     text = published_row(Setting.TABLE, data, TEXT)
     pairs = setting.form == "pairs"
     deviations = {
-        "features √(1/L) [cos, sin], 2L elements a message (the text: √(2/L) cos, L elements)": pairs,
+        "features √(1/L) [cos, sin], 2L elements per message (paper: √(2/L) cos, L elements)": pairs,
         "the censor on ‖h‖² (the text: ‖h‖)": steps.squared,
         f"the first {rows.first} rows": rows.first,
         f"rows with a target within {rows.within} standard deviations of its mean": rows.within,
-        "one minimum and maximum for all inputs (the text leaves open which)": rows.scaling == "whole",
+        "one minimum and maximum for all inputs (the paper does not say which)": rows.scaling == "whole",
         f"the target {rows.target}": rows.target,
         f"without the columns {rows.drop}": rows.drop,
         f"{setting.edges} links (the text: {text['edges']} edges)": setting.edges != text["edges"],
         "CTA's gradient without its factor 2": steps.gradient == 1.0,
-        f"threshold {steps.threshold:g} and decay {steps.decay:g}, as of the larger set": data in _LARGER
+        f"threshold {steps.threshold:g} and decay {steps.decay:g}, as for the larger data set": data in _LARGER
         and steps.threshold != text["threshold_v"],
     }
     listed = "; ".join(name for name, deviates in deviations.items() if deviates)
     if listed:
-        yield f"Set so that ours come close to the printed tables: {listed}. --conventions text: as the text reads."
+        yield (
+            f"Settings chosen to reproduce the published tables: {listed}. Use "
+            "--conventions text to follow the paper's text."
+        )
     else:
-        yield "Set as the paper's text reads; --conventions tables: so that ours come close to its tables."
+        yield "Settings follow the paper's text; use --conventions tables to reproduce its tables more closely."
     if data in _LARGER:
-        yield f"The printed columns are those of {_LARGER[data]}."
+        yield f"The published columns are those of {_LARGER[data]}."
 
 
 # --- tables, figures and notes
@@ -188,7 +191,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
     study, data, variance = batch.study, batch.data, batch.task.variance
     rounds, best = study.rounds, study.centralised["train_mse"]
     table = _by_round(rounds, data)
-    beside = " (published: the paper's)" if "published_train_mse" in table else ""
+    beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
     study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, best)
     if len(savings):
@@ -201,7 +204,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
         "mse",
         curves(finite, error, axes, f"Training error, {batch.title}", {"centralised": best}),
         "The training error of each algorithm by rounds, transmissions and bits on the wire; the grey line is what a "
-        "centre with all samples reaches.",
+        "centralised solution with all samples reaches.",
     )
     # Where the curves coincide, the saving is their horizontal distance.
     title = f"What is saved, {batch.title}"
@@ -210,7 +213,8 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
         study.figure(
             "saving",
             saving,
-            "What share of DKLA's transmissions, and of its bits, each algorithm saves on the way to a training error.",
+            "The fraction of DKLA's transmissions and bits that each algorithm saves until "
+            "it reaches a given training error.",
         )
 
 
@@ -220,13 +224,15 @@ def _notes(rounds: pd.DataFrame, savings: pd.DataFrame) -> Iterator[str]:
     if any(share > 0 for share in on_the_way.values()):
         shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
         numbers = ", ".join(map(str, on_the_way))
-        yield f"To get where DKLA was after {numbers} rounds, COKE sent {shares} % fewer frames in this run."
+        yield f"To reach DKLA's training error after {numbers} rounds, COKE sent {shares} % fewer frames in this run."
     saved = savings["COKE saves %"].dropna().to_numpy() if "COKE saves %" in savings else np.zeros(0)
     if len(saved) > 1 and saved.max() > 0 and saved[-1] < saved.max() / 2:
         if saved[-1] < 0:
-            yield "Near the lowest levels COKE needs more transmissions than DKLA, because of the updates it withheld."
+            yield "Near the lowest levels COKE needs more transmissions than DKLA, because it censored updates."
         else:
-            yield "The saving shrinks as the level nears the optimum: the threshold is low there, and all broadcast."
+            yield (
+                "The saving shrinks near the optimum, where the censoring threshold is low and every agent broadcasts."
+            )
 
 
 def _printed(table: str, data: str) -> pd.DataFrame:

@@ -104,7 +104,7 @@ class SharingAgent(Cited, netsim.Agent):
         if not isinstance(self.coder, Coder):
             raise check.refuse("coder", self.coder, "a netsim.coders.Coder")
         if not callable(getattr(self.censor, "speaks", None)):
-            raise check.refuse("censor", self.censor, "a Censor, with a method speaks")
+            raise check.refuse("censor", self.censor, "a Censor, with a method speaks()")
         self._forget()
 
     def _forget(self) -> None:
@@ -186,7 +186,7 @@ class SharingAgent(Cited, netsim.Agent):
     def _refused(self, theta: object) -> BadInput:
         shown = theta.shape if isinstance(theta, np.ndarray) else type(theta).__name__
         return BadInput(
-            f"{type(self).__name__}.local_step() returned {shown}: must return an array of shape {self.theta.shape}"
+            f"{type(self).__name__}.local_step() returned {shown}, but must return an array of shape {self.theta.shape}"
         )
 
     def after_sharing(self) -> None:
@@ -204,7 +204,10 @@ class Weighted(SharingAgent):
         super().__post_init__()
         check.one_of("unheard", self.unheard, ("kept", "dropped"))
         if self.unheard == "dropped" and not isinstance(self.censor, Always):
-            raise BadInput("unheard = 'dropped': must go without a censor, for a censored neighbour is unchanged")
+            raise BadInput(
+                "unheard = 'dropped': cannot be combined with a censor, because a silent "
+                "neighbour's state may just be unchanged"
+            )
 
     def start(self) -> None:
         """Check the weights; a subclass that overrides `start` must call this method."""

@@ -241,7 +241,9 @@ class Loop(asyncio.SelectorEventLoop):
         # Remove the task factory, because closing the loop also creates tasks.
         super().set_task_factory(None)
         kind = f"{type(task).__module__}.{type(task).__qualname__}"
-        raise NetsimError(f"task factory: must make netsim.clock.task.Task, so that sets have an order; got {kind}")
+        raise NetsimError(
+            f"task factory: must return a netsim.clock.task.Task, so that sets of tasks have a fixed order; got {kind}"
+        )
 
     def set_task_factory(self, factory: Any) -> None:
         """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that."""

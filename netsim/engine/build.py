@@ -65,7 +65,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
     missing = [node for node in graph if node not in agents]
     extra = [name for name in agents if name not in graph]
     if missing or extra:
-        which = f"no agent for node {missing[0]!r}" if missing else f"agent {extra[0]!r} is no node of the graph"
+        which = f"no agent for node {missing[0]!r}" if missing else f"agent {extra[0]!r} is not a node of the graph"
         counts = f"({len(missing)} missing, {len(extra)} too many)"
         raise BadInput(f"agents: must be one for each node of the graph; {which} {counts}")
     seen: dict[int, Hashable] = {}
@@ -73,12 +73,16 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
         if not isinstance(agent, Agent):
             raise check.refuse(f"agents[{name!r}]", agent, "an instance of a subclass of netsim.Agent")
         if inspect.iscoroutinefunction(agent.answer):
-            raise BadInput(f"agents[{name!r}].answer: must be a plain function, without async; it replies at once")
+            raise BadInput(
+                f"agents[{name!r}].answer: must be a plain function, not async, because it replies immediately"
+            )
         if seen.setdefault(id(agent), name) != name:
-            raise BadInput(f"agents[{name!r}]: must be an object of its own; it is the one of {seen[id(agent)]!r}")
+            raise BadInput(
+                f"agents[{name!r}]: must be a distinct object; it is the same object as agents[{seen[id(agent)]!r}]"
+            )
         if has_begun(agent):
-            why = "this one has run and would continue from its last state; for that, run copy.deepcopy(agents)"
-            raise BadInput(f"agents[{name!r}]: must be made anew for each run; {why}")
+            why = "this one has already run; to continue from its last state, pass copy.deepcopy(agents)"
+            raise BadInput(f"agents[{name!r}]: must be a new agent for each run; {why}")
 
 
 def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:

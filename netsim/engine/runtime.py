@@ -130,7 +130,7 @@ class Runtime:
 
     def _build(self, loop: Loop) -> None:
         if self.node is None and loop.now():
-            raise NetsimError("run_async must start with its loop, at time 0: make a new loop for it")
+            raise NetsimError("run_async must start at time 0 of its loop: create a new loop for it")
         settings, result = self.settings, self.result
         build(self, loop)
         self.ended = loop.create_future()
@@ -189,7 +189,7 @@ class Runtime:
             self.scheduled.append((time, action))
             return
         if time < self.loop.now():
-            raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the present time of the run")
+            raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the current time of the run")
         call = partial(self._act, time, action)
         self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
 
@@ -414,7 +414,9 @@ class Runtime:
             self.fail(endless(name, task, self.contexts[name], passes))
         else:
             where = f"at {self.loop.now():g} s after {passes:,} passes of the event loop"
-            self.fail(Stalled(f"{where} time has not moved: callbacks or tasks of no agent run again and again"))
+            self.fail(
+                Stalled(f"{where} time has not advanced: callbacks or tasks that belong to no agent keep running")
+            )
         self.sampled = self.loop.clock.passes = 0
 
     # --- callbacks during the run

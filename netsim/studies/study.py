@@ -127,8 +127,8 @@ class Study:
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:
-            raise check.refuse("algorithm", algorithm, "a name of its own in this study")
-        check.fits("rounds", rounds, rounds * _ROW, "a row for each")
+            raise check.refuse("algorithm", algorithm, "a name not yet used in this study")
+        check.fits("rounds", rounds, rounds * _ROW, "one row per round")
         if not self.runs:
             self.begin()
         with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:

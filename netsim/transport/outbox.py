@@ -271,15 +271,15 @@ class Outbox:
     def _check(self, kind: str, now: float) -> None:
         """Raise AgentError if the run is over or the agent sends too often; report the send to the watcher."""
         if type(kind) is not str:
-            raise check.refuse("kind", kind, "a text (str)")
+            raise check.refuse("kind", kind, "a str")
         if self._shared.over:
-            raise RunOver(f"agent {self._name!r} cannot send {kind!r}: the run is over, and what it sent is counted")
+            raise RunOver(f"agent {self._name!r} cannot send {kind!r}: the run is over and its counts are final")
         if now != self._instant:
             self._instant, self._at_once = now, 0
         self._at_once += 1
         if self._at_once > SENDS_AT_ONCE:
             raise AgentError(
-                f"agent {self._name!r} sent {SENDS_AT_ONCE:,} messages at one instant: it must wait for something "
+                f"agent {self._name!r} sent {SENDS_AT_ONCE:,} messages at one instant: it must let simulated time pass "
                 "in between"
             )
         if self._shared.on_send is not None:

@@ -97,7 +97,7 @@ def probability(name: str, value: Any) -> float:
 def share(name: str, value: Any) -> float:
     """Return ``value`` as a float in (0, 1]; a value above 1 by a rounding error becomes 1."""
     if not _is_number(value, numbers.Real) or not 0 < value <= 1 + _PROBABILITY_ERROR:
-        raise refuse(name, value, "a share above 0, up to 1")
+        raise refuse(name, value, "a fraction in (0, 1]")
     return min(float(value), 1.0)
 
 

@@ -170,12 +170,14 @@ def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Metho
     own = [name for name, duals in usual.items() if isinstance(duals, Duals) and not isinstance(duals, Accumulated)]
     able = [each for each in methods if isinstance(usual[each.name], Accumulated) and _sends_states(each)]
     if not able:
-        raise BadInput(f"remedy = {remedy!r}: must go with an ADMM method that sends states, such as DKLA")
+        raise BadInput(f"remedy = {remedy!r}: must be combined with an ADMM method that sends states, such as DKLA")
     others = [each.name for each in methods if each not in able and each.name not in own]
     if others:
-        study.note(f"As published, without {remedy}: {', '.join(others)} (only ADMM methods that send states have it).")
+        study.note(
+            f"Run as published, without {remedy}: {', '.join(others)} (only ADMM methods that send states support it)."
+        )
     if own:
-        study.note(f"With the duals of its own class, without {remedy}: {', '.join(own)}.")
+        study.note(f"Run with the duals of their own class, without {remedy}: {', '.join(own)}.")
     return [dataclasses.replace(each, duals=duals) if each in able else each for each in methods]
 
 
@@ -264,7 +266,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
     for file in [] if files is None else names_in(files):
         method = _method_in(file, known)
         if method.name in {*taken, *(each.name for each in found)}:
-            raise BadInput(f"method = {file!r}: must be a file of another name, for there is another {method.name!r}")
+            raise BadInput(f"method = {file!r}: must have another file name: a method {method.name!r} already exists")
         found.append(method)
     return found
 
@@ -272,7 +274,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
 def check_joined(name: str, run: Run) -> Run:
     """Return the run; raises BadInput if no agent took part in any round, as there are then no results."""
     if run.rounds.empty:
-        raise BadInput(f"{name} took part in no round: must take part in each, by async for k in self.rounds(rounds)")
+        raise BadInput(f"{name} took part in no round: run() must iterate with async for k in self.rounds(rounds)")
     return run
 
 
@@ -286,7 +288,7 @@ def _method_in(file: str, known: Mapping[str, Any]) -> Method:
     allowed = {"weights", *known}
     parameters = list(inspect.signature(kind).parameters.values())
     if len(parameters) < 2 or any(each.kind is each.KEYWORD_ONLY for each in parameters[:2]):
-        raise BadInput(f"method = {file!r}: must define a class that is made as {kind.__name__}(cost, rounds)")
+        raise BadInput(f"method = {file!r}: must define a class that can be called as {kind.__name__}(cost, rounds)")
     wanted = [each.name for each in parameters[2:] if _is_open(each) and each.kind in _NAMED]
     for name in wanted:
         check.one_of(f"method = {file!r}: a parameter of {kind.__name__} without a default", name, allowed)
@@ -323,8 +325,9 @@ def _check_fields(file: str, kind: type) -> None:
         below = maker is not kind and not isinstance(own, types.MemberDescriptorType)
         if below and each.init and each.default is not dataclasses.MISSING and own is not each.default:
             raise BadInput(
-                f"method = {file!r}: {kind.__name__}.{each.name} must be a field: with a type, in a class under "
-                "@dataclass(eq=False, repr=False); as it is, the base's default counts"
+                f"method = {file!r}: {kind.__name__}.{each.name} must be declared as a field, with a type "
+                "annotation, in a class decorated with "
+                "@dataclass(eq=False, repr=False); otherwise the base class's default is used"
             )
 
 

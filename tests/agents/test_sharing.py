@@ -220,7 +220,7 @@ def test_a_state_that_is_changed_in_place_is_sent_as_any_other() -> None:
 )
 def test_a_local_step_that_returns_no_state_is_named(way: Callable[[Any, Array], Any], said: str) -> None:
     with pytest.raises(
-        AgentError, match=rf"Mine\.local_step\(\) returned {said}: must return an array of shape \(6,\)"
+        AgentError, match=rf"Mine\.local_step\(\) returned {said}, but must return an array of shape \(6,\)"
     ):
         Network(topology.ring(4)).run(descents(way))
 

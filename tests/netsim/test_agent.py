@@ -202,7 +202,7 @@ def test_only_a_request_can_be_replied_to() -> None:
     async def talk(me: Actor) -> None:
         await me.broadcast("x", 1)
 
-    with pytest.raises(AgentError, match="is no request, so it cannot be replied to; use send"):
+    with pytest.raises(AgentError, match="is not a request and has no reply; use send"):
         play(Actor(talk), Actor(answer_back))
 
 
@@ -366,7 +366,7 @@ def test_subclasses_of_agents_may_override_their_own_and_answer_and_run() -> Non
 def test_what_needs_a_network_says_so(use: Callable[[Agent], Any]) -> None:
     with pytest.raises(AgentError) as caught:
         use(Actor())
-    assert one_line(caught) == "Actor is in no network yet: use this inside run()"
+    assert one_line(caught) == "Actor has not joined a network yet: use this inside run()"
 
 
 def test_an_unknown_attribute_is_an_ordinary_attribute_error() -> None:
@@ -478,8 +478,8 @@ def test_a_network_may_run_again_and_its_agents_may_not() -> None:
         with pytest.raises(BadInput) as caught:
             other.run(agents)
         assert str(caught.value) == (
-            "agents[0]: must be made anew for each run; this one has run and would continue from its last state; "
-            "for that, run copy.deepcopy(agents)"
+            "agents[0]: must be a new agent for each run; this one has already run; to continue from its last state, "
+            "pass copy.deepcopy(agents)"
         )
     assert [agent.value for agent in agents.values()] == at_the_end
     assert network.run({i: Average(float(i)) for i in agents}).trace_hash == first.trace_hash
@@ -495,7 +495,7 @@ def test_agents_of_a_run_that_failed_have_run_and_those_of_one_that_never_began_
     agents: dict[int, Agent] = {0: Average(1.0), 1: Actor(lambda me: [].pop())}
     with pytest.raises(AgentError, match="pop from empty list"):
         Network(graph).run(agents)
-    with pytest.raises(BadInput, match=r"^agents\[0\]: must be made anew for each run"):
+    with pytest.raises(BadInput, match=r"^agents\[0\]: must be a new agent for each run"):
         Network(graph).run(agents)
 
     agents = {0: Average(1.0), 1: Average(2.0)}
@@ -518,7 +518,7 @@ def test_a_run_whose_agents_run_already_is_refused() -> None:
 
     network.at(1.0, once_more)
     network.run(agents)
-    assert [message.partition(";")[0] for message in refused] == ["agents[0]: must be made anew for each run"]
+    assert [message.partition(";")[0] for message in refused] == ["agents[0]: must be a new agent for each run"]
 
 
 def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
@@ -556,7 +556,7 @@ def test_run_async_needs_a_new_loop() -> None:
         network, agents = averaging()
         await network.run_async(agents)
 
-    with pytest.raises(netsim.NetsimError, match="must start with its loop, at time 0"):
+    with pytest.raises(netsim.NetsimError, match="must start at time 0 of its loop"):
         on_loop(main)
 
 

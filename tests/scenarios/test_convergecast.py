@@ -142,8 +142,8 @@ def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
     ("parameters", "says"),
     [
         ({"awake": "0.1,x"}, "awake = '0.1,x': must be shares above 0"),
-        ({"awake": "1.3"}, r"awake = 1.3: must be a share above 0, up to 1"),
-        ({"awake": "0"}, "awake = 0.0: must be a share above 0, up to 1"),
+        ({"awake": "1.3"}, r"awake = 1.3: must be a fraction in \(0, 1\]"),
+        ({"awake": "0"}, r"awake = 0.0: must be a fraction in \(0, 1\]"),
         ({"loss": 0.1}, "loss = 0.1: must go with model = 'disk'"),
         ({"model": "disk", "fading": 2.0}, "fading = 2: must go with model = 'path-loss'"),
         ({"radius": 5.0}, "radius = 5.0: must be larger: 40 motes on 100 m × 100 m are hardly ever connected"),

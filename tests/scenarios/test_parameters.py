@@ -193,7 +193,7 @@ def test_several_files(tmp_path: Path) -> None:
         ("", "must define one subclass of netsim.Agent; it has 0"),
         (PLAIN + PLAIN.replace("Alone", "Other"), "it has 2"),
         (PLAIN.replace("slow=0.5", "slow"), "a parameter of Alone without a default = 'slow': must be one of"),
-        (PLAIN.replace("cost, rounds, *,", "*, cost, rounds,"), "made as Alone(cost, rounds)"),
+        (PLAIN.replace("cost, rounds, *,", "*, cost, rounds,"), "called as Alone(cost, rounds)"),
         ("import nothing_of_the_kind", "must be a Python file that runs; ModuleNotFoundError (alone.py, line 1)"),
         ("class", "must be a Python file that runs; SyntaxError"),
     ],
@@ -231,7 +231,7 @@ def test_a_method_that_takes_part_in_no_round_is_refused_for_that(name: str, tmp
     options = {"methods": "DKLA", "coders": "float64", "censors": "none"} if name == "frontier" else {}
     if name == "dynamic":
         options = {"compare_bits": ""}
-    with pytest.raises(BadInput, match="alone took part in no round: must take part in each, by async for k in"):
+    with pytest.raises(BadInput, match=r"alone took part in no round: run\(\) must iterate with async for k in"):
         catalogue.find_study(name).execute(**SMALL, **options, method=written(tmp_path, SILENT))
 
 
@@ -249,10 +249,10 @@ def test_a_file_with_the_name_of_another_method_is_refused_before_anything_runs(
     name: str, own: str, algorithm: str, tmp_path: Path
 ) -> None:
     study = catalogue.find_study(name)
-    with pytest.raises(BadInput, match=f"must be a file of another name, for there is another '{algorithm}'"):
+    with pytest.raises(BadInput, match=f"must have another file name: a method '{algorithm}' already exists"):
         study.execute(**SMALL, **{own: algorithm}, method=written(tmp_path, PLAIN, algorithm))
     files = f"{written(tmp_path, PLAIN)},{written(tmp_path, PLAIN)}"
-    with pytest.raises(BadInput, match="must be a file of another name, for there is another 'alone'"):
+    with pytest.raises(BadInput, match="must have another file name: a method 'alone' already exists"):
         study.execute(**SMALL, method=files)
 
 
@@ -371,7 +371,9 @@ def test_a_remedy_is_for_duals_that_its_class_leaves_as_published(tmp_path: Path
 def test_a_default_that_python_would_not_heed_is_refused(line: str, tmp_path: Path) -> None:
     text = OWN.replace("@dataclass(eq=False, repr=False)\n", "").format(base="DKLA", body=line)
     with pytest.raises(
-        BadInput, match=r"^method = .*: Mine.coder must be a field: with a type, in a class under @data"
+        BadInput,
+        match=r"^method = .*: Mine.coder must be declared as a field, with a type "
+        r"annotation, in a class decorated with @data",
     ):
         catalogue.find_study("coke").execute(**SMALL, method=written(tmp_path, text))
 

@@ -46,9 +46,9 @@ def test_under_loss_a_remedy_brings_the_error_back(flags: dict[str, str]) -> Non
 def test_what_cannot_have_it_is_named() -> None:
     study = run("coke", remedy="running-sums", bits=4)
     assert study.notes[0] == (
-        "As published, without running-sums: CTA, COKE 4-bit (only ADMM methods that send states have it)."
+        "Run as published, without running-sums: CTA, COKE 4-bit (only ADMM methods that send states support it)."
     )
-    with pytest.raises(BadInput, match="remedy = 'running-sums': must go with an ADMM method"):
+    with pytest.raises(BadInput, match="remedy = 'running-sums': must be combined with an ADMM method"):
         run("coke", algorithms="CTA", remedy="running-sums")
     with pytest.raises(BadInput, match="remedy"):
         run("coke", remedy="sums")

@@ -120,7 +120,7 @@ def sweep(
     """
     check.integer("jobs", jobs, low=1)
     if dask is not None and jobs != 1:
-        raise check.refuse("jobs", jobs, "left out with dask, whose workers are as many as there are")
+        raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
     limits = Limits(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
         None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
@@ -200,7 +200,7 @@ def read_points(folder: Path) -> Iterator[tuple[str, dict[str, Any], Path]]:
         place = folder / "points" / point.name
         if (place / "summary.json").is_file():
             if (ran := _settings_of(place).get("point", point.name)) != point.name:
-                raise BadInput(f"folder = {str(place)!r}: must hold the run of {point.name}; it holds that of {ran}")
+                raise BadInput(f"folder = {str(place)!r}: must hold the run of {point.name}, but holds that of {ran}")
             yield point.name, dict(point.settings), place
 
 
@@ -226,7 +226,9 @@ def _read_grid(folder: Path) -> Grid:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         return Grid(about["scenario"], {name: tuple(values) for name, values in about["values"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"folder = {str(folder)!r}: must be a sweep's; its sweep.json is missing or damaged") from None
+        raise BadInput(
+            f"folder = {str(folder)!r}: must be the folder of a sweep, but its sweep.json is missing or damaged"
+        ) from None
 
 
 def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
@@ -285,10 +287,10 @@ def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bo
         return
     if not redo:
         what = list(dict.fromkeys(itertools.chain(*changed.values())))
-        why = f"{', '.join(what)} changed since" if what else "a netsim that recorded nothing of these ran"
+        why = f"{', '.join(what)} changed since" if what else "a netsim version that did not record code and data ran"
         raise BadInput(
-            f"out = {str(folder)!r}: must hold points of the code and data that are there now; {why} {len(changed)} of "
-            f"its {len(recorded)} points{' ran' if what else ''} (--redo runs those anew; a new folder keeps them)"
+            f"out = {str(folder)!r}: must hold points that ran with the current code and data; {why} {len(changed)} of "
+            f"its {len(recorded)} points{' ran' if what else ''} (--redo reruns them; choose a new folder to keep them)"
         )
     (folder / "points.csv").unlink(missing_ok=True)
     for name in changed:
@@ -307,7 +309,7 @@ def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
         (folder / "points.csv").unlink(missing_ok=True)
         raise NetsimError(
             f"out = {str(folder)!r}: must hold points of one version; {', '.join(mixed)} changed while the sweep ran "
-            "(--redo runs anew those that are not of the present one)"
+            "(--redo reruns the points of other versions)"
         )
 
 
@@ -321,14 +323,14 @@ def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iter
     about = folder / "sweep.json"
     begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
     if folder.exists() and not about.is_file() and begun:
-        raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or a sweep's")
+        raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of a sweep")
     with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as mine:
         if not mine:
             raise BadInput(
-                f"out = {str(folder)!r}: must be a folder that no other sweep writes; "
-                f"if none does, one was killed: then remove {str(folder / LOCK)!r}"
+                f"out = {str(folder)!r}: must not be in use by another sweep; "
+                f"if none is running, a sweep was killed: remove {str(folder / LOCK)!r}"
             )
         for left in (
             *folder.glob(".sweep.json.*"),
@@ -370,4 +372,4 @@ def _must_be_same(folder: Path, chosen: Grid) -> None:
         raise BadInput(f"{held} of {there.scenario} over {', '.join(there.swept) or 'nothing'}")
     if there.fixed != chosen.fixed:
         given = ", ".join(f"{name} = {value}" for name, value in there.fixed.items())
-        raise BadInput(f"{held} with {given or 'nothing else given'}")
+        raise BadInput(f"{held} with {given or 'no other parameters'}")

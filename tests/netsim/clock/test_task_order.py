@@ -249,7 +249,9 @@ def test_a_task_factory_makes_numbered_tasks_or_is_refused() -> None:
         return type(task)
 
     assert on_loop(lambda: main(OwnTask)) is OwnTask
-    with pytest.raises(NetsimError, match=r"^task factory: must make netsim.clock.task.Task, .*; got _asyncio.Task"):
+    with pytest.raises(
+        NetsimError, match=r"^task factory: must return a " r"netsim.clock.task.Task, .*; got _asyncio.Task"
+    ):
         on_loop(lambda: main(asyncio.Task))
 
 

@@ -121,7 +121,7 @@ def test_the_past_is_refused() -> None:
     network = Network(topology.path(3))
     network.at(2.5, lambda: network.at(1.0, print))
     message = message_of(lambda: network.run(beside(Rounder(5))), BadInput)
-    assert message == "time = 1: must be >= 2.5, the present time of the run"
+    assert message == "time = 1: must be >= 2.5, the current time of the run"
 
 
 @pytest.mark.parametrize("time", [0.0, 2.0])

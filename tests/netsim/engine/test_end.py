@@ -38,7 +38,7 @@ def test_a_run_ends_at_its_time_however_long_agents_take_to_end(after: float) ->
     agent = Goodbye(after)
     run = Network(topology.path(3)).run(beside(agent), until=5.0)
     assert run.ended_at == 5.0
-    assert agent.refusal == "agent 1 cannot send 'bye': the run is over, and what it sent is counted"
+    assert agent.refusal == "agent 1 cannot send 'bye': the run is over and its counts are final"
     assert int(run.ledger.table([])["offered"].iloc[0]) == 10
     # Nor does it count whether it tries.
     assert (
@@ -148,7 +148,7 @@ def test_on_a_shared_loop_nothing_changes_a_finished_run(until: float | None) ->
     on_loop(main)
     for agent in agents.values():
         assert agent.ended == [f"{name} at {until or 3.0:g}" for name in ("task", "shielded")]
-        assert agent.refused == [f"agent {agent.name} cannot send 'x': the run is over, and what it sent is counted"]
+        assert agent.refused == [f"agent {agent.name} cannot send 'x': the run is over and its counts are final"]
         assert agent.made_later.cancelled()
 
 
@@ -306,7 +306,9 @@ def test_something_else_on_the_loop_that_polls_is_no_agents_fault() -> None:
             await asyncio.sleep(0)
         await run
 
-    with pytest.raises(Stalled, match=r"time has not moved: callbacks or tasks of no agent run again and again$"):
+    with pytest.raises(
+        Stalled, match=r"time has not advanced: callbacks or tasks that belong to no agent keep running$"
+    ):
         on_loop(main)
 
 

@@ -147,8 +147,16 @@ def broken_probe(agents: Mapping[Any, Agent]) -> float:
     [
         ([broken_probe], NetsimError, "probe broken_probe raised RuntimeError after round 2: no measure"),
         ([lambda agents: None], BadInput, "probe <lambda> = None: must be a function that returns a number or a"),
-        ([lambda agents: {"delivered": 1.0}], BadInput, "probe column 'delivered': must not be a column that is there"),
-        ([lambda agents: 1, lambda agents: 2], BadInput, "probe column '<lambda>': must not be a column that is there"),
+        (
+            [lambda agents: {"delivered": 1.0}],
+            BadInput,
+            "probe column 'delivered': must not duplicate an existing column",
+        ),
+        (
+            [lambda agents: 1, lambda agents: 2],
+            BadInput,
+            "probe column '<lambda>': must not duplicate an existing column",
+        ),
         (["mse"], BadInput, "probes = 'mse': must be functions of the agents"),
     ],
 )
@@ -447,19 +455,23 @@ RATED = Link(rate=1e3)
         (lambda: Network(topology.path(3), links={(0, 1): 0.1}), "links[(0, 1)] = 0.1: must be a netsim.Link"),
         (
             lambda: Network(topology.path(2), RATED, medium="radio", links={(0, 1): Link(rate=5.0)}),
-            "links[(0, 1)].rate = 5.0: must be 1000.0 as on the whole radio",
+            "links[(0, 1)].rate = 5.0: must be 1000.0, the value of `link`, because a radio "
+            "has one transmitter for all links",
         ),
         (lambda: Network(topology.path(2)).at(-1, print), "time = -1: must be a number >= 0"),
-        (lambda: Network(topology.path(2)).at(1, None), "action = None: must be a function without arguments"),
-        (lambda: Network(topology.path(2)).at(1, Actor.run), "must be a function without arguments, and without async"),
+        (lambda: Network(topology.path(2)).at(1, None), "action = None: must be a function without parameters"),
+        (lambda: Network(topology.path(2)).at(1, Actor.run), "must be a function without parameters that is not async"),
         (
             lambda: two({0: Actor()}),
             "agents: must be one for each node of the graph; no agent for node 1 (1 missing, 0 too many)",
         ),
-        (lambda: two({i: Actor() for i in range(3)}), "agent 2 is no node of the graph (0 missing, 1 too many)"),
+        (lambda: two({i: Actor() for i in range(3)}), "agent 2 is not a node of the graph (0 missing, 1 too many)"),
         (lambda: two({0: Actor(), "1": Actor()}), "no agent for node 1 (1 missing, 1 too many)"),
         (lambda: two({0: Actor(), 1: Actor}), "agents[1] = "),
-        (lambda: two(dict.fromkeys(range(2), Actor())), "agents[1]: must be an object of its own; it is the one of 0"),
+        (
+            lambda: two(dict.fromkeys(range(2), Actor())),
+            "agents[1]: must be a distinct object; it is the same object as agents[0]",
+        ),
         (lambda: two([Actor(), Actor()]), "must be a mapping {node: Agent}"),
         (
             lambda: two({0: Actor(), 1: type("A", (Actor,), {"answer": Actor.run})()}),

@@ -36,7 +36,7 @@ def test_what_is_in_flight_as_all_agents_have_ended_is_printed() -> None:
     async def say(agent: Agent) -> None:
         await agent.broadcast("x", 1)
 
-    assert "0 of 8 link messages delivered, 8 in flight as the run ended" in repr(run(say))
+    assert "0 of 8 link messages delivered, 8 in flight when the run ended" in repr(run(say))
 
 
 def test_what_comes_after_its_round_is_printed() -> None:

@@ -315,7 +315,7 @@ def test_an_interval_far_below_a_round_is_refused() -> None:
 
 def test_too_many_rows_are_refused_before_the_run_or_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     message = message_of(lambda: beacons(sample=1e-6, until=10.0), BadInput)
-    assert message == "sample = 1e-06: must be >= 1e-05, or until=10 makes too many rows"
+    assert message == "sample = 1e-06: must be >= 1e-05, or until=10 gives too many rows"
     monkeypatch.setattr("netsim.engine.observers.MOST_ROWS", 100)
     message = message_of(lambda: beacons(sample=0.01), BadInput)
     assert message == "sample = 0.01: must be larger: there were 100 rows by 1 s"

@@ -657,8 +657,8 @@ def test_the_sensor_engineers_script(capsys: pytest.CaptureFixture[str]) -> None
         ({"powers": {(0, 1): -201}}, "powers[(0, 1)] = -201: must be a number >= -200 and <= 200"),
         ({"capture": 3.0}, "capture = 3: must come with powers, or nothing is the stronger"),
         ({"sensing": [(0, 1)]}, "sensing = [(0, 1)]: must be a networkx Graph or DiGraph"),
-        ({"transmit_share": 1.3}, "transmit_share = 1.3: must be a share above 0, up to 1"),
-        ({"transmit_share": 0}, "transmit_share = 0: must be a share above 0, up to 1"),
+        ({"transmit_share": 1.3}, "transmit_share = 1.3: must be a fraction in (0, 1]"),
+        ({"transmit_share": 0}, "transmit_share = 0: must be a fraction in (0, 1]"),
         ({"duty_cycle": DutyCycle}, "duty_cycle = DutyCycle: must be called: DutyCycle(...)"),
         ({"airtime": LoRaAirtime}, "airtime = LoRaAirtime: must be called: LoRaAirtime(...)"),
         ({"energy": 3.0}, "energy = 3.0: must be a netsim.Energy"),
@@ -683,7 +683,11 @@ def test_bad_settings_are_refused_by_name(settings: dict[str, Any], message: str
             "exponent = 400.0: must be smaller: what a bit costs over the 30 m from node 0 is beyond all numbers",
         ),
         ({"medium": Radio(energy={7: Energy()})}, "energy: node = 7: must be a node of the network's graph"),
-        ({"links": {(0, 1): Link(rate=1.0)}}, "links[(0, 1)].rate = 1.0: must be 8000.0 as on the whole radio"),
+        (
+            {"links": {(0, 1): Link(rate=1.0)}},
+            "links[(0, 1)].rate = 1.0: must be 8000.0, the value of `link`, because a radio "
+            "has one transmitter for all links",
+        ),
         ({"medium": "wave"}, "medium = 'wave': must be one of wires, radio"),
     ],
 )

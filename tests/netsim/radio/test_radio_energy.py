@@ -311,7 +311,7 @@ def test_without_energy_there_is_none_to_know() -> None:
 
     for medium in ("wires", Radio()):
         with pytest.raises(
-            AgentError, match=r"agent 0 has no energy: the medium must be a netsim\.Radio\(energy=...\)"
+            AgentError, match=r"agent 0 has no energy account: the medium must be a netsim\.Radio\(energy=...\)"
         ):
             Network(topology.path(2), LINK, medium=medium).run({0: Actor(look), 1: Listener()})  # type: ignore[arg-type]
 

@@ -133,7 +133,7 @@ def test_a_measure_that_is_no_number_ends_the_run_at_its_round(value: Any) -> No
 def test_a_column_has_a_name_of_its_own_that_can_be_written(column: Any) -> None:
     wanted = r"^probe measure, column = (?!.*\n).*: must be printable text, after round 1$"
     if column in ("round", "trace_hash"):
-        wanted = rf"^probe column '{column}': must not be a column that is there already$"
+        wanted = rf"^probe column '{column}': must not duplicate an existing column$"
     with pytest.raises(BadInput, match=wanted):
         play(returns({column: 1.0}))
 
@@ -884,7 +884,7 @@ def test_a_finished_agent_can_be_copied_and_is_then_in_no_network(duplicate: Cal
     assert [frame.payload for frame in again.heard] == [frame.payload for frame in agent.heard]
     assert len(again.heard) == 6
     assert agent.name == 0, "the original is as it was"
-    with pytest.raises(AgentError, match="is in no network yet"):
+    with pytest.raises(AgentError, match="has not joined a network yet"):
         _ = again.name
     with pytest.raises(AttributeError):
         _ = again.nothing
@@ -921,7 +921,7 @@ def test_a_run_can_be_pickled_or_gives_the_reason(duplicate: Callable[[Any], Any
     try:
         again = duplicate(run)
     except NetsimError as error:
-        assert str(error).startswith("a Run cannot be pickled or copied, as its ledger cannot (")  # noqa: PT017
+        assert str(error).startswith("a Run cannot be pickled or copied, because its ledger cannot (")  # noqa: PT017
         assert "\n" not in str(error)  # noqa: PT017
     else:
         assert again.rounds.equals(run.rounds)
@@ -947,4 +947,4 @@ for medium in ("wires", Radio(access="aloha")):
 
 
 def test_a_run_of_the_core_in_python_can_be_pickled_with_what_is_in_flight() -> None:
-    assert python(PICKLES, NETSIM_CORE="python").count("1 in flight as the run ended") == 4
+    assert python(PICKLES, NETSIM_CORE="python").count("1 in flight when the run ended") == 4

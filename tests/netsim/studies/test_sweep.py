@@ -234,7 +234,7 @@ def test_the_command_prints_the_result(study: str, tmp_path: Path) -> None:
 def test_a_folder_with_something_else_is_refused(study: str, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
-    with pytest.raises(BadInput, match="must be a new or empty folder, or a sweep's"):
+    with pytest.raises(BadInput, match="must be a new or empty folder, or the folder of a sweep"):
         sweep(study, out=tmp_path / "other", seed=range(2))
     sweep(study, out=tmp_path / "out", seed=range(2), loss=0.1)
     with pytest.raises(BadInput, match=r"it holds a sweep with loss = 0\.1"):

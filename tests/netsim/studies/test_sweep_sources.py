@@ -193,7 +193,7 @@ def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     for seeds in ([0, 1, 2], [0, 1]):
         expected = refusal(scenario, out=out, seed=seeds, jobs=jobs, **given)
         assert expected.startswith(
-            f"out = {str(out)!r}: must hold points of the code and data that are there now; {path} "
+            f"out = {str(out)!r}: must hold points that ran with the current code and data; {path} "
         )
         assert "changed since 2 of its 2 points ran" in expected
         assert "--redo" in expected
@@ -260,7 +260,7 @@ def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> Non
         file.write("# another version\n")
     done = command("--seed", "0:3")
     assert done.returncode == 2
-    assert "must hold points of the code and data that are there now; the source of netsim changed since" in done.stderr
+    assert "must hold points that ran with the current code and data; the source of netsim changed since" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert command("--seed", "0:3", "--redo").returncode == 0
     assert len({recorded(each)["source_sha256"]["netsim"] for each in (tmp_path / "out" / "points").iterdir()}) == 1
@@ -277,7 +277,7 @@ def test_points_that_recorded_nothing_are_refused(study: str, tmp_path: Path) ->
     summary["bytes"]["settings.json"] = (point / "settings.json").stat().st_size
     (point / "summary.json").write_text(json.dumps(summary))
     expected = refusal(study, out=tmp_path / "out", seed=[0, 1])
-    assert "a netsim that recorded nothing of these ran 1 of its 2 points (--redo runs those anew" in expected
+    assert "a netsim version that did not record code and data ran 1 of its 2 points (--redo reruns them" in expected
     sweep(study, out=tmp_path / "out", seed=[0, 1], redo=True)
     assert recorded(point) == settings
 
@@ -310,8 +310,8 @@ def test_the_command_reports_it_in_one_line(study: str, tmp_path: Path) -> None:
     done = call("sweep", "mine.py", "--seed", "0:3", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
-        "netsim: out = 'out': must hold points of the code and data that are there now; mine.py changed since 2 of its "
-        "2 points ran (--redo runs those anew; a new folder keeps them)\n"
+        "netsim: out = 'out': must hold points that ran with the current code and data; mine.py changed since 2 of its "
+        "2 points ran (--redo reruns them; choose a new folder to keep them)\n"
     )
     assert call("sweep", "mine.py", "--seed", "0:3", "--out", "out", "--redo", cwd=tmp_path).returncode == 0
 
@@ -381,7 +381,7 @@ def test_a_folder_that_holds_another_points_run_is_refused(tmp_path: Path, read:
     (points / "seed=0").rename(tmp_path / "kept")
     (points / "seed=1").rename(points / "seed=0")
     (tmp_path / "kept").rename(points / "seed=1")
-    output = r"seed=0'?: must hold the run of seed=0; it holds that of seed=1"
+    output = r"seed=0'?: must hold the run of seed=0, but holds that of seed=1"
     if read == "load":
         with pytest.raises(BadInput, match=output):
             netsim.results.load(folder)

@@ -589,9 +589,9 @@ def test_an_encoder_recovers_from_a_payload_that_it_refused() -> None:
 def test_a_kind_is_a_text(kind: Any, payload: Any) -> None:
     class Sender(Agent):
         async def run(self) -> None:
-            with pytest.raises(BadInput, match=r"^kind = .*: must be a text"):
+            with pytest.raises(BadInput, match=r"^kind = .*: must be a str"):
                 await self.broadcast(kind, payload)
-            with pytest.raises(BadInput, match=r"^kind = .*: must be a text"):
+            with pytest.raises(BadInput, match=r"^kind = .*: must be a str"):
                 await self.send(self.neighbors[0], kind, payload)
 
     run = Network(topology.path(2)).run({0: Sender(), 1: Sender()})
