@@ -172,7 +172,7 @@ class Agent:
         AgentError
             If ``to`` is not a neighbour.
         """
-        self._must_be_neighbor(to)
+        self._check_neighbor(to)
         return await self._netsim.send(to, kind, payload, raw_data)
 
     async def deliver(self, to: Hashable, kind: str, payload: Any, *, raw_data: bool = False) -> bool:
@@ -187,7 +187,7 @@ class Agent:
             If ``to`` is not a neighbour, or the medium does not send acknowledgements.
         """
         context = self._netsim
-        self._must_be_neighbor(to)
+        self._check_neighbor(to)
         if not context.outbox.acknowledges:
             raise AgentError(
                 f"agent {self.name!r} cannot wait for an acknowledgement: the medium must be a netsim.Radio(acks=True)"
@@ -209,18 +209,18 @@ class Agent:
             If no reply arrives within ``timeout`` seconds; a later reply is counted as late.
         """
         context = self._netsim
-        self._must_be_neighbor(to)
+        self._check_neighbor(to)
         if timeout is not None:
             timeout = check.number("timeout", timeout, low=0)
         number = context.requests = context.requests + 1
         await context.send(to, kind, payload, raw_data, request=number)
-        return await context.inbox.reply_to(number, timeout)
+        return await context.inbox.wait_for_reply(number, timeout)
 
     async def reply(self, frame: Frame, payload: Any, *, raw_data: bool = False) -> bool:
         """Reply to a request read from the inbox; return whether the link accepted the reply."""
         if frame.request is None or frame.is_reply:
             raise AgentError(f"agent {self.name!r}: {frame!r} is not a request and has no reply; use send")
-        self._must_be_neighbor(frame.sender)
+        self._check_neighbor(frame.sender)
         return await self._netsim.send(
             frame.sender, frame.kind, payload, raw_data, request=frame.request, is_reply=True
         )
@@ -239,7 +239,7 @@ class Agent:
         rounds = context.shared.rounds
         if number <= rounds.closed:
             context.collected = number
-            return Heard(context.inbox.arrived(context.shared.loop.now()))
+            return Heard(context.inbox.take_true(context.shared.loop.now()))
         before, context.collected = context.collected, number
         try:
             await rounds.closing()
@@ -247,9 +247,9 @@ class Agent:
             context.collected = before
             raise
         deadline = rounds.open_deadline if number == rounds.open_round else rounds.deadline(number)
-        return Heard(context.inbox.arrived(deadline))
+        return Heard(context.inbox.take_true(deadline))
 
-    def _must_be_neighbor(self, to: Hashable) -> None:
+    def _check_neighbor(self, to: Hashable) -> None:
         if to not in self._netsim.outbox.link_index_of:
             near = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
             raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {near or 'none'}")
@@ -263,7 +263,7 @@ def _clash(kind: type[Agent], name: str) -> AgentError:
     return AgentError(f"{kind.__qualname__}.{name}: {what}")
 
 
-def _refuse_assignment(name: str) -> Callable[[Agent, Any], None]:
+def _read_only_setter(name: str) -> Callable[[Agent, Any], None]:
     def set_it(agent: Agent, value: Any) -> None:
         raise _clash(type(agent), name)
 
@@ -272,7 +272,7 @@ def _refuse_assignment(name: str) -> Callable[[Agent, Any], None]:
 
 for _name, _member in list(vars(Agent).items()):
     if isinstance(_member, property):
-        setattr(Agent, _name, _member.setter(_refuse_assignment(_name)))
+        setattr(Agent, _name, _member.setter(_read_only_setter(_name)))
 
 
 def attach(agent: Agent, context: Context) -> None:

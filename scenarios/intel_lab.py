@@ -17,7 +17,7 @@ from netsim.network import Medium
 from netsim.radio import Energy, presets
 from netsim.scenarios.tasks.batch_task import batch_task, draw_samples
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways_in
+from netsim.scenarios.tasks.method import REMEDIES, Method, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, numbered, reception, spent
 from netsim.scenarios.tasks.savings import measure
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
@@ -164,7 +164,7 @@ def intel_lab(
         Seed of everything random.
     """
     check.integer("rounds", rounds, low=1)
-    methods, ways = model.methods(algorithms), ways_in(remedies)
+    methods, ways = model.methods(algorithms), parse_remedies(remedies)
     energy, rate = motes.energy()
     measured = numbered(measured_lab(least=motes.least))
     samples = draw_samples(data, setting := model.setting(measured), rows, seed)

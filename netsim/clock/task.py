@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from netsim.errors import BadInput
 
 if TYPE_CHECKING:
-    from netsim.engine.tasks import Member
+    from netsim.engine.tasks import TaskOwner
 
 __all__ = ["OWNER", "Future", "Generators", "Task", "refuse_unnumbered", "refuse_unordered"]
 
@@ -26,7 +26,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 _ASYNCIO = vars(asyncio.tasks)
 
 
-OWNER: "ContextVar[Member | None]" = ContextVar("OWNER", default=None)
+OWNER: "ContextVar[TaskOwner | None]" = ContextVar("OWNER", default=None)
 """The running agent, which the tasks and timers that it creates inherit."""
 
 
@@ -58,17 +58,17 @@ class Task(asyncio.Task[_T_co]):
 
     Attributes
     ----------
-    owner : Member or None
+    owner : TaskOwner or None
         The agent to which the task belongs.
     """
 
     __slots__ = ("_number", "owner")
     _number: int
-    owner: "Member | None"
+    owner: "TaskOwner | None"
     __hash__ = _number_of
 
 
-class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], "Member | None"]):
+class Generators(weakref.WeakKeyDictionary[AsyncGeneratorType[Any, Any], "TaskOwner | None"]):
     """Started async generators that have not ended, in the order of their start; asyncio's own set has no order."""
 
     def add(self, generator: AsyncGeneratorType[Any, Any]) -> None:

@@ -213,13 +213,13 @@ class Node:
         """Connect the relay; called before the agents start, perhaps later than those of other processes."""
         run = self.runtime
         for name in run.agents:
-            if not self.relay.is_here(name):
+            if not self.relay.is_local(name):
                 run.tasks.finished(name)
         if run.loop.now() > 0:
             # Rounds have passed, in which an earlier process of the same agents may have used transmission numbers.
             passed = run.rounds.next_number()
             for context in self._contexts:
-                context.begins_anew()
+                context.note_restart()
                 context.outbox.skip_numbers(passed << _SKIPPED_BITS)
         self.relay.connect(run)
         self._round_task = run.loop.create_task(self._keep_rounds_open(), context=run.outside)
@@ -328,7 +328,7 @@ class Node:
         tally = run.shared.tally
         events = tally.link_messages + sum(tally.exits)
         since, events_then = self._last_activity
-        unfinished = {task: name for task, name in run.tasks.mains.items() if not task.done()}
+        unfinished = {task: name for task, name in run.tasks.main_tasks.items() if not task.done()}
         if events != events_then or self._can_go_on(set(unfinished.values())):
             self._last_activity = time.monotonic(), events
         elif unfinished and time.monotonic() - since > patience:

@@ -136,13 +136,13 @@ class Relay:
         # Whether all further frames are dropped.
         self.closed = False
 
-    def is_here(self, agent: Hashable) -> bool:
+    def is_local(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this process."""
         return self._processes[agent] == self._membership.me
 
     def stand_in(self, agent: Hashable, tally: Tally) -> RemoteEndpoint | None:
         """Return the remote endpoint of an agent in another process, or None if the agent runs in this one."""
-        if self.is_here(agent):
+        if self.is_local(agent):
             return None
         remote = RemoteEndpoint(agent, tally, self._send)
         self._remotes.append(remote)
@@ -244,7 +244,7 @@ class Relay:
         kind, refused, legs = tally.kind(message.kind), "", iter(message.legs)
         for link, sequence, time in zip(legs, legs, legs, strict=True):
             ends = self._links[link] if link < len(self._links) else None
-            if ends is None or ends[:2] != (parcel.host, frame.sender) or not self.is_here(ends[2]):
+            if ends is None or ends[:2] != (parcel.host, frame.sender) or not self.is_local(ends[2]):
                 refused = "malformed"
             elif not self._filter_of(parcel, link).accept(sequence):
                 refused = refused or "replayed"

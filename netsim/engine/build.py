@@ -135,7 +135,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         mac = None if run.medium is None else run.medium.mac(name, wiring, inboxes[name], mine.clock)
         outbox = run.outboxes[name] = _outbox(settings, wiring, mine, i, name, names, mac)
         if own:
-            outbox.send_one_by_one()
+            outbox.disable_fast_path()
         context = run.contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
         context.reliability = settings.link.reliability_model
         if mac is not None:
@@ -145,7 +145,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     for name, outbox in run.outboxes.items():
         # Subscribe to the senders only after all their outboxes exist.
         if isinstance(outbox, ReliableOutbox):
-            inboxes[name].number_with(outbox.heard)
+            inboxes[name].set_sequence_handler(outbox.heard)
     if run.medium is not None:
         run.medium.connect(graph)
 

@@ -19,9 +19,9 @@ __all__ = [
     "cancelled_error",
     "endless",
     "failure",
-    "is_goodbye",
+    "is_shutdown_error",
     "standstill",
-    "stubborn",
+    "uncancellable_error",
     "waiting",
     "when",
 ]
@@ -86,10 +86,10 @@ def failure(what: str, error: BaseException) -> NetsimError:
     return found
 
 
-def is_goodbye(error: BaseException) -> bool:
+def is_shutdown_error(error: BaseException) -> bool:
     """Return whether an agent raised only because it was cancelled, or sent after the end."""
     if isinstance(error, BaseExceptionGroup):
-        return all(map(is_goodbye, error.exceptions))
+        return all(map(is_shutdown_error, error.exceptions))
     return isinstance(error, RunOver | asyncio.CancelledError)
 
 
@@ -118,7 +118,7 @@ def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, 
     return AgentError(f"agent {name!r} never lets time pass: at {now:g} s {does} again and again; {why}")
 
 
-def stubborn(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
+def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Context) -> AgentError:
     """Return the error for an agent that does not end when it is cancelled."""
     where = f"it waits for {_waits_for(task, context)}"
     return AgentError(f"agent {name!r} does not end when it is cancelled: {where}; let asyncio.CancelledError out")
@@ -134,6 +134,6 @@ def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
             own = inner
     what = f"{inner.__qualname__}()" if inner is not own else "a future"
     if in_inbox:
-        what = context.inbox.awaited or what
+        what = context.inbox.wait_description or what
     frame = getattr(own, "cr_frame", None)
     return what if frame is None else f"{what} ({os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno})"

@@ -39,11 +39,11 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
             try:
                 return runner.run(_interruptible(runtime, loop))
             except KeyboardInterrupt as error:
-                runtime.hand_over(error)
+                runtime.attach_result_to(error)
                 raise
     except Interrupted as error:
         # Only the runner's end closed the books.
-        runtime.hand_over(error)
+        runtime.attach_result_to(error)
         raise
 
 
@@ -94,6 +94,6 @@ def in_thread(runtime: Runtime, launch: Callable[[], Run]) -> Run:
         runtime.interrupt()
         # Not join(): after an interrupt that returns too early.
         over.wait()
-        runtime.hand_over(error)
+        runtime.attach_result_to(error)
         raise
     return outcome.result()

@@ -16,7 +16,7 @@ from netsim.agent import Agent
 from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
 from netsim.clock.task import OWNER
-from netsim.engine.tasks import AgentTasks, Member
+from netsim.engine.tasks import AgentTasks, TaskOwner
 from netsim.errors import BadInput, NetsimError
 from netsim.run import Run
 from netsim.transport.context import Context
@@ -283,7 +283,7 @@ class Watcher:
     def _note(self, variables: Variables) -> None:
         """Note the agent whose code is called in a context."""
         owner = variables.get(OWNER)
-        if isinstance(owner, Member) and self._tasks.owns(owner):
+        if isinstance(owner, TaskOwner) and self._tasks.owns(owner):
             self._called[owner.name] = None
 
     def _look(self, name: Hashable) -> None:

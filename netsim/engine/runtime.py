@@ -19,10 +19,10 @@ from netsim.clock.task import OWNER
 from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
-from netsim.engine.diagnosis import agent_error, endless, failure, standstill, stubborn
+from netsim.engine.diagnosis import agent_error, endless, failure, standstill, uncancellable_error
 from netsim.engine.observers import Sampler, View, Watcher
 from netsim.engine.process import limited_blas, unhurried_collector
-from netsim.engine.tasks import UNAWAITED, AgentTasks, abandon, owner_of, ready_handles, stop
+from netsim.engine.tasks import UNAWAITED, AgentTasks, detach, owner_of, ready_handles, stop
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.faults.player import Player
 from netsim.radio.medium import Medium
@@ -99,17 +99,17 @@ class Runtime:
         self.horizon = math.inf
         self.error: NetsimError | None = None
         self.timers: list[asyncio.TimerHandle] = []
-        self.samples: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
-        self.sampled = 0
+        self.ready_counts: Counter[tuple[Hashable, asyncio.Task[Any] | None]] = Counter()
+        self.iterations_sampled = 0
 
     @property
     def all_shared(self) -> list[Shared]:
         """The shared states of all agents, one for each clock."""
         return [self.shared, *self.own.values()]
 
-    def is_here(self, agent: Hashable) -> bool:
+    def is_local(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this process."""
-        return self.node is None or self.node.relay.is_here(agent)
+        return self.node is None or self.node.relay.is_local(agent)
 
     async def run(self, loop: Loop) -> Run:
         """Run all agents on a loop; an error that ends the run has the partial result as ``run``."""
@@ -120,10 +120,10 @@ class Runtime:
                     raise asyncio.CancelledError
                 return await self._run()
         except BaseException as error:
-            self.hand_over(error)
+            self.attach_result_to(error)
             raise
 
-    def hand_over(self, error: BaseException) -> None:
+    def attach_result_to(self, error: BaseException) -> None:
         """Attach the partial result to the error that ended the run, if counting had ended."""
         if self.closed:
             error.run = self.result  # type: ignore[attr-defined]
@@ -150,15 +150,15 @@ class Runtime:
         self.ledger.in_flight = self._in_flight
         for name, agent in self.agents.items():
             if type(agent).answer is not Agent.answer:
-                self.inboxes[name].answer_with(self._answering(name))
+                self.inboxes[name].set_request_handler(self._request_handler(name))
         # The result contains only the agents of this process.
-        result.agents = {name: agent for name, agent in self.agents.items() if self.is_here(name)}
+        result.agents = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
         if self.node is not None:
             self.node.joined()
         self.built = True
 
     async def _run(self) -> Run:
-        with unhurried_collector(), limited_blas(self.settings.blas_threads), self._watched():
+        with unhurried_collector(), limited_blas(self.settings.blas_threads), self._error_hooks():
             try:
                 self._start()
                 await self.ended
@@ -206,7 +206,7 @@ class Runtime:
     def halt(self, agent: Hashable) -> None:
         """Cancel an agent's tasks, switch off its radio and discard its unread frames."""
         self.contexts[agent].down = True
-        self.inboxes[agent].forget()
+        self.inboxes[agent].clear_unread()
         if self.medium:
             self.medium.switch(agent, on=False)
         self.tasks.halt(agent)
@@ -222,27 +222,27 @@ class Runtime:
             self.medium.switch(agent, on=True)
         left = self.tasks.running(agent)
         if left is not None:
-            self.fail(stubborn(agent, left, self.contexts[agent]))
+            self.fail(uncancellable_error(agent, left, self.contexts[agent]))
         if left is not None or self.tasks.is_finished(agent):
             return
-        self.contexts[agent].begins_anew()
+        self.contexts[agent].note_restart()
         self.tasks.start(agent, self._coroutine_of(agent, self.agents[agent]))
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _error_hooks(self) -> Iterator[None]:
         """Handle errors that asyncio would only log, and detect that time does not advance."""
         clock = self.loop.clock
         more = _PASSES_PER_AGENT * len(self.agents)
         clock.limit += more
-        clock.on_endless.append(self._endless)
+        clock.on_endless.append(self._on_livelock)
         self.loop.on_error.append(self._handle)
         try:
             yield
         finally:
             clock.limit -= more
-            clock.on_endless.remove(self._endless)
+            clock.on_endless.remove(self._on_livelock)
             self.loop.on_error.remove(self._handle)
 
     def _start(self) -> None:
@@ -250,7 +250,7 @@ class Runtime:
             self.node.starting()
         for shared in self.all_shared:
             shared.begun = True
-        self.loop.clock.on_standstill.append(self._standstill)
+        self.loop.clock.on_standstill.append(self._on_deadlock)
         if self.watcher:
             self.watcher.start(self.result.agents)
         if self.sampler:
@@ -270,7 +270,7 @@ class Runtime:
         if self.settings.until is not None:
             # End the run at the end of the instant, so that a round that closes at that time is complete.
             until = self.rounds.snap(self.settings.until)
-            self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._come_to_end))
+            self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
             for name in self.result.agents:
                 if not self.player.is_down(name):
@@ -305,7 +305,7 @@ class Runtime:
         under_way = list(self._in_flight())
         self.ledger.in_flight = partial(iter, under_way)
         for inbox in self.inboxes.values():
-            inbox.drop()
+            inbox.clear_in_flight()
         self.result.ended_at = self.loop.now()
         if self.view:
             self.view.stop()
@@ -331,22 +331,22 @@ class Runtime:
 
     async def _stop(self) -> None:
         """End all tasks of the agents."""
-        self.loop.clock.on_standstill.remove(self._standstill)
+        self.loop.clock.on_standstill.remove(self._on_deadlock)
         left = await stop(self.loop, self.tasks, self.end_iterations)
         for task in left:
             name = self.tasks.name_of(task)
-            self.fail(stubborn(name, task, self.contexts[name]))
-            abandon(task)
-        error = self.tasks.raised_first()
+            self.fail(uncancellable_error(name, task, self.contexts[name]))
+            detach(task)
+        error = self.tasks.first_background_error()
         if error is not None:
             self.fail(error)
         self.tasks.forget_raised()
 
     def _finish(self) -> None:
         # End the run at the end of the instant, so that the last round's row is written.
-        self.loop.clock.at_instant_end(self._come_to_end)
+        self.loop.clock.at_instant_end(self._on_finished)
 
-    def _come_to_end(self) -> None:
+    def _on_finished(self) -> None:
         """End the run, or notify the node, when all agents are finished or ``until`` is reached."""
         if self.node is None:
             self.end()
@@ -378,20 +378,20 @@ class Runtime:
             return False
         return True
 
-    def _standstill(self) -> None:
+    def _on_deadlock(self) -> None:
         """Resolve a deadlock by ending inbox iterations, or fail the run with what each agent waits for."""
         if self.end_iterations():
-            self._sample()
+            self._count_ready_agents()
             return
-        unfinished = {task: name for task, name in self.tasks.mains.items() if not task.done()}
-        self.fail(self.tasks.raised_first() or standstill(unfinished, self.contexts))
+        unfinished = {task: name for task, name in self.tasks.main_tasks.items() if not task.done()}
+        self.fail(self.tasks.first_background_error() or standstill(unfinished, self.contexts))
 
     def end_iterations(self) -> bool:
         """End the agents' iterations over inboxes; return whether there were any."""
         self.loop.clock.passes += _PASSES_PER_STANDSTILL
         return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
-    def _sample(self) -> None:
+    def _count_ready_agents(self) -> None:
         """Count the agents that are ready to run, if the iteration limit for one instant is exceeded."""
         if self.loop.clock.passes <= self.loop.clock.limit:
             return
@@ -399,30 +399,30 @@ class Runtime:
             owner = handle._context.get(OWNER)
             if self.tasks.owns(owner):
                 task = getattr(handle._callback, "__self__", None)
-                self.samples[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
+                self.ready_counts[owner.name, task if isinstance(task, asyncio.Task) else None] += 1
 
-    def _endless(self) -> None:
+    def _on_livelock(self) -> None:
         """After sampling a few iterations, fail the run with an error naming the agent that ran most often."""
-        self._sample()
-        self.sampled += 1
+        self._count_ready_agents()
+        self.iterations_sampled += 1
         # The agent may belong to another run on this loop, so wait longer to let that run fail first.
-        if self.sampled < (_SAMPLES if self.samples else 2 * _SAMPLES):
+        if self.iterations_sampled < (_SAMPLES if self.ready_counts else 2 * _SAMPLES):
             return
         passes = self.loop.clock.passes
-        if self.samples:
-            [((name, task), _)] = self.samples.most_common(1)
+        if self.ready_counts:
+            [((name, task), _)] = self.ready_counts.most_common(1)
             self.fail(endless(name, task, self.contexts[name], passes))
         else:
             where = f"at {self.loop.now():g} s after {passes:,} passes of the event loop"
             self.fail(
                 Stalled(f"{where} time has not advanced: callbacks or tasks that belong to no agent keep running")
             )
-        self.sampled = self.loop.clock.passes = 0
+        self.iterations_sampled = self.loop.clock.passes = 0
 
     # --- callbacks during the run
     # ---------------------------------------------------------------------------------------
 
-    def _answering(self, name: Hashable) -> Callable[[Frame], None]:
+    def _request_handler(self, name: Hashable) -> Callable[[Frame], None]:
         agent, outbox, context = self.agents[name], self.outboxes[name], self.contexts[name]
         member = self.tasks.members[name]
 

@@ -16,16 +16,16 @@ from typing import Any
 
 from netsim.clock.clock import LocalClock, Loop
 from netsim.clock.task import OWNER, Task
-from netsim.engine.diagnosis import agent_error, cancelled_error, is_goodbye, when
+from netsim.engine.diagnosis import agent_error, cancelled_error, is_shutdown_error, when
 from netsim.errors import AgentError, NetsimError
 from netsim.transport.context import Context
 
-__all__ = ["AgentTasks", "Member", "abandon", "cancel", "owner_of", "ready_handles", "stop"]
+__all__ = ["AgentTasks", "TaskOwner", "cancel", "detach", "owner_of", "ready_handles", "stop"]
 
 UNAWAITED = " in a task that is never awaited"
 
 
-class Member:
+class TaskOwner:
     """An agent in its role as the owner of its tasks."""
 
     __slots__ = ("_tasks", "clock", "name")
@@ -58,7 +58,7 @@ class AgentTasks:
     ----------
     members : dict
         The agents as owners, by their names.
-    mains : dict
+    main_tasks : dict
         The tasks that run the agents.
     background : dict
         The tasks that agents made and that are not done, in the order in which they were made.
@@ -85,10 +85,10 @@ class AgentTasks:
         # Agents that ended at this instant.
         self._gone: list[Hashable] = []
         # Background tasks that raised and whose exception has not been retrieved.
-        self._raised: dict[Any, tuple[Member, str]] = {}
+        self._raised: dict[Any, tuple[TaskOwner, str]] = {}
         self._looks = False
-        self.members = {name: Member(self, name, context.shared.clock) for name, context in contexts.items()}
-        self.mains: dict[asyncio.Task[Any], Hashable] = {}
+        self.members = {name: TaskOwner(self, name, context.shared.clock) for name, context in contexts.items()}
+        self.main_tasks: dict[asyncio.Task[Any], Hashable] = {}
         self.background: dict[asyncio.Task[Any], Hashable] = {}
         self.over = False
         self.closed = False
@@ -99,12 +99,12 @@ class AgentTasks:
         context = copy_context()
         context.run(OWNER.set, self.members[name])
         main = self._loop.create_task(coroutine, context=context)
-        self.mains[main] = self.background.pop(main)
+        self.main_tasks[main] = self.background.pop(main)
 
     def halt(self, name: Hashable) -> None:
         """Cancel an agent's tasks because its node has failed; the agent may start again."""
         self._halted.add(name)
-        for task, owner in [*self.mains.items(), *self.background.items()]:
+        for task, owner in [*self.main_tasks.items(), *self.background.items()]:
             if owner == name and not task.done():
                 cancel(task)
 
@@ -114,8 +114,10 @@ class AgentTasks:
 
     def running(self, name: Hashable) -> asyncio.Task[Any] | None:
         """Return an unfinished task of an agent, preferably its main task, or None if all are done."""
-        tasks = (*self.mains.items(), *self.background.items())
-        return next((task for task, owner in tasks if owner == name and not task.done() and _is_own(task)), None)
+        tasks = (*self.main_tasks.items(), *self.background.items())
+        return next(
+            (task for task, owner in tasks if owner == name and not task.done() and _runs_agent_code(task)), None
+        )
 
     def finished(self, name: Hashable) -> None:
         """Mark an agent as finished, because it has ended or will not restart."""
@@ -124,14 +126,14 @@ class AgentTasks:
             if not self._unfinished:
                 self._finish()
 
-    def adopt(self, task: Task[Any], member: Member) -> None:
+    def adopt(self, task: Task[Any], member: TaskOwner) -> None:
         """Keep a reference to an agent's task until the task is done."""
         self.background[task] = member.name
         task.add_done_callback(self._done)
         if self.closed:
             cancel(task)
 
-    def raised_first(self) -> AgentError | None:
+    def first_background_error(self) -> AgentError | None:
         """Return the error of the first background task whose exception has not been retrieved."""
         self._raised = {task: more for task, more in self._raised.items() if _is_unretrieved(task)}
         for task, (member, at) in self._raised.items():
@@ -146,7 +148,7 @@ class AgentTasks:
 
     def owns(self, owner: object) -> bool:
         """Return whether an owner is an agent of this run."""
-        return isinstance(owner, Member) and owner._tasks is self
+        return isinstance(owner, TaskOwner) and owner._tasks is self
 
     def has_timers(self) -> bool:
         """Return whether any pending timer belongs to an agent."""
@@ -154,20 +156,20 @@ class AgentTasks:
 
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
         """Return the agent whose task this is."""
-        return self.mains[task] if task in self.mains else self.background[task]
+        return self.main_tasks[task] if task in self.main_tasks else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
         """End the run with an agent's error, unless it results from the end of the run or the agent's node failure."""
-        if not (self._may_end(name) and is_goodbye(error)):
+        if not (self._may_end(name) and is_shutdown_error(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        if task in self.mains:
+        if task in self.main_tasks:
             self._agent_done(task)
             return
         name = self.background.pop(task)
         if not task.cancelled() and _is_unretrieved(task):
-            if self._may_end(name) and is_goodbye(_exception_of(task)):
+            if self._may_end(name) and is_shutdown_error(_exception_of(task)):
                 task.exception()
                 return
             self._raised[task] = self.members[name], when(self._contexts[name])
@@ -179,9 +181,9 @@ class AgentTasks:
         return self.over or name in self._halted
 
     def _agent_done(self, task: asyncio.Task[Any]) -> None:
-        name = self.mains[task]
+        name = self.main_tasks[task]
         if name in self._halted and not self.over:
-            del self.mains[task]
+            del self.main_tasks[task]
             if not task.cancelled() and (error := task.exception()):
                 self.failed(name, error)
             return
@@ -204,7 +206,7 @@ class AgentTasks:
             busy = set(self.background.values())
             for name in gone:
                 if name not in busy:
-                    self._contexts[name].inbox.abandon()
+                    self._contexts[name].inbox.discard_from_now()
 
     def _look(self) -> None:
         """Briefly drop the reference to each task that raised, so that asyncio reports unreferenced ones.
@@ -231,16 +233,16 @@ def owner_of(context: Mapping[str, Any]) -> Any:
 
 def cancel(task: asyncio.Task[Any]) -> None:
     """Cancel a task, unless it only closes an async generator."""
-    if _is_own(task):
+    if _runs_agent_code(task):
         task.cancel()
 
 
-def _is_own(task: asyncio.Task[Any]) -> bool:
+def _runs_agent_code(task: asyncio.Task[Any]) -> bool:
     """Return whether a task does more than close an async generator."""
     return inspect.iscoroutine(task.get_coro())
 
 
-def abandon(task: asyncio.Task[Any]) -> None:
+def detach(task: asyncio.Task[Any]) -> None:
     """Unregister a task that ignores cancellation from asyncio, and close its coroutine if possible."""
     asyncio._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -253,11 +255,11 @@ def abandon(task: asyncio.Task[Any]) -> None:
         return
     # The coroutine also ignored close(), so stop it from running and leak it, because its destruction would call
     # close() again.
-    _cut_off(task)
+    _unschedule(task)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
-def _cut_off(task: Any) -> None:
+def _unschedule(task: Any) -> None:
     """Keep a task from ever running again: remove its wake-up callback and its scheduled handles."""
     future = task._fut_waiter
     for callback, _ in (future and future._callbacks) or ():
@@ -311,22 +313,22 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
     list of tasks
         The tasks that did not end.
     """
-    for main in tasks.mains:
+    for main in tasks.main_tasks:
         main.cancel()
-    agents = len(tasks.mains)
+    agents = len(tasks.main_tasks)
     try:
-        await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.mains)
+        await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.main_tasks)
         _cancel_background(tasks)
-        await _Wait(loop, agents, end_iterations).until_done(lambda: [*tasks.mains, *tasks.background])
+        await _Wait(loop, agents, end_iterations).until_done(lambda: [*tasks.main_tasks, *tasks.background])
         _close_generators(loop, tasks)
         await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.background)
     except asyncio.CancelledError:
         # This task is cancelled, too: cancel all others without waiting for them.
-        for main in tasks.mains:
+        for main in tasks.main_tasks:
             main.cancel()
         _cancel_background(tasks)
         raise
-    return [task for task in (*tasks.mains, *tasks.background) if not task.done()]
+    return [task for task in (*tasks.main_tasks, *tasks.background) if not task.done()]
 
 
 def _cancel_background(tasks: AgentTasks) -> None:
@@ -361,12 +363,12 @@ class _Wait:
             timer = self._loop.call_later(SECONDS_PER_STOP * self._clock.speed, self._give_up)
         else:
             self._clock.on_pass.append(self._count)
-        self._clock.on_standstill.append(self._standstill)
+        self._clock.on_standstill.append(self._on_deadlock)
         try:
             while not self._gave_up and (pending := [task for task in tasks() if not task.done()]):
                 await self._all(pending)
         finally:
-            self._clock.on_standstill.remove(self._standstill)
+            self._clock.on_standstill.remove(self._on_deadlock)
             if timer is None:
                 self._clock.on_pass.remove(self._count)
             else:
@@ -398,6 +400,6 @@ class _Wait:
         if self._passes_left < 0:
             self._give_up()
 
-    def _standstill(self) -> None:
+    def _on_deadlock(self) -> None:
         if not self._end_iterations():
             self._give_up()

@@ -45,7 +45,7 @@ class Aloha:
         self._mac, self._radio, self._stream = mac, mac.medium.radio, stream
 
     def contend(self, at: float, retries: int) -> None:
-        """Contend for the channel from a time (s) on, then call `Mac.start` or `Mac.no_access`."""
+        """Contend for the channel from a time (s) on, then call `Mac.start` or `Mac.on_access_failed`."""
         back_off = self._units(retries - 1) * self._radio.unit_backoff if retries else 0.0
         self._mac.at(self._mac.awake_from(at + back_off), self._mac.start)
 
@@ -87,7 +87,7 @@ class Csma(Aloha):
         if not self._mac.is_busy(now - self._radio.cca, now):
             self._mac.at(now + self._radio.turnaround, self._mac.start)
         elif busy == self._radio.max_csma_backoffs:
-            self._mac.no_access(now)
+            self._mac.on_access_failed(now)
         else:
             self._back_off(now, busy + 1)
 
@@ -310,7 +310,7 @@ class Mac:
         self.counts.busy += busy
         return busy
 
-    def no_access(self, now: float) -> None:
+    def on_access_failed(self, now: float) -> None:
         """Drop the current frame: the channel was busy at every attempt."""
         self.counts.access_failures += 1
         self._give_up(now, ACCESS_FAILED)
@@ -320,7 +320,7 @@ class Mac:
     def start(self, now: float) -> None:
         """Send the current fragment."""
         pending = self._queue[0]
-        if self.is_spent(now):
+        if self.is_battery_empty(now):
             return
         if self.receiver.sends_until > now + early(now):
             # The node is still sending an acknowledgement.
@@ -348,7 +348,7 @@ class Mac:
         if self._radio.transmit_share is not None:
             self._silent_until -= seconds / self._radio.transmit_share
 
-    def is_spent(self, now: float) -> bool:
+    def is_battery_empty(self, now: float) -> bool:
         """Return whether the battery is empty at a time (s), even if the battery watch has not run yet."""
         return self.meter is not None and self.meter.dies_at <= now
 
@@ -465,7 +465,7 @@ class Mac:
     def acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
         """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
         # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting.
-        if self.receiver.sends_until <= now + early(now) and turn == sender.turn and not self.is_spent(now):
+        if self.receiver.sends_until <= now + early(now) and turn == sender.turn and not self.is_battery_empty(now):
             self.medium.acknowledge(self, sender, pending, turn, now)
 
     def forgotten_by(self, neighbour: "Mac") -> None:

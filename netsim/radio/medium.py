@@ -294,7 +294,7 @@ class Medium:
         for link_index, mac in sender.deaf.items():
             if link_index in wanted:
                 signal = Signal(now, end, 0.0, cause=LINK_DOWN if link_index in sender.down else LOST)
-                if not mac.on or mac.is_spent(now):
+                if not mac.on or mac.is_battery_empty(now):
                     signal.spoil(RECEIVER_DOWN)
                 # It causes no interference; it is registered because its receiver may be switched off before its end.
                 mac.receiver.hear(signal, now, width)
@@ -306,7 +306,7 @@ class Medium:
     def _reach(self, mac: Mac, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> Reception | None:
         """Start reception at a neighbour that is awake or awaits this; return the reception if energy is metered."""
         meter = mac.meter
-        if not mac.on or mac.is_spent(now):
+        if not mac.on or mac.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
         elif not (awaits or mac.is_awake(now)):
             signal.spoil(ASLEEP)

@@ -184,10 +184,10 @@ def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:
     """Label fewer minor ticks of a log axis than matplotlib, whose labels 2, 3, 4 and 6 overlap."""
     span = values.max() / values.min()
     if span > _FEW:
-        panel.xaxis.set_minor_formatter(_two_and_five if span < _MANY else "")
+        panel.xaxis.set_minor_formatter(_format_2_and_5 if span < _MANY else "")
 
 
-def _two_and_five(value: float, place: float) -> str:
+def _format_2_and_5(value: float, place: float) -> str:
     power = math.floor(math.log10(value) + 1e-9)
     first = round(value / 10.0**power)
     return rf"$\mathdefault{{{first}\times10^{{{power}}}}}$" if first in (2, 5) else ""

@@ -72,7 +72,7 @@ class Context:
         # Rounds that had passed when it started again and that it skips; None: not counted yet.
         self._passed: int | None = 0
 
-    def begins_anew(self) -> None:
+    def note_restart(self) -> None:
         """Note that the agent's code starts again, or late."""
         self._passed = None
 
@@ -142,7 +142,7 @@ class Rounds:
         number = await rounds.opening()
         context.round = number
         context.first_round = context.first_round or number
-        context.inbox.be_strict(0 if self._keep_late else math.inf)
+        context.inbox.drop_late_frames(0 if self._keep_late else math.inf)
         self._inside = True
         return number
 
@@ -155,6 +155,6 @@ class Rounds:
         """Leave the round: frames sent now belong to no round; late frames of earlier rounds are still dropped."""
         self._inside = False
         context = self._context
-        context.inbox.be_strict(0 if self._keep_late else context.round)
+        context.inbox.drop_late_frames(0 if self._keep_late else context.round)
         context.left = context.round, context.shared.loop.now()
         context.round = 0

@@ -22,7 +22,7 @@ from netsim.transport.shared import Shared
 __all__ = ["Inbox"]
 
 # Process the frames for an ended agent once more than this many are queued.
-_HEAP = 1000
+_MAX_UNSETTLED = 1000
 
 
 class Inbox:
@@ -30,17 +30,17 @@ class Inbox:
 
     __slots__ = (
         "_abandoned",
-        "_alarm",
-        "_alarm_at",
         "_blocked",
+        "_drop_late_until",
         "_limit",
         "_loop",
         "_on_numbered",
         "_on_request",
         "_ready",
         "_shared",
-        "_strict_until",
         "_tally",
+        "_timer",
+        "_timer_at",
         "_watched",
         "arrivals",
         "iterating",
@@ -57,11 +57,11 @@ class Inbox:
         # (arrival time, key, frame) of each readable frame, in order; an empty tuple until the first frame.
         self._ready: deque[tuple[float, int, Frame]] | tuple[()] = ()
         self._blocked: list[asyncio.Future[bool]] = []
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
         self._on_request: Callable[[Frame], None] | None = None
         self._on_numbered: Callable[[Frame], Frame | None] | None = None
-        self._strict_until: float = 0
+        self._drop_late_until: float = 0
         self._watched = self._abandoned = False
         self.arrivals = ArrivalQueue(shared.tally)
         self.replies: dict[int, asyncio.Future[Frame]] = {}
@@ -106,9 +106,9 @@ class Inbox:
     def take(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the agent's own clock."""
         clock = self._shared.clock
-        return self.arrived(until if clock is None or math.isinf(until) else clock.true(until))
+        return self.take_true(until if clock is None or math.isinf(until) else clock.true(until))
 
-    def arrived(self, until: float) -> list[Frame]:
+    def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
         if not (self._ready or arrivals.careful) and self.up and self._limit == math.inf:
@@ -142,18 +142,18 @@ class Inbox:
         for entry in self.arrivals.due(until):
             self._settle_one(entry)
 
-    def be_strict(self, until: float) -> None:
+    def drop_late_frames(self, until: float) -> None:
         """From now on drop frames of rounds up to ``until`` that arrive after their round has closed."""
-        if until != self._strict_until:
+        if until != self._drop_late_until:
             # Apply the previous rule to frames that have already arrived.
             self.settle(self._shared.rounds.before(self._loop.now()))
-            self._strict_until = until
+            self._drop_late_until = until
 
-    def forget(self) -> None:
+    def clear_unread(self) -> None:
         """Discard unread frames, because the agent's node has failed."""
         self._ready = ()
 
-    def abandon(self) -> None:
+    def discard_from_now(self) -> None:
         """Count and discard all further frames, because the agent has ended."""
         self.settle_now()
         self._abandoned = True
@@ -168,12 +168,12 @@ class Inbox:
         self.settle_now()
         return len(self._ready)
 
-    def _refusal(self, entry: Entry) -> int | None:
+    def _drop_cause(self, entry: Entry) -> int | None:
         """Return the cause for which a frame is dropped on arrival (other than a full inbox), or None."""
         time, _, _, frame = entry
         if not self.up:
             return RECEIVER_DOWN
-        if 0 < frame.round <= self._strict_until and time >= self._shared.rounds.deadline(frame.round):
+        if 0 < frame.round <= self._drop_late_until and time >= self._shared.rounds.deadline(frame.round):
             return LATE
         return None
 
@@ -186,12 +186,12 @@ class Inbox:
             or frame.is_reply
             or (frame.request is not None and self._on_request is not None)
         )
-        return not answered and self._refusal(entry) is None
+        return not answered and self._drop_cause(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
         """Count a frame and hand it to the agent, to a waiting request or to the reliable outbox."""
         time, key, kind, frame = entry
-        cause = self._refusal(entry)
+        cause = self._drop_cause(entry)
         if cause is not None:
             pass
         elif self._on_numbered is not None and frame.sequence:
@@ -230,16 +230,16 @@ class Inbox:
     # --- waking tasks that wait ---------------------------------------------------------------------------------------
 
     @property
-    def awaited(self) -> str:
+    def wait_description(self) -> str:
         """A description of what a task waits for here; empty if no task waits."""
         return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
 
-    def answer_with(self, on_request: Callable[[Frame], None]) -> None:
+    def set_request_handler(self, on_request: Callable[[Frame], None]) -> None:
         """Call ``on_request`` with each request when the request arrives."""
         self._on_request = on_request
         self._subscribe()
 
-    def number_with(self, on_numbered: Callable[[Frame], Frame | None]) -> None:
+    def set_sequence_handler(self, on_numbered: Callable[[Frame], Frame | None]) -> None:
         """Call ``on_numbered`` with each numbered frame on arrival; a frame that it returns becomes readable.
 
         A numbered frame has a `Frame.sequence` (`netsim.transport.reliable`).
@@ -250,26 +250,26 @@ class Inbox:
     def stop(self) -> None:
         """Stop waking tasks and answering requests, because the run is over."""
         self._on_request = self._on_numbered = None
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def drop(self) -> None:
+    def clear_in_flight(self) -> None:
         """Discard the frames in flight, because counting has ended."""
         self.arrivals.clear()
 
     def watch(self) -> None:
         """Set the timer to the next arrival if a task or a callback waits for a frame."""
         if not (self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None):
-            if self._abandoned and len(self.arrivals) > _HEAP:
+            if self._abandoned and len(self.arrivals) > _MAX_UNSETTLED:
                 self.settle_now()
             return
         self._subscribe()
         first = self.arrivals.first()
-        if first < self._alarm_at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm_at = first
-            self._alarm = self._loop.call_at_true(first, self._ring)
+        if first < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = first
+            self._timer = self._loop.call_at_true(first, self._on_timer)
 
     def _subscribe(self) -> None:
         """Subscribe to the senders, so that they call `watch` after each frame sent here."""
@@ -278,8 +278,8 @@ class Inbox:
             for watching, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
                 watching[link] = self
 
-    def _ring(self) -> None:
-        self._alarm, self._alarm_at = None, math.inf
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, math.inf
         self.settle_now()
         self._wake()
         self.watch()
@@ -305,7 +305,7 @@ class Inbox:
         self._blocked.remove(future)
         return woken
 
-    async def reply_to(self, request: int, timeout: float | None) -> Frame:
+    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
         """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
         future: asyncio.Future[Frame] = self._loop.create_future()
         self.replies[request] = future

@@ -34,7 +34,7 @@ SENDS_AT_ONCE = 100_000
 """Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""
 
 _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
-_TAKEN = 0
+_ACCEPTED = 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class Outbox:
         "_agents",
         "_at_once",
         "_broadcast_path",
+        "_fast_path_allowed",
         "_header_bits",
         "_instant",
         "_kinds",
@@ -107,11 +108,10 @@ class Outbox:
         "_name",
         "_number",
         "_paths",
-        "_plain",
-        "_quick",
         "_shared",
         "_transmissions",
         "_transmitters",
+        "_uses_fast_path",
         "_wiring",
         "bursts",
         "down",
@@ -155,14 +155,14 @@ class Outbox:
             wiring.radio is not None,
         )
         # Whether a broadcast needs only one row of link draws, so that it can use the fast path.
-        self._plain = (
+        self._fast_path_allowed = (
             not self._transmitters
             and mac is None
             and len(headers) <= 1
             and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
             and bool(wiring.links)
         )
-        self._quick = self._plain
+        self._uses_fast_path = self._fast_path_allowed
         self.link_index_of = {neighbor: link_index for link_index, neighbor in enumerate(wiring.neighbors)}
         self.watching: dict[int, Inbox | RemoteEndpoint] = {}
         for link_index, inbox in enumerate(wiring.inboxes):
@@ -183,7 +183,7 @@ class Outbox:
         kind_id = self._kinds.get(kind)
         if kind_id is None:
             kind_id = self._kind(kind)
-        if self._quick:
+        if self._uses_fast_path:
             number = self._transmissions
             taken = self._broadcast_path.broadcast(
                 now, number, kind_id, kind, round_number, payload, raw_data, deadline
@@ -246,9 +246,9 @@ class Outbox:
         """Continue from transmission number ``count`` or later, since an earlier process may have used lower ones."""
         self._transmissions = max(self._transmissions, count)
 
-    def send_one_by_one(self) -> None:
+    def disable_fast_path(self) -> None:
         """Disable the fast broadcast path, because receivers' rounds may close at different times."""
-        self._plain = False
+        self._fast_path_allowed = False
         self._choose_path()
 
     def begin_jitter(self, link_index: int, number: int, most: float) -> None:
@@ -264,7 +264,7 @@ class Outbox:
         self._choose_path()
 
     def _choose_path(self) -> None:
-        self._quick = self._plain and not (self.down or self.bursts.matter)
+        self._uses_fast_path = self._fast_path_allowed and not (self.down or self.bursts.matter)
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class Outbox:
                 self._mac, now, TxRequest(number, kind_id, frame, link_indices, not to_all, outcome)
             )
         else:
-            taken, wire = self._carry(now, number, kind_id, frame, link_indices, to_all)
+            taken, wire = self._send_over_links(now, number, kind_id, frame, link_indices, to_all)
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
         link, each = (TO_ALL, 0) if to_all else (wiring.first + link_indices[0], 0 if on_radio else wire)
         me, check_sum = self._number, crc32(frame.data)
@@ -341,7 +341,7 @@ class Outbox:
         tally.sent(record, len(link_indices), frame.round, frame.is_reply)
         return taken
 
-    def _carry(
+    def _send_over_links(
         self, now: float, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool
     ) -> tuple[int, int]:
         """Send a frame over each link separately; return the number of accepting links and the bits sent."""
@@ -388,12 +388,12 @@ class Outbox:
         if transmitter is None:
             on_wires = link_index is not None and self._wiring.radio is None
             header = self._wiring.links[link_index or 0].header_bits if on_wires else self._header_bits
-            return Departure(_TAKEN, now, (now,), 8 * size + header)
+            return Departure(_ACCEPTED, now, (now,), 8 * size + header)
         fragments = transmitter.fragments(size)
         cause, start, ends = transmitter.accept(now, fragments)
         if cause:
             return Departure(_CAUSES[cause], now, (), 0)
-        return Departure(_TAKEN, start, ends, sum(fragments))
+        return Departure(_ACCEPTED, start, ends, sum(fragments))
 
     def _arrive(
         self, now: float, link_index: int, number: int, kind: int, frame: Frame, copies: Copies, sent: Departure

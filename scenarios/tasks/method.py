@@ -93,13 +93,14 @@ class Method:
 
     def agents(self, task: Task, rounds: int) -> dict[int, Any]:
         """Return new agents, one per node, with Metropolis weights if the class needs weights."""
-        open_weights = "weights" in (taken := inspect.signature(self.kind).parameters) and _is_open(taken["weights"])
+        parameters = inspect.signature(self.kind).parameters
+        needs_weights = "weights" in parameters and _is_required(parameters["weights"])
         parts = {"censor": self.censor, "duals": self.duals, "unheard": self.unheard}
         given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None} | {**self.steps}
         agents = {}
         for node in task.nodes:
             own: dict[str, Any] = {} if self.coder is None else {"coder": self.coder.fresh()}
-            if open_weights:
+            if needs_weights:
                 own["weights"] = task.weights(node)
             agents[node] = self.kind(task.cost(node), rounds, **own, **given)  # type: ignore[call-arg]
         return agents
@@ -131,10 +132,10 @@ class Method:
         """Return an agent's parameters by name, except its cost and number of rounds."""
         found: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self.kind).parameters.items())[2:]:
-            if name == "weights" and _is_open(parameter):
+            if name == "weights" and _is_required(parameter):
                 found[name] = "Metropolis"
             elif parameter.kind in _NAMED:
-                value = self.steps.get(name, _usual(self.kind, name))
+                value = self.steps.get(name, _default_of(self.kind, name))
                 # Prefer the agent's attribute, which may be converted; it may be missing if stored under another name.
                 with suppress(Exception):
                     value = schedules_of(agent).get(name, getattr(agent, name))
@@ -166,7 +167,7 @@ def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Metho
     duals = REMEDIES[check.one_of("remedy", remedy, REMEDIES)]
     if remedy == "none":
         return list(methods)
-    usual = {each.name: _usual(each.kind, "duals") for each in methods}
+    usual = {each.name: _default_of(each.kind, "duals") for each in methods}
     own = [name for name, duals in usual.items() if isinstance(duals, Duals) and not isinstance(duals, Accumulated)]
     able = [each for each in methods if isinstance(usual[each.name], Accumulated) and _sends_states(each)]
     if not able:
@@ -182,11 +183,11 @@ def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Metho
 
 
 def _sends_states(method: Method) -> bool:
-    coder = _usual(method.kind, "coder") if method.coder is None else method.coder
+    coder = _default_of(method.kind, "coder") if method.coder is None else method.coder
     return isinstance(coder, Coder) and coder.whole
 
 
-def ways_in(remedies: str) -> list[str]:
+def parse_remedies(remedies: str) -> list[str]:
     """Return the listed ways to handle lost frames, except "none": names from `REMEDIES` and link reliabilities
     (`WAYS`).
 
@@ -289,7 +290,7 @@ def _method_in(file: str, known: Mapping[str, Any]) -> Method:
     parameters = list(inspect.signature(kind).parameters.values())
     if len(parameters) < 2 or any(each.kind is each.KEYWORD_ONLY for each in parameters[:2]):
         raise BadInput(f"method = {file!r}: must define a class that can be called as {kind.__name__}(cost, rounds)")
-    wanted = [each.name for each in parameters[2:] if _is_open(each) and each.kind in _NAMED]
+    wanted = [each.name for each in parameters[2:] if _is_required(each) and each.kind in _NAMED]
     for name in wanted:
         check.one_of(f"method = {file!r}: a parameter of {kind.__name__} without a default", name, allowed)
     _check_fields(file, kind)
@@ -299,19 +300,19 @@ def _method_in(file: str, known: Mapping[str, Any]) -> Method:
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _is_open(parameter: inspect.Parameter) -> bool:
+def _is_required(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is required; a `Scheduled` field without a default of its own is, too."""
     default = parameter.default
     return default is parameter.empty or (isinstance(default, Scheduled) and default.default is None)
 
 
-def _usual(kind: type, name: str) -> Any:
+def _default_of(kind: type, name: str) -> Any:
     """Return the default value of a class's parameter, as a new agent gets it; None if there is none."""
     for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
         if each.name == name and each.default_factory is not dataclasses.MISSING:
             return each.default_factory()
     parameter = inspect.signature(kind).parameters.get(name)
-    return None if parameter is None or _is_open(parameter) else parameter.default
+    return None if parameter is None or _is_required(parameter) else parameter.default
 
 
 def _check_fields(file: str, kind: type) -> None:

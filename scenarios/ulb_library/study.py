@@ -17,7 +17,7 @@ from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.diagnosis import unheard
-from netsim.scenarios.tasks.method import REMEDIES, Method, reliability_of, ways_in
+from netsim.scenarios.tasks.method import REMEDIES, Method, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import chosen_names
@@ -98,7 +98,7 @@ def ulb_library(
     plain = {name: each for name, each in methods(Always(), Exact()).items() if isinstance(each.coder, Float)}
     run = [steps.of(plain[name]) for name in chosen_names("algorithms", algorithms, plain)]
     alone = Method(_ALONE, Alone, {"eta": check.finite("step", steps.step, above=0.0)})
-    ways = ways_in(remedies)
+    ways = parse_remedies(remedies)
     measured = numbered(measured_library(minute=_MINUTE))
     rounds = check.integer("rounds", rounds, low=2, high=_minutes(measured))
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]

@@ -339,7 +339,7 @@ def test_a_mixin_cannot_either() -> None:
         type("Mixed", (Sender, Agent), {})
 
 
-@pytest.mark.parametrize("name", ["send", "broadcast", "collect", "_must_be_neighbor"])
+@pytest.mark.parametrize("name", ["send", "broadcast", "collect", "_check_neighbor"])
 def test_an_instance_attribute_cannot(name: str) -> None:
     class Mine(Actor):
         def __init__(self) -> None:

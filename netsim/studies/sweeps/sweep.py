@@ -151,7 +151,7 @@ def sweep(
             show,
             lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
         )
-        _must_be_of_one_version(folder, chosen)
+        _check_one_version(folder, chosen)
         found = read_sweep(folder)
         try:
             with write_whole(folder / "points.csv") as csv:
@@ -298,7 +298,7 @@ def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bo
         (folder / "failed" / f"{name}.json").unlink(missing_ok=True)
 
 
-def _must_be_of_one_version(folder: Path, chosen: Grid) -> None:
+def _check_one_version(folder: Path, chosen: Grid) -> None:
     """Raise NetsimError and delete points.csv if code or data changed between points."""
     found: dict[str, set[str]] = {}
     for _, recorded in _recorded(folder, chosen):
@@ -342,7 +342,7 @@ def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iter
         for left in folder.glob(f"{_RUNNING}*"):
             shutil.rmtree(left, ignore_errors=True)
         if about.is_file():
-            _must_be_same(folder, chosen)
+            _check_same_sweep(folder, chosen)
             examine(folder)
         with refusals(folder):
             with write_whole(about) as file:
@@ -361,7 +361,7 @@ def _is_begun(name: str) -> bool:
     return name == LOCK or name.startswith(".sweep.json.")
 
 
-def _must_be_same(folder: Path, chosen: Grid) -> None:
+def _check_same_sweep(folder: Path, chosen: Grid) -> None:
     """Raise BadInput unless the folder holds this sweep; only the values of swept parameters may differ."""
     try:
         there = _read_grid(folder)
