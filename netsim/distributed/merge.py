@@ -38,7 +38,7 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.run import Probe, Run
 from netsim.util import check
 
-__all__ = ["MergedRun", "Part", "merge_parts", "merge_run"]
+__all__ = ["MergedRun", "RunPart", "merge_parts", "merge_run"]
 
 
 # Real seconds by which the start time may differ between a process and the one that it replaces.
@@ -48,7 +48,7 @@ _MAX_AMOUNT = 1 << 53
 
 
 @dataclass
-class Part:
+class RunPart:
     """The journal of one process of a run."""
 
     path: Path
@@ -73,7 +73,7 @@ class MergedRun:
     """A run as a simulation would leave it, and the journals from which it was merged."""
 
     run: Run
-    parts: list[Part]
+    parts: list[RunPart]
 
     @property
     def killed(self) -> list[str]:
@@ -168,7 +168,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
     return _Merger(settings, result, parts).merge()
 
 
-def _check_met(folder: Path, journals: Sequence[Part]) -> None:
+def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
     """Raise BadInput unless each journal is there once, with those of all processes that its process met."""
     paths: dict[tuple[str, int], Path] = {}
     for part in (part for part in journals if part.begin):
@@ -185,9 +185,9 @@ def _check_met(folder: Path, journals: Sequence[Part]) -> None:
                 )
 
 
-def _read(path: Path) -> Part:
+def _read(path: Path) -> RunPart:
     """Read a journal."""
-    part, piece = Part(path), list[tuple[int, Any]]()
+    part, piece = RunPart(path), list[tuple[int, Any]]()
     for entry_type, content in entries(path):
         if entry_type == BEGIN:
             part.begin |= content
@@ -210,7 +210,7 @@ def _read(path: Path) -> Part:
 class _Merger:
     """Merges journals row by row."""
 
-    def __init__(self, settings: Settings, result: Run, parts: list[Part]) -> None:
+    def __init__(self, settings: Settings, result: Run, parts: list[RunPart]) -> None:
         self._settings, self._result, self._parts = settings, result, parts
         self._loop: Loop = new_loop()
         self._runtime = Runtime(replace(settings, viewer=None), result)
@@ -275,7 +275,7 @@ class _Merger:
         rows = {(number, time) for part in self._parts for number, time, took_part in part.rows if took_part}
         yield from sorted(row for row in rows if row[1] <= math.nextafter(self._end, math.inf))
 
-    def _records(self) -> Iterator[tuple[Part, Records]]:
+    def _records(self) -> Iterator[tuple[RunPart, Records]]:
         for part in self._parts:
             for _, piece in part.pieces:
                 for entry_type, content in piece:
@@ -288,7 +288,7 @@ class _Merger:
         last: int = max([0, *sent, *(rows if not self._result.sampled else ())])
         return last
 
-    def _check(self, part: Part, records: Records) -> None:
+    def _check(self, part: RunPart, records: Records) -> None:
         """Raise NetsimError unless events are of this network: the tally uses their numbers as indices unchecked."""
         sent, exits, details, left = (records[name] for name in ("sent", "exits", "details", "left"))
         flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
@@ -365,7 +365,7 @@ class _Merger:
                 for entry_type, content in part.pieces.popleft()[1]:
                     self._apply(part, entry_type, content)
 
-    def _apply(self, part: Part, entry_type: int, content: Any) -> None:
+    def _apply(self, part: RunPart, entry_type: int, content: Any) -> None:
         if entry_type == RECORDS:
             self._count(part, records_of(content))
         elif entry_type == ARRAY:
@@ -380,7 +380,7 @@ class _Merger:
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, part: Part, records: Records) -> None:
+    def _count(self, part: RunPart, records: Records) -> None:
         kinds = [self._tally.kind(name) for name in part.kinds]
         counted = self._count_sent(records, kinds)
         for left in records["left"]:
@@ -440,6 +440,6 @@ def _duplicates(records: Records, shift: int) -> dict[tuple[int, int], list[int]
     return found
 
 
-def _last_row_time(parts: Sequence[Part]) -> float:
+def _last_row_time(parts: Sequence[RunPart]) -> float:
     """Return the time (s) of the last row, for processes that were all killed."""
     return max((time for part in parts for _, time, _ in part.rows), default=0.0)

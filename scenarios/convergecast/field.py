@@ -16,7 +16,7 @@ _WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss
 
 
 @dataclass(frozen=True, kw_only=True)
-class Field:
+class SensorField:
     """A field of motes.
 
     Parameters
@@ -52,7 +52,7 @@ class Field:
     loss: float | None = None
     tree: str = "etx"
 
-    def resolved(self) -> "Field":
+    def resolved(self) -> "SensorField":
         """Return the field with nothing left open that its model needs; raises BadInput for unusable arguments."""
         check.integer("agents", self.agents, low=2)
         for name in ("side", "radius"):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from netsim import Network, Run
 from netsim.radio import DutyCycle, Energy, presets
-from netsim.scenarios.convergecast.field import Field, Layout
+from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import Mote
 from netsim.scenarios.tasks.diagnosis import missed, on_radio
@@ -22,7 +22,7 @@ from netsim.util import check
 def convergecast(
     study: Study,
     *,
-    field: Field = Field(),  # noqa: B008 (frozen)
+    field: SensorField = SensorField(),  # noqa: B008 (frozen)
     period: float = 30.0,
     readings: int = 40,
     acks: bool | None = None,
@@ -144,7 +144,7 @@ def _sums(motes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, tables: list[pd.DataFrame], layout: Layout, field: Field) -> None:
+def _report(study: Study, tables: list[pd.DataFrame], layout: Layout, field: SensorField) -> None:
     motes = pd.concat(tables, ignore_index=True)
     study.tables["by_mote"] = motes[["algorithm", *motes.columns.drop("algorithm")]]
     by_run, by_hops = _sums(motes, ["algorithm"]), _sums(motes, ["algorithm", "hops"])

@@ -41,7 +41,7 @@ _COUNTS = ("transmissions", "payload_bits", "wire_bits")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class NetworkSize:
     """The size of the network, and how long it learns.
 
     Parameters
@@ -196,7 +196,7 @@ def deep_network(
     *,
     data: str = DIGITS,
     samples: ClassSamples = ClassSamples(),  # noqa: B008 (frozen)
-    size: Size = Size(),
+    size: NetworkSize = NetworkSize(),
     model: Model = Model(),
     methods: Methods = Methods(),
     channel: Channel = Channel(loss=0.1),

@@ -65,7 +65,7 @@ class FrontierSteps(BatchSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class MethodGrid:
     """What is combined with what.
 
     Parameters
@@ -123,7 +123,7 @@ def frontier(
     rounds: int = 1500,
     rows: Rows = Rows(),
     steps: FrontierSteps = FrontierSteps(),
-    grid: Grid = Grid(),
+    grid: MethodGrid = MethodGrid(),
     setting: Setting = Setting(),
     channel: Channel = Channel(),
     seed: int = 0,

@@ -19,7 +19,7 @@ from netsim.scenarios.omkl.task import (
     GOSSIP,
     SINGLE,
     SYNTHETIC,
-    Measure,
+    KernelMeasure,
     MethodSetting,
     ModelSetting,
     OnGraph,
@@ -152,9 +152,9 @@ def _repetition(
             agents = method.agents(model, streams, rounds, eta, gamma)
             if progress is None:
                 name = f"{method.name}, eta {eta:g}"
-                keep(eta, method, study.run(name, network, agents, [Measure()], rounds))
+                keep(eta, method, study.run(name, network, agents, [KernelMeasure()], rounds))
             else:
-                keep(eta, method, network.run(agents, [Measure()]))
+                keep(eta, method, network.run(agents, [KernelMeasure()]))
                 progress(done)
     return found
 

@@ -270,7 +270,7 @@ def _numbers(name: str, text: str) -> list[float]:
 # --- measures ---------------------------------------------------------------------------------------------------------
 
 
-class Measure:
+class KernelMeasure:
     """The columns of a round (a probe): means over the agents of the costs of the predictions they made.
 
     ``loss`` is that of the combined prediction in this round, ``running_loss`` its mean over the rounds so far,

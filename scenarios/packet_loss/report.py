@@ -10,7 +10,7 @@ import pandas as pd
 
 from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
-from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, Measured
+from netsim.scenarios.packet_loss.work import COLUMNS, NONE, REMEDIES, LossMeasurements
 from netsim.studies import Study
 from netsim.studies.results import interval, interval_text
 
@@ -25,7 +25,7 @@ _SAME = 10.0  # a consensus error that grew by no more than this factor shows no
 
 
 @dataclass(frozen=True)
-class About:
+class ReportContext:
     """What was done: the data, how many agents and rounds, how long bursts are, and how many seeds."""
 
     data: str
@@ -40,7 +40,7 @@ class About:
         return f"{self.data} data, {self.agents} agents, {self.rounds:,} rounds, {self.repeats} seeds"
 
 
-def tell(study: Study, measured: Measured, about: About) -> None:
+def tell(study: Study, measured: LossMeasurements, about: ReportContext) -> None:
     """Leave tables, notes and figures with the study."""
     runs = with_errors(measured.table)
     means = summarised(runs)

@@ -18,7 +18,7 @@ from netsim.util import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size(BatchSteps):
+class LossSize(BatchSteps):
     """The size of the network and of the model, and step sizes; smaller for the synthetic data, so that all converge.
 
     Parameters
@@ -96,7 +96,7 @@ def packet_loss(
     frames: Lost = Lost(),
     remedies: str = ",".join(REMEDIES),
     bits: int = 8,
-    size: Size = Size(),
+    size: LossSize = LossSize(),
     rows: Rows = Rows(),
     repeated: Repeated = Repeated(folder="runs/packet-loss-sweeps"),
     seed: int = 0,
@@ -133,7 +133,9 @@ def packet_loss(
     settings = {name: value for name, value in settings.items() if value is not None}
     plan = list(works(ordered, shares, frames.burst, bits, settings))
     measured = do(plan, Path(repeated.folder), seeds, repeated.jobs, study.reporter, redo=repeated.redo)
-    report.tell(study, measured, report.About(data, size.agents, size.rounds or 0, frames.burst, repeated.repeats))
+    report.tell(
+        study, measured, report.ReportContext(data, size.agents, size.rounds or 0, frames.burst, repeated.repeats)
+    )
 
 
 def _shares(text: str) -> tuple[float, ...]:

@@ -44,7 +44,7 @@ REMEDIES: Mapping[str, Remedy] = {
 """The remedies by name; the first is the absence of one."""
 
 
-class Work(NamedTuple):
+class LossWork(NamedTuple):
     """One sweep of the study ``coke``: its folder's name, remedy, mean burst, losses and other parameters."""
 
     name: str
@@ -56,7 +56,7 @@ class Work(NamedTuple):
 
 def works(
     remedies: Sequence[str], losses: Sequence[float], burst: float, bits: int, settings: Mapping[str, Any]
-) -> Iterator[Work]:
+) -> Iterator[LossWork]:
     """Yield the sweeps of some remedies: independent losses, and bursts unless ``burst`` is 1.
 
     Families of states and of coded changes have their own sweeps, because some runs of the latter end early.
@@ -70,12 +70,12 @@ def works(
             chosen["-coded"] = {"algorithms": f"COKE {bits}-bit", "bits": bits}
         for mark, algorithms in chosen.items():
             given = {**settings, **remedy.flags, **algorithms}
-            yield Work(f"{name}{mark}", name, 1.0, tuple(losses), {**given, "burst": 1.0})
+            yield LossWork(f"{name}{mark}", name, 1.0, tuple(losses), {**given, "burst": 1.0})
             if burst != 1.0 and lossy:
-                yield Work(f"{name}{mark}-burst-{burst:g}", name, burst, lossy, {**given, "burst": burst})
+                yield LossWork(f"{name}{mark}-burst-{burst:g}", name, burst, lossy, {**given, "burst": burst})
 
 
-class Measured(NamedTuple):
+class LossMeasurements(NamedTuple):
     """The results of the sweeps.
 
     ``table`` has a row for each run: family, remedy, burst, loss, seed, optimum, then its measures. ``failed`` lists
@@ -91,8 +91,8 @@ COLUMNS = ("train_mse", "test_mse", "consensus_error", "dual_residual", "copy_er
 
 
 def do(
-    found: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
-) -> Measured:
+    found: Sequence[LossWork], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
+) -> LossMeasurements:
     """Do what is missing of some sweeps, with ``redo`` also what other code or data gave; return all results.
 
     Raises
@@ -111,10 +111,10 @@ def do(
             parts.append(_read(work, place))
     if not parts:
         raise BadInput(f"folder = {str(folder)!r}: must have a run that ended; all failed, {failed[0][3]}")
-    return Measured(pd.concat(parts, ignore_index=True), failed)
+    return LossMeasurements(pd.concat(parts, ignore_index=True), failed)
 
 
-def _read(work: Work, place: Path) -> pd.DataFrame:
+def _read(work: LossWork, place: Path) -> pd.DataFrame:
     """Return the rows of one sweep."""
     frame = load(place)
     optima = {

@@ -166,7 +166,7 @@ class Rule(Learning):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ClassProblem:
     """A classification problem with a bandwidth of the kernel, and the graph of the agents that solve it."""
 
     split: Split
@@ -177,16 +177,16 @@ class Problem:
     seed: int
 
 
-def draw_problem(source: Source, setting: ProblemSetting, seed: int) -> Problem:
+def draw_problem(source: Source, setting: ProblemSetting, seed: int) -> ClassProblem:
     """Draw the samples and the graph, by a setting with nothing left open."""
     sigma = check.finite("sigma", setting.sigma, above=0.0)
     graph = topology.erdos_renyi(check.integer("agents", setting.agents, low=1), p=setting.density, seed=seed)
     split = source.draw(check.integer("samples", setting.samples, low=1), seed)
-    return Problem(split, sigma, split.reference(sigma), graph, seed)
+    return ClassProblem(split, sigma, split.reference(sigma), graph, seed)
 
 
 def batches(
-    problem: Problem, agent: int, epochs: int, count: int
+    problem: ClassProblem, agent: int, epochs: int, count: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
     """Yield the training set in an order of the agent's own, another in each epoch, in ``count`` parts of one size."""
     rng = draws.generator(problem.seed, agent, "samples")
@@ -199,7 +199,7 @@ def batches(
 class Trial:
     """Runs the method on a problem, once for each penalty that is asked for; accuracy is measured ``checks`` times."""
 
-    def __init__(self, study: Study, problem: Problem, rule: Rule, channel: Channel, checks: int) -> None:
+    def __init__(self, study: Study, problem: ClassProblem, rule: Rule, channel: Channel, checks: int) -> None:
         self.study, self.problem, self.rule = study, problem, rule
         self._channel, self._checks = channel, checks
         # A remainder goes to the other batches: a batch of its own would be noisy.
@@ -223,7 +223,7 @@ class Trial:
             )
             for i in problem.graph
         }
-        measure = Measure(problem.split, self.rounds, self._checks)
+        measure = DictionaryMeasure(problem.split, self.rounds, self._checks)
         network = self._channel.network(problem.graph, problem.seed)
         return self.study.run(name, network, learners, [measure], self.rounds)
 
@@ -246,7 +246,7 @@ class Trial:
         }
 
 
-class Measure:
+class DictionaryMeasure:
     """The columns of a round (a probe). Objective and disagreement are of the mini-batches, before learning."""
 
     def __init__(self, split: Split, rounds: int, checks: int) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 from netsim import AgentError
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import training
-from netsim.scenarios.privacy.task import FIELD, Size, Task
+from netsim.scenarios.privacy.task import FIELD, PrivacySize, PrivacyTask
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
@@ -27,7 +27,7 @@ def privacy(
     *,
     data: str = FIELD,
     columns: Columns = Columns(),
-    size: Size = Size(),  # noqa: B008 (frozen)
+    size: PrivacySize = PrivacySize(),  # noqa: B008 (frozen)
     rounds: int = 500,
     channel: Channel = Channel(),
     seed: int = 0,
@@ -55,7 +55,7 @@ def privacy(
     size = dataclasses.replace(size, sigma=choose_sigma(study, size.sigma, size, *training(parts), seed=seed))
     study.note(*lines)
     study.record(size)
-    task = Task(parts, size, rounds, channel, seed)
+    task = PrivacyTask(parts, size, rounds, channel, seed)
     for entry in task.entries():
         try:
             study.run(entry.name, entry.network, entry.agents, [task.measure(entry)], rounds)
@@ -89,7 +89,7 @@ def privacy(
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _table(study: Study, task: Task) -> pd.DataFrame:
+def _table(study: Study, task: PrivacyTask) -> pd.DataFrame:
     rows = []
     for name, run in study.runs.items():
         entry = task.entry_by_name[name]

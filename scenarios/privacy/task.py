@@ -41,7 +41,7 @@ FIELD = "field"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size(Bandwidth):
+class PrivacySize(Bandwidth):
     """How many learn from how much, and their models.
 
     Parameters
@@ -102,7 +102,7 @@ class Size(Bandwidth):
         return deal(table, self.agents, train_share=0.5, seed=seed, rows=count), table.notes
 
 
-class Entry(NamedTuple):
+class PrivacyEntry(NamedTuple):
     """An algorithm on its network."""
 
     name: str
@@ -115,10 +115,10 @@ class Entry(NamedTuple):
     """Samples that other agents read beforehand."""
 
 
-class Task:
+class PrivacyTask:
     """The samples, and every algorithm set up to learn from them."""
 
-    def __init__(self, parts: list[AgentData], size: Size, rounds: int, channel: Channel, seed: int) -> None:
+    def __init__(self, parts: list[AgentData], size: PrivacySize, rounds: int, channel: Channel, seed: int) -> None:
         self.parts, self.rounds, self.public, self.channel, self.seed = parts, rounds, size.public, channel, seed
         self.sigma, self.regularizer = size.sigma, size.regularizer
         self.count, self.width = len(parts), parts[0].train_inputs.shape[1]
@@ -134,16 +134,16 @@ class Task:
         self.graph = topology.erdos_renyi(self.count, edges=edges, seed=seed)
         self.share = self.regularizer / self.count
         self.batch = BatchTask(parts, self.phi, self.graph, regularizer=self.regularizer)
-        self.entry_by_name: dict[str, Entry] = {}
+        self.entry_by_name: dict[str, PrivacyEntry] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[PrivacyEntry]:
         """Yield every algorithm, with new agents."""
         for make in (self._batch, self._online, self._multikernel, self._greedy, self._projections):
             for entry in make():
                 self.entry_by_name[entry.name] = entry
                 yield entry
 
-    def measure(self, entry: Entry) -> Callable[[Mapping[int, Any]], dict[str, float]]:
+    def measure(self, entry: PrivacyEntry) -> Callable[[Mapping[int, Any]], dict[str, float]]:
         """Return a probe of the mean over the agents of their errors on all test samples."""
         # All predictions of all agents cost more than a round, so they are not made in every one.
         every = max(self.rounds // 25, 1)
@@ -168,15 +168,15 @@ class Task:
     def _network(self, graph: "nx.Graph[int]") -> netsim.Network:
         return self.channel.network(graph, self.seed)
 
-    def _linear(self, name: str, sends: str, agents: dict[int, Any]) -> Entry:
+    def _linear(self, name: str, sends: str, agents: dict[int, Any]) -> PrivacyEntry:
         seen = self.phi(self.test)
 
         def predict(agents: Mapping[int, Any]) -> Vector:
             return np.stack([seen @ agent.theta for agent in agents.values()])
 
-        return Entry(name, sends, self._network(self.graph), agents, predict)
+        return PrivacyEntry(name, sends, self._network(self.graph), agents, predict)
 
-    def _batch(self) -> Iterator[Entry]:
+    def _batch(self) -> Iterator[PrivacyEntry]:
         # The online methods' papers count float32, and so here all methods do.
         found = [replace(method, coder=Float(32)) for method in _BATCH.methods().values()]
         found.append(replace(found[-1], name=f"COKE {_BITS}-bit", coder=Uniform(_BITS)))
@@ -184,7 +184,7 @@ class Task:
             sends = "change of the model" if isinstance(method.coder, Uniform) else "model"
             yield self._linear(method.name, sends, method.agents(self.batch, self.rounds))
 
-    def _online(self) -> Iterator[Entry]:
+    def _online(self) -> Iterator[PrivacyEntry]:
         coder = Uniform(_BITS)
         known = methods(Geometric(0.5, 0.98), coder)
         dynamic = methods(PowerLaw(1.0, 0.5), coder)
@@ -197,7 +197,7 @@ class Task:
             agents = _ONLINE.of(known[name]).agents(streams, self.rounds)
             yield self._linear(name, "change of the model" if name.startswith("Q") else "model", agents)
 
-    def _multikernel(self) -> Iterator[Entry]:
+    def _multikernel(self) -> Iterator[PrivacyEntry]:
         size = self.phi.size
         coder = QSGD(_BITS, by_row=True)
         seen = self.kernels(self.test).reshape(len(self.test), -1, size)
@@ -223,9 +223,9 @@ class Task:
             ("OMKL (complete graph)", "steps of the models, losses", whole, 3, complete),
         ):
             agents = method.agents(Shared(partial(cost, kernels=kernels), graph), self.rounds)
-            yield Entry(f"{name} {_BITS}-bit", sends, self._network(graph), agents, predict)
+            yield PrivacyEntry(f"{name} {_BITS}-bit", sends, self._network(graph), agents, predict)
 
-    def _greedy(self) -> Iterator[Entry]:
+    def _greedy(self) -> Iterator[PrivacyEntry]:
         def batches(i: int) -> Iterator[tuple[Vector, Vector]]:
             for row in self._rows(i):
                 yield self.parts[i].train_inputs[[row]], self.parts[i].train_target[[row]]
@@ -247,9 +247,9 @@ class Task:
         def predict(agents: Mapping[int, Any]) -> Vector:
             return np.stack([agent.model(self.test) for agent in agents.values()])
 
-        yield Entry("greedy penalty", "inputs; estimates there", self._network(self.graph), agents, predict)
+        yield PrivacyEntry("greedy penalty", "inputs; estimates there", self._network(self.graph), agents, predict)
 
-    def _projections(self) -> Iterator[Entry]:
+    def _projections(self) -> Iterator[PrivacyEntry]:
         inputs, targets = training(self.parts)
         each = np.split(np.arange(len(targets)), np.cumsum([len(part.train_target) for part in self.parts])[:-1])
         shown = np.linspace(0, len(targets) - 1, self.public).astype(int)
@@ -272,7 +272,7 @@ class Task:
             return np.stack([each @ coefficients for each, coefficients in zip(seen, found, strict=True)])
 
         network = self._network(network_graph(ensemble, "token"))
-        yield Entry("projections (token)", "estimates at public inputs", network, agents, predict, self.public)
+        yield PrivacyEntry("projections (token)", "estimates at public inputs", network, agents, predict, self.public)
 
     def _rows(self, agent: int) -> Iterator[int]:
         return passes(len(self.parts[agent].train_target), agent, self.seed)

@@ -99,7 +99,7 @@ def projections(
     timing = Timing(drawn.ensemble, channel, turns)
     study.note(*ground.notes)
     study.record(plane, timing.turns)
-    task = Task(drawn)
+    task = ProjectionTask(drawn)
     for order, network in networks.items():
         learners = projectors(
             task.ensemble,
@@ -116,7 +116,7 @@ def projections(
     _report(study, task)
 
 
-class View:
+class FieldView:
     """The agents' functions at points, shape (n, d), and which agent's counts at each."""
 
     def __init__(self, drawn: Drawn, points: Array) -> None:
@@ -140,7 +140,7 @@ class View:
         return predicted[self.nearest, np.arange(len(self.points))]
 
 
-class Task:
+class ProjectionTask:
     """What is learned, and how well.
 
     ``start`` is the distance from the start to the limit ``goal``, ``unrest`` how far a turn moves the limit at most,
@@ -152,7 +152,7 @@ class Task:
     def __init__(self, drawn: Drawn) -> None:
         self.drawn, self.ensemble, self.truth = drawn, drawn.ensemble, drawn.ground.truth
         ensemble = self.ensemble
-        self.view = View(drawn, drawn.ground.points)
+        self.view = FieldView(drawn, drawn.ground.points)
         self.goal = limit(ensemble)
         nothing = State(ensemble.targets, [np.zeros(len(own)) for own in ensemble.access])
         self.start = distance(ensemble, nothing, self.goal)
@@ -252,7 +252,7 @@ class Timing:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _report(study: Study, task: Task) -> None:
+def _report(study: Study, task: ProjectionTask) -> None:
     rounds = study.rounds
     ends = rounds.groupby("algorithm", sort=False).last().reset_index()
     columns = ["transmissions", "payload_bits", "wire_bits", "time_s", "turns", "limit_distance"]
@@ -274,7 +274,7 @@ def _report(study: Study, task: Task) -> None:
     _draw(study, task)
 
 
-def _draw(study: Study, task: Task) -> None:
+def _draw(study: Study, task: ProjectionTask) -> None:
     rounds, ensemble = study.rounds, task.ensemble
     axes = [Axis("transmissions", log=True), Axis("wire_bits", log=True), Axis("time_s", log=True)]
     title = f"Successive projections, {len(ensemble)} agents, {len(ensemble.targets)} examples"
@@ -302,12 +302,12 @@ def _draw(study: Study, task: Task) -> None:
         )
 
 
-def _pictures(task: Task, learned: list[Array]) -> list[Picture]:
+def _pictures(task: ProjectionTask, learned: list[Array]) -> list[Picture]:
     """Return the field as it is, if that is known, as a centre learns it, and as the agents do."""
     ensemble, examples = task.ensemble, task.ensemble.inputs
     alone_each = [alone(ensemble, i) for i in range(len(ensemble))]
     if not task.drawn.ground.is_field:
-        view = View(task.drawn, grid())
+        view = FieldView(task.drawn, grid())
         return [
             Picture("centralised, examples", view.centralised, examples),
             Picture("own examples only", view.patchwork(alone_each)),
@@ -324,7 +324,7 @@ def _pictures(task: Task, learned: list[Array]) -> list[Picture]:
     ]
 
 
-def _costs(study: Study, task: Task) -> pd.DataFrame:
+def _costs(study: Study, task: ProjectionTask) -> pd.DataFrame:
     """Return, for each share of the distance at the start and each order, the cost to come that near."""
     rows = []
     for share in _SHARES:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from netsim.scenarios.ulb_library.readings import Field, Readings
+from netsim.scenarios.ulb_library.readings import LibraryField, Readings
 from netsim.studies.figures import drawing, legend_below
 from netsim.util.typing import Array
 
@@ -36,7 +36,7 @@ def errors(rounds: pd.DataFrame, best: float) -> "Figure":
 
 
 def predictions(
-    readings: Readings, fields: Mapping[str, Field], motes: Sequence[int], names: Sequence[object], first: int
+    readings: Readings, fields: Mapping[str, LibraryField], motes: Sequence[int], names: Sequence[object], first: int
 ) -> "Figure":
     """Draw, for a few motes, what they read and what all others' models predict of it, from a minute on."""
     minutes = len(next(iter(fields.values())).others)

@@ -126,7 +126,7 @@ def _held(grid: Array) -> Array:
 # --- predictions ------------------------------------------------------------------------------------------------------
 
 
-class Field:
+class LibraryField:
     """A probe: each mote's model, as it was before the minute, predicts every mote's reading of the minute.
 
     Only readings that were made are judged. ``own`` and ``others`` hold, by minute and in °C, shape (N,), what each

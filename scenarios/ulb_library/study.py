@@ -22,7 +22,7 @@ from netsim.scenarios.tasks.motes import numbered
 from netsim.scenarios.tasks.online_task import OnlineSteps, OnlineTask, methods
 from netsim.scenarios.tasks.settings import chosen_names
 from netsim.scenarios.ulb_library.figures import errors, predictions, who_heard
-from netsim.scenarios.ulb_library.readings import Field, Readings, error_of, hindsight, load
+from netsim.scenarios.ulb_library.readings import LibraryField, Readings, error_of, hindsight, load
 from netsim.studies import Study
 from netsim.util import check
 from netsim.util.typing import Array
@@ -150,7 +150,7 @@ class _Library:
     rounds: int
     regularizer: float
     seed: int
-    fields: dict[str, Field] = field(default_factory=dict)
+    fields: dict[str, LibraryField] = field(default_factory=dict)
 
     def learn(self, name: str, method: Method, way: str) -> None:
         """Run a method over ideal links or over what was heard, with a remedy or without."""
@@ -163,7 +163,7 @@ class _Library:
         streams = self.readings.streams(self.features, self.rounds)
         size = self.features.shape[2]
         task = OnlineTask(streams, size, self.regularizer, graph, rounds=self.rounds, ideal=way == "ideal")
-        probe = self.fields[name] = Field(self.readings, self.features)
+        probe = self.fields[name] = LibraryField(self.readings, self.features)
         named = dataclasses.replace(method, name=name)
         named.run(self.study, network, task, [task.measure, probe], self.rounds)
 

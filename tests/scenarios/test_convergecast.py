@@ -14,7 +14,7 @@ import pytest
 
 from netsim import BadInput, Link
 from netsim.scenarios.convergecast import mote
-from netsim.scenarios.convergecast.field import Field
+from netsim.scenarios.convergecast.field import SensorField
 from netsim.scenarios.convergecast.figures import draw_tree
 from netsim.studies import Study, catalogue
 
@@ -101,7 +101,7 @@ def test_nothing_that_arrives_is_a_result_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tree", ["etx", "hops"])
 def test_the_tree_is_the_best_of_all_paths(tree: str) -> None:
-    layout = Field(agents=9, radius=55.0, tree=tree).layout(LINK, 2)
+    layout = SensorField(agents=9, radius=55.0, tree=tree).layout(LINK, 2)
 
     def cost(path: list[int]) -> float:
         hops = pairwise(path)
@@ -117,7 +117,7 @@ def test_the_tree_is_the_best_of_all_paths(tree: str) -> None:
 
 
 def test_half_of_the_frames_are_received_at_the_radius() -> None:
-    model = Field(radius=30.0).resolved()._path_loss()
+    model = SensorField(radius=30.0).resolved()._path_loss()
     assert model.reception({0: (0, 0), 1: (30, 0)})[0, 1] > 0
     assert replace(model, shadowing=0.0).reception({0: (0, 0), 1: (30, 0)})[0, 1] == pytest.approx(0.5)
 

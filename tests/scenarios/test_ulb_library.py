@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from netsim import BadInput
-from netsim.scenarios.ulb_library.readings import Field, error_of, hindsight, load
+from netsim.scenarios.ulb_library.readings import LibraryField, error_of, hindsight, load
 from netsim.studies import Study, catalogue
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: no real readings")
@@ -90,7 +90,7 @@ class Mote:
 def test_the_field_is_judged_before_it_is_learned(library: Path) -> None:
     readings = load(MOTES, "humidity", MINUTES)
     features = np.ones((MINUTES, 3, 1))
-    field = Field(readings, features)
+    field = LibraryField(readings, features)
     agents = {mote: Mote([value]) for mote, value in enumerate((0.0, 0.5, 1.0))}
     assert np.isnan(field(agents)["own_error_c"])  # minute 0: nobody has a reading
     found = field(agents)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.distributed.merge import MergedRun, Part
+from netsim.distributed.merge import MergedRun, RunPart
 from netsim.run import Run
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def processes(names: Sequence[str], found: Sequence[MergedRun]) -> "pd.DataFrame
     return pd.DataFrame([_row(name, part) for name, made in zip(names, found, strict=True) for part in made.parts])
 
 
-def _row(name: str, part: Part) -> dict[str, Any]:
+def _row(name: str, part: RunPart) -> dict[str, Any]:
     end = part.end
     offset, trip = _clock(part)
     sent, sent_bytes, received, _ = end.get("datagrams", [np.nan] * 4)
@@ -107,7 +107,7 @@ def _row(name: str, part: Part) -> dict[str, Any]:
     }
 
 
-def _clock(part: Part) -> tuple[float, float]:
+def _clock(part: RunPart) -> tuple[float, float]:
     """Return by how much (s) the first process's clock is ahead of a part's, and the round trip (s) of measuring it."""
     first = part.begin["hosts"][0]
     if part.host == first:
