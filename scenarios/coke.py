@@ -130,14 +130,14 @@ def coke(
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).
 
     Unset parameters take the paper's values for the data set. Values that the paper does not state are chosen to
-    reproduce its tables closely (scenarios/published/settings.csv).
+    come close to its tables (scenarios/published/settings.csv).
 
     Parameters
     ----------
     data : str
         "synthetic" (the paper's data set), the name of a table in the folder NETSIM_DATA, or a table's path.
     conventions : str
-        How unset parameters are chosen: "tables" to reproduce the paper's tables closely, "text" to follow its text.
+        How unset parameters are chosen: "tables" to come close to the paper's tables, "text" to follow its text.
         The synthetic data always use "text".
     rounds : int
         Number of rounds.
@@ -174,11 +174,11 @@ def _conventions(data: str, setting: CokeSetting, steps: CokeSteps, rows: Rows) 
     listed = "; ".join(name for name, deviates in deviations.items() if deviates)
     if listed:
         yield (
-            f"Settings chosen to reproduce the published tables: {listed}. Use "
+            f"Settings chosen so that our results come close to the published tables: {listed}. Use "
             "--conventions text to follow the paper's text."
         )
     else:
-        yield "Settings follow the paper's text; use --conventions tables to reproduce its tables more closely."
+        yield "Settings follow the paper's text; with --conventions tables our results come closer to its tables."
     if data in _LARGER:
         yield f"The published columns are those of {_LARGER[data]}."
 

@@ -45,12 +45,12 @@ def program() -> str | None:
 
 
 class Page:
-    """One tab. ``said`` holds what its console and its errors said, ``requested`` the addresses it asked for."""
+    """One tab. ``output`` holds its console output and errors, ``requested`` the addresses that it requested."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read = write, read
         self._buffer, self._number, self._session = b"", 0, ""
-        self.said: list[str] = []
+        self.output: list[str] = []
         self.requested: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -89,17 +89,17 @@ class Page:
     def _note(self, event: dict[str, Any]) -> None:
         method, what = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.said.append(str(what["exceptionDetails"].get("exception", {}).get("description", what)))
+            self.output.append(str(what["exceptionDetails"].get("exception", {}).get("description", what)))
         elif method == "Runtime.consoleAPICalled":
-            self.said.append(" ".join(str(each.get("value")) for each in what["args"]))
+            self.output.append(" ".join(str(each.get("value")) for each in what["args"]))
         elif method == "Log.entryAdded":
-            self.said.append(str(what["entry"]["text"]))
+            self.output.append(str(what["entry"]["text"]))
         elif method == "Network.requestWillBeSent":
             self.requested.append(str(what["request"]["url"]))
 
     def open(self, place: Path | str, ready: str = "window.replay && window.replay.ready") -> None:
         """Open a file or an address, and wait until the promise ``ready`` is kept."""
-        self.said.clear()
+        self.output.clear()
         self.requested.clear()
         url = place.resolve().as_uri() if isinstance(place, Path) else place
         self.call("Page.navigate", url=url)

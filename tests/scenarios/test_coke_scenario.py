@@ -90,7 +90,7 @@ def test_energys_printed_numbers_come_out() -> None:
     assert [sent[100], sent[200], sent[500]] == pytest.approx([57, 254, 987], rel=0.2)
     # A message is 2L elements of 64 bits.
     assert table.loc[("DKLA", 500), "payload_bits"] == 10 * 500 * 2 * 100 * 64
-    (note,) = [each for each in study.notes if each.startswith("Set so that")]
+    (note,) = [each for each in study.notes if each.startswith("Settings chosen so that")]
     assert "2L elements" in note
     assert "‖h‖²" in note
     assert "14 links" in note
@@ -99,9 +99,9 @@ def test_energys_printed_numbers_come_out() -> None:
 @needs_data
 def test_what_differs_from_the_text_is_what_the_note_names() -> None:
     study = run(data="energy", rounds=1, algorithms="DKLA", conventions="text")
-    assert any(each.startswith("Set as the paper's text reads") for each in study.notes)
+    assert any(each.startswith("Settings follow the paper's text") for each in study.notes)
     study = run(data="energy", rounds=1, algorithms="DKLA", conventions="text", squared=True)
-    (note,) = [each for each in study.notes if each.startswith("Set so that")]
+    (note,) = [each for each in study.notes if each.startswith("Settings chosen so that")]
     assert "‖h‖²" in note
     assert "links" not in note
 
