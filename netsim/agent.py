@@ -36,7 +36,7 @@ class Agent:
         for name in sorted(_RESERVED):
             # A mixin that precedes Agent in the MRO would also hide the name.
             if getattr(cls, name, _ABSENT) is not getattr(Agent, name, _ABSENT):
-                raise _clash(cls, name)
+                raise _name_clash(cls, name)
 
     if not TYPE_CHECKING:
 
@@ -251,23 +251,23 @@ class Agent:
 
     def _check_neighbor(self, to: Hashable) -> None:
         if to not in self._netsim.outbox.link_index_of:
-            near = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
-            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {near or 'none'}")
+            shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
+            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}")
 
 
 _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__")) - {"run", "answer"} | {"_netsim"}
 
 
-def _clash(kind: type[Agent], name: str) -> AgentError:
+def _name_clash(kind: type[Agent], name: str) -> AgentError:
     what = f"the name {name!r} belongs to netsim.Agent; choose another for your own"
     return AgentError(f"{kind.__qualname__}.{name}: {what}")
 
 
 def _read_only_setter(name: str) -> Callable[[Agent, Any], None]:
-    def set_it(agent: Agent, value: Any) -> None:
-        raise _clash(type(agent), name)
+    def setter(agent: Agent, value: Any) -> None:
+        raise _name_clash(type(agent), name)
 
-    return set_it
+    return setter
 
 
 for _name, _member in list(vars(Agent).items()):
@@ -278,11 +278,11 @@ for _name, _member in list(vars(Agent).items()):
 def attach(agent: Agent, context: Context) -> None:
     """Set an agent's context; raise AgentError if an instance attribute hides an attribute of Agent."""
     for name in sorted(_RESERVED & vars(agent).keys() - {"_netsim"}):
-        raise _clash(type(agent), name)
+        raise _name_clash(type(agent), name)
     agent._netsim = context
 
 
-def has_begun(agent: Agent) -> bool:
+def has_run(agent: Agent) -> bool:
     """Return whether an agent has taken part in a run that started."""
     context: Context | None = vars(agent).get("_netsim")
     return context is not None and context.shared.begun

@@ -42,10 +42,10 @@ class Clock(TypedDict, total=False):
 Agents = Mapping[Any, Agent]
 
 # Lower bounds on the memory (bytes) per agent and per directed link; measurements gave 5,700 and 220.
-_AGENT, _LINK = 4_000, 150
+_BYTES_PER_AGENT, _BYTES_PER_LINK = 4_000, 150
 
 # Minimum sample interval as a fraction of a round; a shorter interval would be within rounding errors.
-_SHORTEST_SAMPLE = 1e-8
+_MIN_SAMPLE_FRACTION = 1e-8
 
 
 class Network:
@@ -97,7 +97,12 @@ class Network:
     ) -> None:
         check_connected(graph)
         nodes, edges = len(graph), graph.number_of_edges()
-        check.fits("nodes of graph", nodes, nodes * _AGENT + 2 * edges * _LINK, f"a run with its {edges:,} edges")
+        check.fits(
+            "nodes of graph",
+            nodes,
+            nodes * _BYTES_PER_AGENT + 2 * edges * _BYTES_PER_LINK,
+            f"a run with its {edges:,} edges",
+        )
         for node in graph:
             draws.check_name(node)
         self.graph = graph
@@ -309,10 +314,14 @@ class Network:
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
         settings = self._settings_of(until, sample, trace, blas_threads)
-        how = _checked_clock(clock, transport)
+        clock_and_speed = _checked_clock(clock, transport)
         result = self.result_of(agents, probes, progress)
         backend = BACKEND.get() if transport is None else None
-        return self.play(settings, result, transport, *how) if backend is None else backend(self, settings, result)
+        return (
+            self.play(settings, result, transport, *clock_and_speed)
+            if backend is None
+            else backend(self, settings, result)
+        )
 
     def play(
         self,
@@ -361,7 +370,7 @@ class Network:
         runtime = Runtime(self._settings_of(until, sample, trace, blas_threads), result, self._scheduled)
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
-            with self._runs(runtime):
+            with self._active(runtime):
                 return await runtime.run(loop)
         try:
             return await asyncio.to_thread(self._launch, runtime, lambda: simulate(runtime, new_loop()))
@@ -370,11 +379,11 @@ class Network:
             raise
 
     def _launch(self, runtime: Runtime, launch: Callable[[], Run]) -> Run:
-        with self._runs(runtime):
+        with self._active(runtime):
             return launch()
 
     @contextmanager
-    def _runs(self, runtime: Runtime) -> Iterator[None]:
+    def _active(self, runtime: Runtime) -> Iterator[None]:
         """Route `at`, `set_link` and `set_receiver` to a run; raise NetsimError if another run is active."""
         if self._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
@@ -410,7 +419,7 @@ class Network:
         )
 
     def _check_sample(self, sample: float, until: float | None) -> float:
-        sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _SHORTEST_SAMPLE * self.round_period))
+        sample = check.finite("sample", sample, low=max(SHORTEST_ROUND, _MIN_SAMPLE_FRACTION * self.round_period))
         if until is not None and until / sample > MOST_ROWS:
             raise check.refuse(
                 "sample",

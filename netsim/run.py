@@ -22,7 +22,7 @@ Probe = Callable[[Mapping[Any, Any]], float | Mapping[str, float]]
 Progress = Callable[[int], None]
 
 # Studies reserve the last two names in the tables and summaries that also hold a run's columns.
-_TAKEN = frozenset({"round", "time_s", *TOTALS, "algorithm", "trace_hash"})
+_RESERVED_COLUMNS = frozenset({"round", "time_s", *TOTALS, "algorithm", "trace_hash"})
 
 
 class Run:
@@ -70,7 +70,7 @@ class Run:
         measured: dict[str, float] = {}
         for probe in self._probes if measure else ():
             columns = self._measure(probe, number)
-            clash = columns.keys() & {*_TAKEN, *self.ledger.causes, *measured}
+            clash = columns.keys() & {*_RESERVED_COLUMNS, *self.ledger.causes, *measured}
             if clash:
                 raise BadInput(f"probe column {min(clash)!r}: must not duplicate an existing column")
             measured |= columns
@@ -85,9 +85,10 @@ class Run:
             value = probe(self.agents)
         except Exception as error:
             raise NetsimError(
-                f"probe {_name(probe)} raised {type(error).__name__} after {self.unit} {number}: {one_line(error)}"
+                f"probe {_probe_name(probe)} raised {type(error).__name__} after "
+                f"{self.unit} {number}: {one_line(error)}"
             ) from error
-        name, after = _name(probe), f"after {self.unit} {number}"
+        name, after = _probe_name(probe), f"after {self.unit} {number}"
         if not isinstance(value, Mapping):
             found = check.measured(value)
             if found is None:
@@ -318,5 +319,5 @@ class Run:
         )
 
 
-def _name(probe: Probe) -> str:
+def _probe_name(probe: Probe) -> str:
     return str(getattr(probe, "__name__", type(probe).__name__))

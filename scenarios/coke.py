@@ -34,7 +34,7 @@ _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
 """Data sets for which the paper prints results only of a larger version."""
 
-_LADDER = (10, 20, 50, 100, 200, 300)
+_REFERENCE_ROUNDS = (10, 20, 50, 100, 200, 300)
 """Rounds of DKLA after which its training error is taken as the level that COKE must reach."""
 
 FORMS: Mapping[str, Form] = {"cosine": "cos", "pairs": "cos+sin"}
@@ -220,7 +220,7 @@ def _report(batch: BatchStudy[CokeSteps, CokeSetting], methods: Sequence[Method]
 
 def _notes(rounds: pd.DataFrame, savings: pd.DataFrame) -> Iterator[str]:
     """Yield notes on how much COKE saved, and on where the saving shrinks or becomes a loss."""
-    on_the_way = saved_on_the_way(rounds, "train_mse", "DKLA", "COKE", _LADDER)
+    on_the_way = saved_on_the_way(rounds, "train_mse", "DKLA", "COKE", _REFERENCE_ROUNDS)
     if any(share > 0 for share in on_the_way.values()):
         shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
         numbers = ", ".join(map(str, on_the_way))
@@ -237,28 +237,30 @@ def _notes(rounds: pd.DataFrame, savings: pd.DataFrame) -> Iterator[str]:
 
 def _printed(table: str, data: str) -> pd.DataFrame:
     """Return the rows of a published table for a data set, or for the larger set that contains it."""
-    theirs = published(table)
-    return theirs[theirs["dataset"] == ("twitter_large" if data in _LARGER else data)]
+    paper_rows = published(table)
+    return paper_rows[paper_rows["dataset"] == ("twitter_large" if data in _LARGER else data)]
 
 
 def _by_round(rounds: pd.DataFrame, data: str) -> pd.DataFrame:
     """Return the rows of selected rounds, with published values in extra columns if there are any."""
     ours = rounds[rounds["round"].isin({*_SHOWN_ROUNDS, rounds["round"].max()})]
     ours = ours[["algorithm", "round", "train_mse", "test_mse", "transmissions", "payload_bits", "wire_bits"]]
-    theirs = _printed("coke_by_round", data).drop(columns="dataset")
-    if theirs.empty:
+    paper_rows = _printed("coke_by_round", data).drop(columns="dataset")
+    if paper_rows.empty:
         return ours.reset_index(drop=True)
-    named = theirs.rename(columns={name: f"published_{name}" for name in ("train_mse", "test_mse", "transmissions")})
+    named = paper_rows.rename(
+        columns={name: f"published_{name}" for name in ("train_mse", "test_mse", "transmissions")}
+    )
     return pd.merge(ours, named, on=["algorithm", "round"], how="left")
 
 
 def _savings(rounds: pd.DataFrame, data: str, best: float) -> pd.DataFrame:
     """Return, per error level, each algorithm's transmissions and COKE's saving compared with DKLA."""
-    theirs = _printed("coke_cost_to_reach", data)
-    levels = {*theirs["train_mse"], *ladder(rounds, "train_mse", best)}
+    paper_rows = _printed("coke_cost_to_reach", data)
+    levels = {*paper_rows["train_mse"], *ladder(rounds, "train_mse", best)}
     table = cost_to_reach(rounds, "train_mse", levels, saves={"COKE saves %": ("DKLA", "COKE")})
-    if len(theirs):
+    if len(paper_rows):
         for name in ("DKLA", "COKE"):
-            known = theirs[theirs["algorithm"] == name].set_index("train_mse")["transmissions"]
+            known = paper_rows[paper_rows["algorithm"] == name].set_index("train_mse")["transmissions"]
             table[f"published {name}"] = known.reindex(table["train_mse"]).to_numpy()
     return table

@@ -16,7 +16,7 @@ from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy, Radio, presets
 from netsim.radio.energy import STATES
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchStudy, BatchTask
-from netsim.scenarios.tasks.method import Method, check_joined
+from netsim.scenarios.tasks.method import Method, check_took_part
 from netsim.scenarios.tasks.motes import in_turn
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
 from netsim.studies import Study
@@ -115,7 +115,7 @@ def lifetime(
             agents = run.made(study, run.name, task, rounds)
             # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
             shown = min(rounds, _SHOWN)
-            check_joined(run.name, study.run(run.name, network, agents, [task.measure], shown, watch=task.watch))
+            check_took_part(run.name, study.run(run.name, network, agents, [task.measure], shown, watch=task.watch))
     study.centralised = task.optimum()
     _report(study, task, batteries, turns, rounds)
 

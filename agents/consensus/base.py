@@ -274,14 +274,14 @@ class Dual(SharingAgent):
 
     def start(self) -> None:
         """Initialise the sums of states; a subclass that overrides `start` must call this method."""
-        self._add_up()
+        self._update_sums()
 
     def after_sharing(self) -> None:
         """Update the dual: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
-        self._add_up()
+        self._update_sums()
         self.dual = self.sharing.next_dual(self.dual, self.rho, self._own_sum, self._others_sum)
 
-    def _add_up(self) -> None:
+    def _update_sums(self) -> None:
         self._own_sum = self.degree * self.sharing.own
         self._others_sum = self.sharing.sum_of_copies()
 

@@ -78,7 +78,7 @@ class EdgeSharing(Sharing):
             if any(taken) or not taken:
                 self._sent = self.own
                 self.spoken += 1
-        self._silence = self._silence and may_silence(self._censor, round_number)
+        self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
         """Take in each neighbour's last frame."""

@@ -83,12 +83,12 @@ class Sharing:
         self.spoken = 0
         self.only_present = False
         # Whether the censor may have silenced a neighbour in every round so far.
-        self._silence = may_silence(self._censor, 1)
-        self._adds = not coder.whole
+        self._may_be_censored = may_silence(self._censor, 1)
+        self._sends_changes = not coder.whole
         self._present: set[Hashable] = set()
         # The weights of all neighbours and their total, cached once every neighbour was received from.
         self._weights: tuple[Vector, float] | None = None
-        self._kind = "change" if self._adds else "state"
+        self._kind = "change" if self._sends_changes else "state"
         reliability = agent.reliability
         self._key_every = reliability.every if reliability.way == "keyframe" else 0
         # A frame requested again arrives in a later round.
@@ -111,7 +111,7 @@ class Sharing:
         change = state - self.own
         is_key = self._is_key(round_number)
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng) or is_key:
-            whole = is_key and self._adds
+            whole = is_key and self._sends_changes
             coded, known = (state, state) if whole else self._code(state, change)
             links = await self._agent.broadcast(KEY if whole else self._kind, coded)
             # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
@@ -120,19 +120,19 @@ class Sharing:
                 # Copy: the coder may have returned the state array itself, which the method may modify later.
                 self.own = known.copy() if known is state else known
                 self.spoken += 1
-        self._silence = self._silence and may_silence(self._censor, round_number)
+        self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
         """Apply received frames to the copies; raises AgentError for a wrong payload or a sender not a neighbour."""
         if self.only_present:
             self._present = {frame.sender for frame in frames}
         if self._repairs is not None:
-            self._repairs.take_in(frames, round_number, add=self._adds)
-        elif self._key_every and self._adds:
+            self._repairs.take_in(frames, round_number, add=self._sends_changes)
+        elif self._key_every and self._sends_changes:
             self.copies.take_in([frame for frame in frames if frame.kind == self._kind], add=True)
             self.copies.take_in([frame for frame in frames if frame.kind == KEY])
         else:
-            self.copies.take_in(frames, add=self._adds)
+            self.copies.take_in(frames, add=self._sends_changes)
 
     def _is_key(self, round_number: int) -> bool:
         """Return whether this is a key-frame round, in which all agents send full states."""
@@ -140,7 +140,7 @@ class Sharing:
 
     def _code(self, state: Vector, change: Vector) -> tuple[Encoded, Vector]:
         """Return the encoded payload and the θ̂_i that a receiver decodes from it."""
-        if self._adds:
+        if self._sends_changes:
             coded = self._coder.encode(change, self._rng)
             return coded, self.own + self._coder.decode(coded)
         coded = self._coder.encode(state, self._rng)
@@ -160,7 +160,7 @@ class Sharing:
         """
         if self.only_present:
             return neighbor in self._present
-        return self._silence or self.heard(neighbor)
+        return self._may_be_censored or self.heard(neighbor)
 
     def add_known(self, start: Vector, total: float, weights: Mapping[Any, float]) -> tuple[Vector, float]:
         """Return start + Σ_n w_n θ̂_n and total + Σ_n w_n over the neighbours n whose copy of θ̂_n is valid (`known`).

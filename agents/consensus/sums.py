@@ -75,7 +75,7 @@ class SummedSharing(Sharing):
         speaks = speaks or self._asked or self._is_key(round_number)
         if listens or not speaks or not await self._say(state, rho):
             self._stay(rho)
-        self._silence = self._silence and may_silence(self._censor, round_number)
+        self._may_be_censored = self._may_be_censored and may_silence(self._censor, round_number)
         self._guess(rho)
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:

@@ -68,7 +68,7 @@ class Loop(asyncio.SelectorEventLoop):
     allows them, because runs are not reproducible and I/O libraries may need them.
 
     asyncio's own methods, such as `time` and `call_at`, use the clock of the calling agent if it has its own. `now` and
-    `call_at_true` use the simulation's clock.
+    `call_at_simulated` use the simulation's clock.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a time (s) by the clock of the running agent; see `call_at_true`."""
+        """Call ``callback`` at a time (s) by the clock of the running agent; see `call_at_simulated`."""
         # A numpy scalar would make the loop's time a numpy scalar, with numpy's rounding.
         when = float(when)
         if math.isnan(when):
@@ -147,7 +147,7 @@ class Loop(asyncio.SelectorEventLoop):
         time = when if clock is None or math.isinf(when) else clock.true(when)
         return self._set_timer(when, time, callback, args, context, first=False)
 
-    def call_at_true(
+    def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call ``callback`` at a simulated time (s), at once if it has passed, never if it exceeds `LATEST`."""
@@ -177,7 +177,7 @@ class Loop(asyncio.SelectorEventLoop):
     async def pause(self, seconds: float) -> None:
         """Sleep for seconds of simulated time, even if the caller has its own clock."""
         over = self.create_future()
-        timer = self.call_at_true(self.now() + seconds, _finish, over)
+        timer = self.call_at_simulated(self.now() + seconds, _finish, over)
         try:
             await over
         finally:
@@ -231,7 +231,7 @@ class Loop(asyncio.SelectorEventLoop):
                 self._in_factory = False
         task.owner = OWNER.get() if context is None else context.get(OWNER)
         if task.owner is not None:
-            task.owner.adopt(task)
+            task.owner.register(task)
         return task
 
     def _checked(self, task: Any) -> Task[Any]:

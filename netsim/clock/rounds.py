@@ -121,7 +121,7 @@ class RoundClock:
         boundary = self.close_time(round((time - self.offset) / self.period))
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
-    def end_of(self, time: float) -> float:
+    def instant_end(self, time: float) -> float:
         """Return the end (s) of the interval that counts as ``time``, given the width of a boundary."""
         return time + self._slack(time)
 
@@ -156,7 +156,7 @@ class RoundClock:
         if self._timer is not None:
             self._timer.cancel()
         self._opens_at = boundary
-        self._timer = self._loop.call_at_true(boundary, self._loop.clock.at_instant_end, self._open)
+        self._timer = self._loop.call_at_simulated(boundary, self._loop.clock.at_instant_end, self._open)
 
     def _open_for_follower(self, time: float) -> None:
         """Schedule the round that contains a time (s) or, if its start has passed, the next one to open."""
@@ -217,5 +217,5 @@ class RoundClock:
         self.closed, self.open_round, self._opens_at = closed, number, -math.inf
         end = self.close_time(number)
         self.open_deadline = end - self._slack(end)
-        self._timer = self._loop.call_at_true(end, self._close)
+        self._timer = self._loop.call_at_simulated(end, self._close)
         self._opening.open(number)

@@ -222,7 +222,7 @@ class Node:
                 context.note_restart()
                 context.outbox.skip_numbers(passed << _SKIPPED_BITS)
         self.relay.connect(run)
-        self._round_task = run.loop.create_task(self._keep_rounds_open(), context=run.outside)
+        self._round_task = run.loop.create_task(self._keep_rounds_open(), context=run.caller_context)
 
     async def _keep_rounds_open(self) -> None:
         """Follow the network's rounds, so that they go on while agents of other processes may take part."""

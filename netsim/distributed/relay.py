@@ -140,7 +140,7 @@ class Relay:
         """Return whether an agent runs in this process."""
         return self._processes[agent] == self._membership.me
 
-    def stand_in(self, agent: Hashable, tally: Tally) -> RemoteEndpoint | None:
+    def remote_endpoint(self, agent: Hashable, tally: Tally) -> RemoteEndpoint | None:
         """Return the remote endpoint of an agent in another process, or None if the agent runs in this one."""
         if self.is_local(agent):
             return None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.ledger import Ledger
-from netsim.agent import Agent, attach, has_begun
+from netsim.agent import Agent, attach, has_run
 from netsim.clock.clock import Loop
 from netsim.clock.rounds import RoundClock
 from netsim.core import Tally
@@ -80,7 +80,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
             raise BadInput(
                 f"agents[{name!r}]: must be a distinct object; it is the same object as agents[{seen[id(agent)]!r}]"
             )
-        if has_begun(agent):
+        if has_run(agent):
             why = "this one has already run; to continue from its last state, pass copy.deepcopy(agents)"
             raise BadInput(f"agents[{name!r}]: must be a new agent for each run; {why}")
 
@@ -106,11 +106,11 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     run.loop = loop
     run.rounds = RoundClock(loop, settings.round_period, run.round_ended)
     run.shared = shared = Shared(loop, tally, run.rounds)
-    run.own = own = _own_clocks(settings, shared)
+    run.own = own = _skewed_shared(settings, shared)
     run.inboxes = inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
     neighbor_inboxes: Mapping[Hashable, Inbox | RemoteEndpoint] = inboxes
     if node is not None:
-        neighbor_inboxes = {name: node.relay.stand_in(name, tally) or inbox for name, inbox in inboxes.items()}
+        neighbor_inboxes = {name: node.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
     run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
     if isinstance(settings.medium, Radio):
@@ -131,15 +131,17 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
             seed=settings.seed,
             radio=radio,
         )
-        mine = own.get(name, shared)
-        mac = None if run.medium is None else run.medium.mac(name, wiring, inboxes[name], mine.clock)
-        outbox = run.outboxes[name] = _outbox(settings, wiring, mine, i, name, names, mac)
+        agent_shared = own.get(name, shared)
+        mac = None if run.medium is None else run.medium.mac(name, wiring, inboxes[name], agent_shared.clock)
+        outbox = run.outboxes[name] = _outbox(settings, wiring, agent_shared, i, name, names, mac)
         if own:
             outbox.disable_fast_path()
-        context = run.contexts[name] = Context(mine, name, neighbors[name], inboxes[name], outbox, settings.seed)
+        context = run.contexts[name] = Context(
+            agent_shared, name, neighbors[name], inboxes[name], outbox, settings.seed
+        )
         context.reliability = settings.link.reliability_model
         if mac is not None:
-            mac.down, mac.watching, mac.bursts = outbox.down, outbox.watching, outbox.bursts
+            mac.down, mac.subscribers, mac.bursts = outbox.down, outbox.subscribers, outbox.bursts
             context.energy = None if mac.meter is None else EnergyAccount(mac.meter, loop.now)
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
@@ -159,7 +161,7 @@ def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_I
     return np.repeat(np.arange(len(index)), degrees), np.fromiter(receivers, np.int64, count=int(firsts[-1])), firsts
 
 
-def _own_clocks(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
+def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
     """Return the shared state of each agent with a clock of its own."""
     own = {}
     for fault in settings.faults:

@@ -101,7 +101,7 @@ class Sampler:
     def _wait_for(self, number: int) -> None:
         # A time that is meant as a round's end must be that end; any other must be over before events at that end.
         self.time = self._rounds.snap(number * self._sample, widths=2)
-        self.until = self._rounds.end_of(self.time)
+        self.until = self._rounds.instant_end(self.time)
 
     def _row(self, time: float, until: float) -> None:
         if self._written == MOST_ROWS:

@@ -46,7 +46,7 @@ _PASSES_PER_AGENT = 100
 # A deadlock check counts as this many loop iterations, because it scans every inbox.
 _PASSES_PER_STANDSTILL = 100
 # Number of loop iterations sampled to identify the agent that keeps time from advancing.
-_SAMPLES = 8
+_LIVELOCK_SAMPLES = 8
 
 
 class Runtime:
@@ -138,7 +138,7 @@ class Runtime:
         self.player = Player(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.player.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
-        self.outside = copy_context()
+        self.caller_context = copy_context()
         self.sampler = self.watcher = self.view = None
         if settings.sample is not None:
             self.sampler = Sampler(loop, self.rounds, settings.sample, self._write_row, self.fail)
@@ -191,7 +191,7 @@ class Runtime:
         if time < self.loop.now():
             raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the current time of the run")
         call = partial(self._act, time, action)
-        self.timers.append(self.loop.call_first_at(time, call, context=self.outside))
+        self.timers.append(self.loop.call_first_at(time, call, context=self.caller_context))
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Take down or restore one direction of a link."""
@@ -270,7 +270,7 @@ class Runtime:
         if self.settings.until is not None:
             # End the run at the end of the instant, so that a round that closes at that time is complete.
             until = self.rounds.snap(self.settings.until)
-            self.timers.append(self.loop.call_at_true(until, self.loop.clock.at_instant_end, self._on_finished))
+            self.timers.append(self.loop.call_at_simulated(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
             for name in self.result.agents:
                 if not self.player.is_down(name):
@@ -406,7 +406,7 @@ class Runtime:
         self._count_ready_agents()
         self.iterations_sampled += 1
         # The agent may belong to another run on this loop, so wait longer to let that run fail first.
-        if self.iterations_sampled < (_SAMPLES if self.ready_counts else 2 * _SAMPLES):
+        if self.iterations_sampled < (_LIVELOCK_SAMPLES if self.ready_counts else 2 * _LIVELOCK_SAMPLES):
             return
         passes = self.loop.clock.passes
         if self.ready_counts:

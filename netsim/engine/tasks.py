@@ -35,9 +35,9 @@ class TaskOwner:
         self.name = name
         self.clock = clock
 
-    def adopt(self, task: Task[Any]) -> None:
+    def register(self, task: Task[Any]) -> None:
         """Register a task that the agent made."""
-        self._tasks.adopt(task, self)
+        self._tasks.register(task, self)
 
 
 class AgentTasks:
@@ -83,10 +83,10 @@ class AgentTasks:
         self._unfinished = set(contexts)
         self._halted: set[Hashable] = set()
         # Agents that ended at this instant.
-        self._gone: list[Hashable] = []
+        self._ended_now: list[Hashable] = []
         # Background tasks that raised and whose exception has not been retrieved.
         self._raised: dict[Any, tuple[TaskOwner, str]] = {}
-        self._looks = False
+        self._check_scheduled = False
         self.members = {name: TaskOwner(self, name, context.shared.clock) for name, context in contexts.items()}
         self.main_tasks: dict[asyncio.Task[Any], Hashable] = {}
         self.background: dict[asyncio.Task[Any], Hashable] = {}
@@ -126,7 +126,7 @@ class AgentTasks:
             if not self._unfinished:
                 self._finish()
 
-    def adopt(self, task: Task[Any], member: TaskOwner) -> None:
+    def register(self, task: Task[Any], member: TaskOwner) -> None:
         """Keep a reference to an agent's task until the task is done."""
         self.background[task] = member.name
         task.add_done_callback(self._done)
@@ -160,7 +160,7 @@ class AgentTasks:
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
         """End the run with an agent's error, unless it results from the end of the run or the agent's node failure."""
-        if not (self._may_end(name) and is_shutdown_error(error)):
+        if not (self._is_shutting_down(name) and is_shutdown_error(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
@@ -169,15 +169,15 @@ class AgentTasks:
             return
         name = self.background.pop(task)
         if not task.cancelled() and _is_unretrieved(task):
-            if self._may_end(name) and is_shutdown_error(_exception_of(task)):
+            if self._is_shutting_down(name) and is_shutdown_error(_exception_of(task)):
                 task.exception()
                 return
             self._raised[task] = self.members[name], when(self._contexts[name])
-            if not self._looks:
-                self._looks = True
-                self._loop.clock.at_instant_end(self._look)
+            if not self._check_scheduled:
+                self._check_scheduled = True
+                self._loop.clock.at_instant_end(self._report_unreferenced)
 
-    def _may_end(self, name: Hashable) -> bool:
+    def _is_shutting_down(self, name: Hashable) -> bool:
         return self.over or name in self._halted
 
     def _agent_done(self, task: asyncio.Task[Any]) -> None:
@@ -187,9 +187,9 @@ class AgentTasks:
             if not task.cancelled() and (error := task.exception()):
                 self.failed(name, error)
             return
-        if not self._gone:
-            self._loop.clock.at_instant_end(self._abandon)
-        self._gone.append(name)
+        if not self._ended_now:
+            self._loop.clock.at_instant_end(self._discard_frames_of_ended)
+        self._ended_now.append(name)
         if task.cancelled():
             if not self.over:
                 self._fail(cancelled_error(name, task, self._contexts[name]))
@@ -199,22 +199,22 @@ class AgentTasks:
             return
         self.finished(name)
 
-    def _abandon(self) -> None:
+    def _discard_frames_of_ended(self) -> None:
         """Discard the frames of agents that have ended, if the run goes on."""
-        gone, self._gone = self._gone, []
+        gone, self._ended_now = self._ended_now, []
         if self._unfinished and not self.over:
             busy = set(self.background.values())
             for name in gone:
                 if name not in busy:
                     self._contexts[name].inbox.discard_from_now()
 
-    def _look(self) -> None:
+    def _report_unreferenced(self) -> None:
         """Briefly drop the reference to each task that raised, so that asyncio reports unreferenced ones.
 
         If no other reference exists, asyncio reports the exception at once, through the loop's exception handler. Tasks
         that are still referenced elsewhere are kept, so that garbage collection does not affect the run.
         """
-        self._looks = False
+        self._check_scheduled = False
         for reference in [weakref.ref(task) for task in self._raised]:
             more = self._raised.pop(reference())
             task = reference()
@@ -289,7 +289,7 @@ def _exception_of(task: asyncio.Task[Any]) -> BaseException:
 
 # --- the end of a run -------------------------------------------------------------------------------------------------
 
-PASSES_PER_STOP = 100_000
+MAX_STOP_PASSES = 100_000
 """Maximum event-loop iterations for stopping the agents in virtual time, plus 100 per agent."""
 
 SECONDS_PER_STOP = 10.0
@@ -351,7 +351,7 @@ class _Wait:
     def __init__(self, loop: Loop, agents: int, end_iterations: Callable[[], bool]) -> None:
         self._loop = loop
         self._clock = loop.clock
-        self._passes_left = PASSES_PER_STOP + 100 * agents
+        self._passes_left = MAX_STOP_PASSES + 100 * agents
         self._end_iterations = end_iterations
         self._gave_up = False
         self._wake: asyncio.Future[None]
@@ -366,7 +366,7 @@ class _Wait:
         self._clock.on_standstill.append(self._on_deadlock)
         try:
             while not self._gave_up and (pending := [task for task in tasks() if not task.done()]):
-                await self._all(pending)
+                await self._wait_for_all(pending)
         finally:
             self._clock.on_standstill.remove(self._on_deadlock)
             if timer is None:
@@ -374,7 +374,7 @@ class _Wait:
             else:
                 timer.cancel()
 
-    async def _all(self, pending: Pending) -> None:
+    async def _wait_for_all(self, pending: Pending) -> None:
         wake = self._wake = self._loop.create_future()
         left = len(pending)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim._former import former_names
 from netsim.clock.clock import LocalClock, Loop
-from netsim.transport.transmitter import early
+from netsim.transport.transmitter import time_tolerance
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Meter:
         """Count a frame that it sends from ``start`` to ``end`` (s) over ``distance`` metres; it hears nothing then."""
         self._advance(start)
         # What begins at the same instant it does not hear at all, whichever of the two is counted first.
-        self._hear_only([each for each in self._heard if each.start < start - early(start)])
+        self._hear_only([each for each in self._heard if each.start < start - time_tolerance(start)])
         joules = self.energy.to_send(bits, 0.0, distance)
         self.sends_until, self._bit_watts = end, self._watts(start, end, joules)
         self.committed += self.energy.transmit * (end - start) + joules
@@ -465,7 +465,7 @@ class BatteryWatch:
             return
         half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
         when = meter.idle_until(begin, half)
-        if half <= 0 or when - begin <= early(begin):
+        if half <= 0 or when - begin <= time_tolerance(begin):
             # It is so near that each frame more may change it.
             when = meter.dies_at = meter.empty_at(now)
             meter.allowance = -math.inf

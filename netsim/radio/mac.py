@@ -23,7 +23,7 @@ from netsim.radio.energy import Meter, Reception, Schedule
 from netsim.radio.signals import Receiver, Signal
 from netsim.transport.inbox import Inbox
 from netsim.transport.path import Bursts, Path
-from netsim.transport.transmitter import Transmitter, TxRequest, early
+from netsim.transport.transmitter import Transmitter, TxRequest, time_tolerance
 from netsim.util import draws
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class SlottedAloha(Aloha):
         at = self._mac.awake_from(at)
         later = self._units(retries - 1) if retries else 0
         # A time within rounding error of a slot's start counts as that start.
-        first = math.ceil((at - early(at)) / slot)
+        first = math.ceil((at - time_tolerance(at)) / slot)
         self._mac.at(max(at, (first + later) * slot), self._mac.start)
 
 
@@ -149,7 +149,7 @@ class PendingFrame:
         """Whether the current fragment is the last."""
         return self.index == len(self.fragments) - 1
 
-    def conclude(self, acknowledged: bool) -> None:
+    def set_outcome(self, acknowledged: bool) -> None:
         """Tell the agent that awaits this frame's outcome whether it was acknowledged."""
         outcome = self.request.outcome
         if outcome is not None and not outcome.done():
@@ -195,7 +195,7 @@ class Mac:
         # Set by the outbox: indices of cut links (the radio cannot detect a cut), inboxes that watch arrivals, links
         # with a jitter burst.
         self.down: set[int] = set()
-        self.watching: dict[int, Any] = {}
+        self.subscribers: dict[int, Any] = {}
         self.bursts = Bursts()
         # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
@@ -216,14 +216,14 @@ class Mac:
         self._transmitter = Transmitter(self.link, medium.round_period)
         # The first is the one being sent.
         self._queue: deque[PendingFrame] = deque()
-        self._held_bits = 0
+        self._queued_bits = 0
         self._silent_until = 0.0
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
         # Incremented at each send and at each end of a wait for an acknowledgement; events with an older number are
         # ignored.
         self.turn = 0
-        self._flushed = 0
+        self._flush_count = 0
 
     def _paths(self, purpose: str) -> list[Path]:
         wiring, seed = self.wiring, self.medium.seed
@@ -243,14 +243,14 @@ class Mac:
             return LINK_DOWN
         fragments = self._transmitter.fragments(len(request.frame.data))
         bits, link = sum(fragments), self.link
-        if len(self._queue) >= (link.queue or math.inf) or self._held_bits + bits > (link.queue_bits or math.inf):
+        if len(self._queue) >= (link.queue or math.inf) or self._queued_bits + bits > (link.queue_bits or math.inf):
             return QUEUE_FULL
         release = self._transmitter.release
         not_before = now if release is None else release(now, bits)
         if not_before == math.inf:
             return REFUSED
         pending = self._open[request.number] = PendingFrame(request, fragments, now, not_before)
-        self._held_bits += bits
+        self._queued_bits += bits
         self._queue.append(pending)
         if len(self._queue) == 1:
             self._contend(max(now, not_before))
@@ -272,10 +272,10 @@ class Mac:
     def _finish(self, now: float, acknowledged: bool) -> None:
         """Remove the current frame from the queue, set its outcome and begin with the next one."""
         pending = self._queue.popleft()
-        self._held_bits -= sum(pending.fragments)
+        self._queued_bits -= sum(pending.fragments)
         if self.meter is not None:
             self.meter.last_frame = pending.energy
-        pending.conclude(acknowledged)
+        pending.set_outcome(acknowledged)
         if self._queue:
             self._contend(max(now, self._queue[0].not_before))
 
@@ -290,10 +290,10 @@ class Mac:
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
         """Schedule a callback at a time (s); it is dropped if the node is switched off before."""
-        self.medium.events.at(time, partial(self._call, call, self._flushed))
+        self.medium.events.at(time, partial(self._call, call, self._flush_count))
 
     def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
-        if self.on and flushed == self._flushed:
+        if self.on and flushed == self._flush_count:
             call(now)
 
     def awake_from(self, time: float) -> float:
@@ -322,7 +322,7 @@ class Mac:
         pending = self._queue[0]
         if self.is_battery_empty(now):
             return
-        if self.receiver.sends_until > now + early(now):
+        if self.receiver.sends_until > now + time_tolerance(now):
             # The node is still sending an acknowledgement.
             self._access.contend(self.receiver.sends_until, pending.retries)
             return
@@ -362,7 +362,7 @@ class Mac:
             return
         wait = self._radio.wait_for_ack(self.link)
         # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time.
-        self.at(now + wait + early(now), partial(self._no_ack, self.turn))
+        self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
 
     def acknowledged(self, pending: PendingFrame, turn: int, now: float) -> None:
         """Continue after an acknowledgement; ignore one that is for an earlier turn."""
@@ -443,8 +443,8 @@ class Mac:
             frame = received
         self.wiring.inboxes[link_index].arrivals.push(time, self.key(link_index, pending), pending.request.kind, frame)
         self._close(pending, link_index)
-        if link_index in self.watching:
-            self.watching[link_index].watch()
+        if link_index in self.subscribers:
+            self.subscribers[link_index].watch()
         return 0
 
     def _end_all(self, pending: PendingFrame, now: float, cause: int) -> None:
@@ -465,10 +465,14 @@ class Mac:
     def acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
         """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
         # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting.
-        if self.receiver.sends_until <= now + early(now) and turn == sender.turn and not self.is_battery_empty(now):
+        if (
+            self.receiver.sends_until <= now + time_tolerance(now)
+            and turn == sender.turn
+            and not self.is_battery_empty(now)
+        ):
             self.medium.acknowledge(self, sender, pending, turn, now)
 
-    def forgotten_by(self, neighbour: "Mac") -> None:
+    def on_neighbour_off(self, neighbour: "Mac") -> None:
         """Fail partly sent frames at a neighbour that was switched off and so lost their earlier fragments."""
         for pending in self._open.values():
             for link_index in pending.open:
@@ -477,9 +481,9 @@ class Mac:
 
     def flush(self, now: float) -> None:
         """Drop all queued frames; one already on the air with unknown outcome counts as lost."""
-        self._flushed += 1
-        self._held_bits = 0
+        self._flush_count += 1
+        self._queued_bits = 0
         waiting, self._queue = self._queue, deque()
         for pending in waiting:
             self._end_all(pending, now, (pending.cause or LOST) if pending.begun else REFUSED)
-            pending.conclude(False)
+            pending.set_outcome(False)

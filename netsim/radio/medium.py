@@ -25,7 +25,7 @@ from netsim.radio.settings import Radio
 from netsim.radio.signals import Signal
 from netsim.transport.inbox import Inbox
 from netsim.transport.shared import Shared
-from netsim.transport.transmitter import early
+from netsim.transport.transmitter import time_tolerance
 
 if TYPE_CHECKING:
     from netsim.transport.outbox import Wiring
@@ -146,10 +146,10 @@ class Medium:
             if self.radio.sensing is None:
                 mac.sensers = [link.receiver for link in mac.links]
             else:
-                mac.sensers = [by_name[name].receiver for name in _beside(self.radio.sensing, mac.name)]
+                mac.sensers = [by_name[name].receiver for name in _neighbours_of(self.radio.sensing, mac.name)]
             mac.links += [
                 RadioLink(by_name[name], by_name[name].receiver, -1, self.radio.power(mac.name, name), 0.0)
-                for name in _beside(self.radio.interference, mac.name)
+                for name in _neighbours_of(self.radio.interference, mac.name)
                 if name not in understand
             ]
             if mac.meter is not None and mac.meter.energy.amplifier:
@@ -194,7 +194,7 @@ class Medium:
         mac.flush(now)
         mac.receiver.deafen(now)
         for each in mac.heard_from:
-            each.forgotten_by(mac)
+            each.on_neighbour_off(mac)
         if mac.meter is not None:
             mac.meter.switch(False, now)
             self._watch.forget(mac)
@@ -263,9 +263,9 @@ class Medium:
         kind: int,
         bits: int,
         to: int,
-        wanted: Collection[int],
+        target_links: Collection[int],
     ) -> Arrivals:
-        """Emit on link ``to`` (−1: all) from ``now`` to ``end`` (s); return the arrivals on the ``wanted`` links."""
+        """Emit on link ``to`` (−1: all) from ``now`` to ``end`` (s); return the arrivals on ``target_links``."""
         is_ack = kind == self._ack_kind
         joules = self._spend(sender, now, end, bits, to)
         pending.energy += 0.0 if is_ack else joules
@@ -275,11 +275,11 @@ class Medium:
             row = (sender.number, link, kind, pending.request.number, pending.index, pending.retries, bits)
             self.airtime.log.append((now, end, *row))
         sender.receiver.send(now, end)
-        width, paths = early(now), sender.ack_paths if is_ack else sender.paths
+        width, paths = time_tolerance(now), sender.ack_paths if is_ack else sender.paths
         arrivals: Arrivals = {}
         emission = sender.emission = Emission(end, is_ack, [])
         for mac, receiver, link_index, power, delay in sender.links:
-            if link_index in wanted:
+            if link_index in target_links:
                 arrival, lost = paths[link_index].cross(end)
                 # A transmission over a cut link interferes like any other, but is not received.
                 cause = LINK_DOWN if link_index in sender.down else 0
@@ -287,12 +287,12 @@ class Medium:
                 arrivals.setdefault(arrival, []).append((link_index, mac, signal))
             else:
                 signal = Signal(now + delay, end + delay, power)
-            awaits = is_ack and link_index in wanted
+            awaits = is_ack and link_index in target_links
             reception = self._reach(mac, signal, now, end, bits, awaits) if link_index >= 0 else None
             receiver.hear(signal, now, width)
             emission.reached.append((mac, signal, reception))
         for link_index, mac in sender.deaf.items():
-            if link_index in wanted:
+            if link_index in target_links:
                 signal = Signal(now, end, 0.0, cause=LINK_DOWN if link_index in sender.down else LOST)
                 if not mac.on or mac.is_battery_empty(now):
                     signal.spoil(RECEIVER_DOWN)
@@ -310,7 +310,7 @@ class Medium:
             signal.spoil(RECEIVER_DOWN)
         elif not (awaits or mac.is_awake(now)):
             signal.spoil(ASLEEP)
-        elif meter is not None and mac.receiver.sends_until <= now + early(now):
+        elif meter is not None and mac.receiver.sends_until <= now + time_tolerance(now):
             reception = meter.receive(now, end, bits)
             if meter.committed > meter.allowance:
                 self._watch.plan(mac, now)
@@ -350,6 +350,6 @@ class Medium:
         self._on_death(mac.name)
 
 
-def _beside(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
+def _neighbours_of(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
     """Return the node's neighbours (successors) in a graph, or an empty list without graph or node."""
     return list(graph[node]) if graph is not None and node in graph else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from netsim._former import former_names
 from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
-from netsim.transport.transmitter import early
+from netsim.transport.transmitter import time_tolerance
 
 __all__ = ["Receiver", "Signal"]
 
@@ -75,7 +75,7 @@ class Receiver:
     def send(self, now: float, end: float) -> None:
         """Send from now to ``end`` (s): what comes meanwhile is not received."""
         self.sends_until = end
-        width = early(now)
+        width = time_tolerance(now)
         for each in self._signals:
             if each.end > now + width and each.start < end - width:
                 each.spoil(HALF_DUPLEX)
@@ -101,7 +101,7 @@ class Receiver:
 
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether it sensed a carrier, or sent, at any moment between two times (s), the second being now."""
-        width = early(now)
+        width = time_tolerance(now)
         # A carrier that starts as the assessment ends was not there yet, whichever of the two acted first.
         is_new = self._carrier_start >= now - width
         until = self._earlier_until if is_new else self._carrier_until

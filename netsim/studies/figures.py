@@ -29,7 +29,7 @@ LABELS = {
 _COUNTS = {"transmissions", "delivered", "payload_bits", "wire_bits"}
 
 # Line styles of the grey horizontal reference lines.
-_LEVELS = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
+_LEVEL_STYLES = ("-", (0, (1, 1)), (0, (4, 2)), (0, (8, 2, 2, 2)))
 
 # Ratio of a log axis's largest to smallest value: above _FEW only minor ticks 2 and 5 are labelled, from _MANY on none.
 _FEW, _MANY = 4, 30
@@ -80,12 +80,14 @@ def curves(
             style = line_style(number, count) | {"drawstyle": drawn}
             panel.plot(rows[x.column], rows[y.column], label=str(name), **style)
         for number, (label, level) in enumerate((levels or {}).items()):
-            panel.axhline(level, color="0.4", linestyle=_LEVELS[number % len(_LEVELS)], linewidth=1, label=label)
+            panel.axhline(
+                level, color="0.4", linestyle=_LEVEL_STYLES[number % len(_LEVEL_STYLES)], linewidth=1, label=label
+            )
         panel.set_xlabel(x.text)
         # A log axis needs positive values, which a run without messages does not have.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
-            _thin_out(panel, rounds[x.column][rounds[x.column] > 0])
+            _thin_minor_labels(panel, rounds[x.column][rounds[x.column] > 0])
         if x.column == "round":
             whole_rounds(panel)
         panel.grid(alpha=0.3)
@@ -180,7 +182,7 @@ def _whole(value: float, place: float, *, digits: str) -> str:
     return f"{near:,}" if near >= 1 and abs(value - near) < 1e-6 and str(near)[0] in digits else ""
 
 
-def _thin_out(panel: "Axes", values: "pd.Series[float]") -> None:
+def _thin_minor_labels(panel: "Axes", values: "pd.Series[float]") -> None:
     """Label fewer minor ticks of a log axis than matplotlib, whose labels 2, 3, 4 and 6 overlap."""
     span = values.max() / values.min()
     if span > _FEW:

@@ -134,7 +134,7 @@ class Study:
         with self._reporter.progress(algorithm, rounds, "round " if sample is None else "sample ") as progress:
             try:
                 network.watch(watch if self._trace or self.session else None)
-                with self._shown(algorithm, network, rounds * (sample or network.round_period)):
+                with self._live_view(algorithm, network, rounds * (sample or network.round_period)):
                     run = network.run(agents, probes, sample=sample, trace=self._trace, progress=progress)
             except BaseException as error:
                 self._failed = algorithm, error
@@ -143,7 +143,7 @@ class Study:
         return run
 
     @contextmanager
-    def _shown(self, algorithm: str, network: Network, length: float) -> Iterator[None]:
+    def _live_view(self, algorithm: str, network: Network, length: float) -> Iterator[None]:
         """Show a network's run of ``length`` simulated seconds live inside the context, if there is a session."""
         if self.session is None:
             yield
@@ -180,7 +180,7 @@ class Study:
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder."""
         check_file_name("table", name)
-        _must_be(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
+        _check_has(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
         self.tables[name] = frame
         self.titles[name] = title
         self._reporter.table(title, frame)
@@ -194,9 +194,9 @@ class Study:
             A sentence on what is drawn, for report.html; by default the figure's title.
         """
         check_file_name("figure", name)
-        _must_be(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
+        _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
         self.figures[name] = figure
-        self.captions[name] = str(caption) or _titled(figure) or f"The figure {name}."
+        self.captions[name] = str(caption) or _title_text(figure) or f"The figure {name}."
 
     def text(self, name: str, text: str) -> None:
         """Add a Markdown text, saved as ``<name>.md``."""
@@ -228,19 +228,19 @@ class Study:
     @property
     def rounds(self) -> "pd.DataFrame":
         """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
-        table = _stacked({name: run.rounds for name, run in self.runs.items()})
+        table = _concatenated({name: run.rounds for name, run in self.runs.items()})
         return table.reindex(columns=[*self._columns, *(name for name in table.columns if name not in self._columns)])
 
     @property
     def ledger(self) -> "pd.DataFrame":
         """One row for each algorithm, link and kind of message."""
-        return _stacked({name: run.ledger.table() for name, run in self.runs.items()})
+        return _concatenated({name: run.ledger.table() for name, run in self.runs.items()})
 
     @property
     def states(self) -> "pd.DataFrame | None":
         """The watched states of each algorithm's agents (see `Run.states`); None if none were watched."""
         watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
-        return _stacked({name: run.states for name, run in watched.items()}) if watched else None
+        return _concatenated({name: run.states for name, run in watched.items()}) if watched else None
 
     @property
     def trace_hash(self) -> str:
@@ -254,12 +254,14 @@ class Study:
         for name, run in self.runs.items():
             rows = rounds[rounds["algorithm"] == name]
             last: dict[Any, Any] = {} if rows.empty else rows.iloc[-1].drop("algorithm").to_dict()
-            algorithms[name] = {key: _last(value) for key, value in last.items()} | {"trace_hash": run.trace_hash}
-        constant = {str(name): _last(value) for name, value in self.constant.items()}
+            algorithms[name] = {key: _summary_value(value) for key, value in last.items()} | {
+                "trace_hash": run.trace_hash
+            }
+        constant = {str(name): _summary_value(value) for name, value in self.constant.items()}
         return ({"partial": self.partial} if self.partial else {}) | {
             "scenario": self.scenario,
             "algorithms": algorithms,
-            "centralised": {str(name): _last(value) for name, value in self.centralised.items()},
+            "centralised": {str(name): _summary_value(value) for name, value in self.centralised.items()},
             **({"constant": constant} if constant else {}),
             "trace_hash": self.trace_hash,
             "notes": self.notes,
@@ -307,7 +309,7 @@ def title_of(scenario: str, algorithm: str) -> str:
     return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
 
 
-def _stacked(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
+def _concatenated(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
     """Concatenate tables row-wise, with their names in the first column ``algorithm``."""
     import pandas as pd
 
@@ -317,18 +319,18 @@ def _stacked(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
     return table[["algorithm", *table.columns.drop("algorithm")]]
 
 
-def _titled(figure: "Figure") -> str:
+def _title_text(figure: "Figure") -> str:
     """Return the figure's title, or that of its first panel that has one, on one line."""
     titles = [figure.get_suptitle(), *(panel.get_title() for panel in figure.axes)]
     return " ".join(next(filter(None, titles), "").split())
 
 
-def _last(value: Any) -> Any:
+def _summary_value(value: Any) -> Any:
     """Return a measure as stored in the summary: integral values as int, missing or non-finite ones as None."""
     number = plain(value)
     return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
 
 
-def _must_be(what: str, value: object, method: str, allowed: str) -> None:
+def _check_has(what: str, value: object, method: str, allowed: str) -> None:
     if not hasattr(value, method):
         raise check.refuse(what, value, allowed)

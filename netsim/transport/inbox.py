@@ -67,7 +67,7 @@ class Inbox:
         self.replies: dict[int, asyncio.Future[Frame]] = {}
         self.iterating = 0
         self.up = True
-        # A flat list with two entries per sender: its `watching` dict, and the link index of this inbox in it.
+        # A flat list with two entries per sender: its `subscribers` dict, and the link index of this inbox in it.
         self.watchers: list[Any] = []
 
     def __len__(self) -> int:
@@ -180,13 +180,13 @@ class Inbox:
     def _is_readable(self, entry: Entry) -> bool:
         frame = entry[3]
         is_control = self._on_numbered is not None and frame.sequence > 0 and frame.kind in (ACK, NACK)
-        answered = (
+        is_consumed = (
             is_control
             or self._abandoned
             or frame.is_reply
             or (frame.request is not None and self._on_request is not None)
         )
-        return not answered and self._drop_cause(entry) is None
+        return not is_consumed and self._drop_cause(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
         """Count a frame and hand it to the agent, to a waiting request or to the reliable outbox."""
@@ -269,14 +269,14 @@ class Inbox:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = first
-            self._timer = self._loop.call_at_true(first, self._on_timer)
+            self._timer = self._loop.call_at_simulated(first, self._on_timer)
 
     def _subscribe(self) -> None:
         """Subscribe to the senders, so that they call `watch` after each frame sent here."""
         if not self._watched:
             self._watched = True
-            for watching, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
-                watching[link] = self
+            for subscribers, link in zip(self.watchers[::2], self.watchers[1::2], strict=True):
+                subscribers[link] = self
 
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, math.inf

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from netsim.radio.mac import Mac
     from netsim.transport.inbox import Inbox
 
-__all__ = ["SENDS_AT_ONCE", "Outbox", "Wiring"]
+__all__ = ["MAX_SENDS_PER_INSTANT", "Outbox", "Wiring"]
 
-SENDS_AT_ONCE = 100_000
+MAX_SENDS_PER_INSTANT = 100_000
 """Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""
 
 _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
@@ -92,22 +92,22 @@ class Outbox:
         Bursts of jitter on the links.
     down : set of int
         The indices of the links that are cut.
-    watching : dict
+    subscribers : dict
         Inboxes to notify (`Inbox.watch`) of each frame sent to them, by link index.
     """
 
     __slots__ = (
         "_agents",
-        "_at_once",
         "_broadcast_path",
         "_fast_path_allowed",
         "_header_bits",
-        "_instant",
         "_kinds",
+        "_last_send_time",
         "_mac",
         "_name",
         "_number",
         "_paths",
+        "_sends_this_instant",
         "_shared",
         "_transmissions",
         "_transmitters",
@@ -116,7 +116,7 @@ class Outbox:
         "bursts",
         "down",
         "link_index_of",
-        "watching",
+        "subscribers",
     )
 
     def __init__(
@@ -136,7 +136,7 @@ class Outbox:
         self._agents = agents
         self._kinds: dict[str, int] = {}
         self._transmissions = 0
-        self._at_once, self._instant = 0, -1.0
+        self._sends_this_instant, self._last_send_time = 0, -1.0
         self.down: set[int] = set()
         self.bursts = Bursts()
         self._paths: dict[int, Path] = {}
@@ -164,25 +164,25 @@ class Outbox:
         )
         self._uses_fast_path = self._fast_path_allowed
         self.link_index_of = {neighbor: link_index for link_index, neighbor in enumerate(wiring.neighbors)}
-        self.watching: dict[int, Inbox | RemoteEndpoint] = {}
+        self.subscribers: dict[int, Inbox | RemoteEndpoint] = {}
         for link_index, inbox in enumerate(wiring.inboxes):
-            inbox.watchers += (self.watching, link_index)
+            inbox.watchers += (self.subscribers, link_index)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send to every neighbour; return how many links accepted the frame."""
         shared = self._shared
         rounds = shared.rounds
         now = shared.loop.now()
-        if now == self._instant or shared.looks or type(kind) is not str:
-            self._check(kind, now)
+        if now == self._last_send_time or shared.looks or type(kind) is not str:
+            self._check_and_count_send(kind, now)
         else:
-            self._instant, self._at_once = now, 1
+            self._last_send_time, self._sends_this_instant = now, 1
         deadline = rounds.open_deadline if round_number == rounds.open_round else rounds.deadline(round_number)
         if now >= deadline and rounds.is_closing(round_number, now):
             round_number, deadline = 0, math.inf
         kind_id = self._kinds.get(kind)
         if kind_id is None:
-            kind_id = self._kind(kind)
+            kind_id = self._kind_id(kind)
         if self._uses_fast_path:
             number = self._transmissions
             taken = self._broadcast_path.broadcast(
@@ -191,9 +191,9 @@ class Outbox:
             self._transmissions = number + 1
         else:
             taken = self._offer_all(now, kind_id, kind, round_number, payload, raw_data)
-        if self.watching:
-            for link_index in sorted(self.watching):
-                self.watching[link_index].watch()
+        if self.subscribers:
+            for link_index in sorted(self.subscribers):
+                self.subscribers[link_index].watch()
         return taken
 
     def send(
@@ -214,17 +214,17 @@ class Outbox:
         """
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
-        self._check(kind, now)
+        self._check_and_count_send(kind, now)
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
         kind_id = self._kinds.get(kind)
         if kind_id is None:
-            kind_id = self._kind(kind)
+            kind_id = self._kind_id(kind)
         data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
         frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply, sequence)
         taken = self._offer(now, kind_id, frame, (link_index,), payload, raw_data, outcome=outcome) > 0
-        if link_index in self.watching:
-            self.watching[link_index].watch()
+        if link_index in self.subscribers:
+            self.subscribers[link_index].watch()
         return taken
 
     @property
@@ -268,29 +268,29 @@ class Outbox:
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _check(self, kind: str, now: float) -> None:
+    def _check_and_count_send(self, kind: str, now: float) -> None:
         """Raise AgentError if the run is over or the agent sends too often; report the send to the watcher."""
         if type(kind) is not str:
             raise check.refuse("kind", kind, "a str")
         if self._shared.over:
             raise RunOver(f"agent {self._name!r} cannot send {kind!r}: the run is over and its counts are final")
-        if now != self._instant:
-            self._instant, self._at_once = now, 0
-        self._at_once += 1
-        if self._at_once > SENDS_AT_ONCE:
+        if now != self._last_send_time:
+            self._last_send_time, self._sends_this_instant = now, 0
+        self._sends_this_instant += 1
+        if self._sends_this_instant > MAX_SENDS_PER_INSTANT:
             raise AgentError(
-                f"agent {self._name!r} sent {SENDS_AT_ONCE:,} messages at one instant: it must let simulated time pass "
-                "in between"
+                f"agent {self._name!r} sent {MAX_SENDS_PER_INSTANT:,} messages at one instant: "
+                "it must let simulated time pass in between"
             )
         if self._shared.on_send is not None:
             self._shared.on_send(self._name)
 
-    def _kind(self, name: str) -> int:
+    def _kind_id(self, name: str) -> int:
         """Return the id of a kind of message."""
         number = self._kinds[name] = self._shared.tally.kind(name)
         return number
 
-    def _key(self, link_index: int, number: int) -> int:
+    def _frame_key(self, link_index: int, number: int) -> int:
         return (self._wiring.first + link_index << self._shared.tally.shift) + number
 
     # --- stages of one frame on one link ------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class Outbox:
         self._transmissions += 1
         if self._mac is not None:
             # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
-            taken, wire = self._hand_over(
+            taken, wire = self._queue_at_mac(
                 self._mac, now, TxRequest(number, kind_id, frame, link_indices, not to_all, outcome)
             )
         else:
@@ -354,11 +354,11 @@ class Outbox:
         for link_index in link_indices:
             sent = once if once is not None and link_index not in self.down else self._transmit(now, link_index, size)
             if sent.cause:
-                tally.ended(now, self._key(link_index, number), kind_id, sent.cause)
+                tally.ended(now, self._frame_key(link_index, number), kind_id, sent.cause)
                 continue
             taken += 1
             if tally.keeps and (to_all or sent.start > now):
-                tally.left(sent.start, self._key(link_index, number), number, sent.bits)
+                tally.left(sent.start, self._frame_key(link_index, number), number, sent.bits)
             if delays and wiring.links[link_index].is_simple and len(sent.ends) == 1:
                 copies = [(sent.ends[0] + delays[link_index], False)] if delays[link_index] >= 0.0 else []
             else:
@@ -369,13 +369,13 @@ class Outbox:
                 tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
         return taken, wire
 
-    def _hand_over(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
+    def _queue_at_mac(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
         """Pass a frame to the MAC layer; return the number of accepting links, and 0 since the MAC counts the bits."""
         cause = mac.take(request, now)
         if not cause:
             return len(request.link_indices), 0
         for link_index in request.link_indices:
-            self._shared.tally.ended(now, self._key(link_index, request.number), request.kind, cause)
+            self._shared.tally.ended(now, self._frame_key(link_index, request.number), request.kind, cause)
         if request.outcome is not None:
             request.outcome.set_result(False)
         return 0, 0
@@ -400,13 +400,13 @@ class Outbox:
     ) -> None:
         """Put a frame's copies into the neighbour's inbox, or count why they are dropped."""
         wiring, tally = self._wiring, self._shared.tally
-        key = self._key(link_index, number)
+        key = self._frame_key(link_index, number)
         if not copies:
             tally.ended(now, key, kind, LOST)
         for copy, (time, corrupted) in enumerate(copies):
             if copy:
                 # A second copy has its own number, because both may arrive at the same instant.
-                key = self._key(link_index, self._transmissions)
+                key = self._frame_key(link_index, self._transmissions)
                 self._transmissions += 1
                 tally.duplicate(wiring.first + link_index, kind)
                 if tally.keeps:

@@ -68,16 +68,16 @@ class ReliableOutbox(Outbox):
         """As `Outbox.broadcast`."""
         shared = self._shared
         now = shared.loop.now()
-        self._check(kind, now)
+        self._check_and_count_send(kind, now)
         _check_kind(kind)
         if round_number and shared.rounds.is_closing(round_number, now):
             round_number = 0
         self._broadcasts += 1
         number = 2 * self._broadcasts
-        taken = self._offer_all(now, self._kind(kind), kind, round_number, payload, raw_data, number)
+        taken = self._offer_all(now, self._kind_id(kind), kind, round_number, payload, raw_data, number)
         self._keep(None, number, kind, payload, round_number, raw_data, list(self.link_index_of) if taken else [])
-        for link_index in sorted(self.watching):
-            self.watching[link_index].watch()
+        for link_index in sorted(self.subscribers):
+            self.subscribers[link_index].watch()
         return taken
 
     def send(
@@ -132,7 +132,7 @@ class ReliableOutbox(Outbox):
         key = to, number
         self._kept[key] = _Sent(data, raw_data, round_number, waiting)
         if self._settings.way == "ack":
-            self._shared.loop.call_at_true(self._shared.loop.now() + self._after, self._again, key)
+            self._shared.loop.call_at_simulated(self._shared.loop.now() + self._after, self._again, key)
         elif len(self._kept) > self._settings.window * (1 + len(self.link_index_of)):
             self._kept.popitem(last=False)
 
@@ -148,7 +148,7 @@ class ReliableOutbox(Outbox):
             del self._kept[key]
             return
         self._resend(sent, key[1], list(sent.waiting), sent.round)
-        shared.loop.call_at_true(shared.loop.now() + self._after, self._again, key)
+        shared.loop.call_at_simulated(shared.loop.now() + self._after, self._again, key)
 
     def _resend(self, sent: _Sent, number: int, to: Iterable[Hashable], round_number: int) -> None:
         for name in to:

@@ -16,7 +16,7 @@ from netsim.links.link import Budget, Link
 from netsim.links.rate import Rate
 from netsim.util.check import ROUNDING
 
-__all__ = ["Departure", "Transmitter", "TxRequest", "early", "transmitters_of"]
+__all__ = ["Departure", "Transmitter", "TxRequest", "time_tolerance", "transmitters_of"]
 
 __getattr__ = former_names(__name__)
 
@@ -24,7 +24,7 @@ __getattr__ = former_names(__name__)
 _EARLY = 1e-9
 
 
-def early(now: float) -> float:
+def time_tolerance(now: float) -> float:
     """Return the rounding tolerance (s) of sums of times near ``now``, which grows with ``now``."""
     return max(_EARLY, 4 * math.ulp(now))
 
@@ -33,7 +33,7 @@ Release = Callable[[float, int], float]
 """Maps (now, bits) to the earliest time (s) at which the frame may be sent, or to infinity if refused."""
 
 
-def _most(bits: float) -> float:
+def _bit_limit(bits: float) -> float:
     """Return the maximum bits that a budget allows, with a tolerance for products that were rounded down.
 
     A frame is a whole number of bits: a budget of 0.29 * 800 carries one of 232.
@@ -44,7 +44,7 @@ def _most(bits: float) -> float:
 def _bucket(budget: Budget) -> Release:
     """Return a token bucket that contained ``tokens`` bits at its last update, time ``then`` (s)."""
     size = budget.bits if budget.burst is None else budget.burst
-    most = _most(size)
+    most = _bit_limit(size)
     tokens, then = size, 0.0
 
     def release(now: float, bits: int) -> float:
@@ -52,7 +52,7 @@ def _bucket(budget: Budget) -> Release:
         start = max(now, then)
         held = min(size, tokens + (start - then) * budget.bits)
         wait = max(0.0, (bits - held) / budget.bits)
-        if bits > most or start + wait == math.inf or (budget.over == "refuse" and wait > early(now)):
+        if bits > most or start + wait == math.inf or (budget.over == "refuse" and wait > time_tolerance(now)):
             return math.inf
         if budget.over == "refuse":
             wait = 0.0
@@ -65,7 +65,7 @@ def _bucket(budget: Budget) -> Release:
 def _per_round(budget: Budget, period: float, offset: float) -> Release:
     """Return a budget that is refilled at each multiple of ``period`` after ``offset`` (s)."""
     window, used = -math.inf, 0
-    most = _most(budget.bits)
+    most = _bit_limit(budget.bits)
 
     def release(now: float, bits: int) -> float:
         nonlocal window, used
@@ -120,12 +120,12 @@ class Transmitter:
 
     __slots__ = (
         "_busy_until",
-        "_held",
         "_held_bits",
         "_leave",
         "_mtu",
         "_queue",
         "_queue_bits",
+        "_queued",
         "_rate",
         "header_bits",
         "release",
@@ -144,7 +144,7 @@ class Transmitter:
             budget = link.budget_model
             self.release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period, offset)
         self._busy_until = 0.0
-        self._held: deque[tuple[float, int]] = deque()
+        self._queued: deque[tuple[float, int]] = deque()
         self._held_bits = 0
 
     def fragments(self, size: int) -> list[int]:
@@ -158,8 +158,8 @@ class Transmitter:
     def accept(self, now: float, fragments: list[int]) -> tuple[str, float, list[float]]:
         """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s)."""
         bits = sum(fragments)
-        held = self._held
-        present = now + early(now)
+        held = self._queued
+        present = now + time_tolerance(now)
         while held and held[0][0] <= present:
             self._held_bits -= held.popleft()[1]
         if len(held) >= self._queue or self._held_bits + bits > self._queue_bits:

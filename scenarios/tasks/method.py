@@ -126,7 +126,7 @@ class Method:
     ) -> Run:
         """Create agents and run them on a network in a study; raises BadInput if no agent takes part in any round."""
         agents = self.made(study, self.name, task, rounds)
-        return check_joined(self.name, study.run(self.name, network, agents, probes, rounds, watch=watch))
+        return check_took_part(self.name, study.run(self.name, network, agents, probes, rounds, watch=watch))
 
     def _used(self, agent: Any) -> dict[str, Any]:
         """Return an agent's parameters by name, except its cost and number of rounds."""
@@ -156,7 +156,7 @@ REMEDIES: Mapping[str, Duals] = {
 """The ways to maintain the duals, by their names as parameter values."""
 
 
-def remedied(study: Study, methods: Sequence[Method], remedy: str) -> list[Method]:
+def with_remedy(study: Study, methods: Sequence[Method], remedy: str) -> list[Method]:
     """Return the methods, with the remedy's duals where supported; the study notes those without it.
 
     Raises
@@ -235,7 +235,7 @@ def chosen(
     found = [known[name] for name in chosen_names("algorithms", compared.algorithms, known)]
     found += [each for each in always if each not in found]
     own = methods_in(compared.method, given, [each.name for each in found] if taken is None else taken)
-    return remedied(study, found + own, compared.remedy)
+    return with_remedy(study, found + own, compared.remedy)
 
 
 # --- classes from files -----------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def methods_in(files: str | None, known: Mapping[str, Any], taken: Collection[st
     return found
 
 
-def check_joined(name: str, run: Run) -> Run:
+def check_took_part(name: str, run: Run) -> Run:
     """Return the run; raises BadInput if no agent took part in any round, as there are then no results."""
     if run.rounds.empty:
         raise BadInput(f"{name} took part in no round: run() must iterate with async for k in self.rounds(rounds)")

@@ -22,7 +22,7 @@ from netsim.scenarios.data.streams import by_target, in_order, rounds_of, shuffl
 from netsim.scenarios.data.tables import Table, check_rows, load_prepared, pooled, split_rows, synthetic
 from netsim.scenarios.tasks.diagnosis import may_diverge, missed, silent
 from netsim.scenarios.tasks.mapping import feature_map
-from netsim.scenarios.tasks.method import Method, Task, check_joined, chosen
+from netsim.scenarios.tasks.method import Method, Task, check_took_part, chosen
 from netsim.scenarios.tasks.settings import TABLES, TEXT, Channel, Compared, Prepared, Published, Setting, residuals
 from netsim.studies import Study
 from netsim.util import check
@@ -449,7 +449,7 @@ class OnlineStudy:
             if hasattr(agent, "local_step"):
                 agent.local_step = steps.timed(agent.local_step)
         with may_diverge() as outcome:
-            check_joined(method.name, study.run(method.name, self.main.network, agents, [task.measure], rounds))
+            check_took_part(method.name, study.run(method.name, self.main.network, agents, [task.measure], rounds))
         if outcome.error is not None:
             sizes = ", ".join(f"{name} = {value:g}" for name, value in method.steps.items() if isinstance(value, float))
             study.note(f"{method.name} diverged with {sizes or 'its steps'}, and is left out: {outcome.error}")

@@ -327,7 +327,7 @@ class Skewed:
     def __init__(self, clock: LocalClock) -> None:
         self.clock: LocalClock | None = clock
 
-    def adopt(self, task: Any) -> None:
+    def register(self, task: Any) -> None:
         """Take no note of a task."""
 
 

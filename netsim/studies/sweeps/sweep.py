@@ -28,8 +28,8 @@ from netsim.util.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_MEGABYTES = 2**40  # no system counts more bytes
-_RUNNING = "running-"
+_MAX_MEGABYTES = 2**40  # no system counts more bytes
+_RUNNING_PREFIX = "running-"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def sweep(
         raise check.refuse("jobs", jobs, "left out with dask, which uses all workers of the cluster")
     limits = Limits(
         None if timeout is None else check.finite("timeout", timeout, above=0.0),
-        None if memory is None else check.integer("memory", memory, low=1, high=_MOST_MEGABYTES),
+        None if memory is None else check.integer("memory", memory, low=1, high=_MAX_MEGABYTES),
     )
     # Save no figures: drawing them may take longer than the point, and a thousand points have too many to view.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
@@ -134,11 +134,11 @@ def sweep(
     def examine(folder: Path) -> None:
         if retry:
             shutil.rmtree(folder / "failed", ignore_errors=True)
-        _must_be_of(made_of, folder, chosen, redo)
+        _check_versions(made_of, folder, chosen, redo)
 
     with (
         nullcontext() if dask is None else connected(dask, limits) as client,
-        _opened(Path(out), chosen, examine) as running,
+        _acquired(Path(out), chosen, examine) as running,
     ):
         folder = running.parent
         file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
@@ -276,7 +276,7 @@ def _recorded(folder: Path, chosen: Grid) -> Iterator[tuple[str, Mapping[str, An
             yield point.name, failures[point.name]
 
 
-def _must_be_of(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
+def _check_versions(made_of: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
     """Raise BadInput if a point ran with code or data that have changed; with ``redo``, delete such points."""
     recorded, changed = dict(_recorded(folder, chosen)), {}
     for name, each in recorded.items():
@@ -314,15 +314,15 @@ def _check_one_version(folder: Path, chosen: Grid) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iterator[Path]:
+def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iterator[Path]:
     """Lock a folder for this process, write its sweep.json and yield the directory in which its points run.
 
     Before sweep.json is written, ``examine`` may reject an existing sweep's points (temporary files are removed
     before). Raises BadInput if the folder holds other files, cannot be written or is locked by another process.
     """
     about = folder / "sweep.json"
-    begun = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_begun(each.name)]
-    if folder.exists() and not about.is_file() and begun:
+    leftovers = [folder] if not folder.is_dir() else [each for each in folder.iterdir() if not _is_leftover(each.name)]
+    if folder.exists() and not about.is_file() and leftovers:
         raise BadInput(f"out = {str(folder)!r}: must be a new or empty folder, or the folder of a sweep")
     with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -339,7 +339,7 @@ def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iter
         ):
             # Temporary files of `netsim.util.files.write_whole` remain if a sweep was killed while writing.
             left.unlink(missing_ok=True)
-        for left in folder.glob(f"{_RUNNING}*"):
+        for left in folder.glob(f"{_RUNNING_PREFIX}*"):
             shutil.rmtree(left, ignore_errors=True)
         if about.is_file():
             _check_same_sweep(folder, chosen)
@@ -349,14 +349,14 @@ def _opened(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iter
                 settings = {"scenario": chosen.scenario, "values": chosen.values}
                 file.write(json.dumps(settings, indent=2).encode())
             (folder / "points").mkdir(exist_ok=True)
-            running = Path(tempfile.mkdtemp(prefix=_RUNNING, dir=folder))
+            running = Path(tempfile.mkdtemp(prefix=_RUNNING_PREFIX, dir=folder))
         try:
             yield running
         finally:
             shutil.rmtree(running, ignore_errors=True)
 
 
-def _is_begun(name: str) -> bool:
+def _is_leftover(name: str) -> bool:
     """Return whether a file may be left by a sweep killed before it wrote its sweep.json."""
     return name == LOCK or name.startswith(".sweep.json.")
 

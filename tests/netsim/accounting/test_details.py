@@ -148,7 +148,7 @@ def test_an_agent_that_has_ended_keeps_no_frames() -> None:
 
 
 def test_one_that_sends_without_waiting_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netsim.transport.outbox.SENDS_AT_ONCE", 500)
+    monkeypatch.setattr("netsim.transport.outbox.MAX_SENDS_PER_INSTANT", 500)
 
     class Endless(Agent):
         async def run(self) -> None:

@@ -230,7 +230,7 @@ def test_whoever_waits_for_the_end_may_be_cancelled_meanwhile() -> None:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netsim.clock.virtual_clock.PASSES_PER_INSTANT", 5000)
-    monkeypatch.setattr("netsim.engine.tasks.PASSES_PER_STOP", 2000)
+    monkeypatch.setattr("netsim.engine.tasks.MAX_STOP_PASSES", 2000)
     monkeypatch.setattr("netsim.engine.tasks.SECONDS_PER_STOP", 0.3)
 
 
