@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from netsim._former import former_names
 from netsim.core import BroadcastPath, Frame
 from netsim.core.broadcast_path import weighed
 from netsim.core.framing import damaged, new_frame
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from netsim.transport.inbox import Inbox
 
 __all__ = ["MAX_SENDS_PER_INSTANT", "Outbox", "Wiring"]
+
+__getattr__ = former_names(__name__)
 
 MAX_SENDS_PER_INSTANT = 100_000
 """Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""

@@ -115,6 +115,12 @@ def test_former_names_in_modules_are_the_new_ones() -> None:
         "assert Fan is netsim.core.link_draws.LinkDraws and EXIT is netsim.core.records.OUTCOME\n"
         "assert Twin is netsim.core.arrival_queue.ArrivalQueue and InstantSelector.__name__ == 'ClockSelector'\n"
         "assert netsim.core.Gate is netsim.core.RoundBarrier\n"
+        "from netsim.sockets.merge import gather, Part; from netsim.sockets.post import Far\n"
+        "from netsim.transport.outbox import SENDS_AT_ONCE; from netsim.live.session import watching\n"
+        "from netsim.sockets.scribe import Scribe; from netsim.sockets.envelope import Beat\n"
+        "assert gather is netsim.distributed.merge_parts and watching is netsim.live.live_view\n"
+        "assert SENDS_AT_ONCE == 100_000 and Part.__name__ == 'RunPart' and Far.__name__ == 'RemoteEndpoint'\n"
+        "assert Scribe.__name__ == 'JournalWriter' and Beat.__name__ == 'Heartbeat'\n"
         "try: netsim.core.link_draws.Other\n"
         "except AttributeError as error: assert 'link_draws' in str(error)\n"
     )

@@ -18,7 +18,7 @@ import pytest
 
 import netsim
 from netsim import BadInput, Link, NetsimError
-from netsim.distributed import MQTT
+from netsim.distributed import MQTT, Transport
 from tests.command import ROOT
 from tests.parts import (
     IMPAIRED,
@@ -52,6 +52,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def transports(broker: str, **settings: Any) -> dict[str, MQTT]:
     return {name: MQTT(broker, name, PEERS[name], **({"pace": PACE} | settings)) for name in NAMES}
+
+
+async def failed(transport: Transport) -> None:
+    """Wait until a transport has failed."""
+    async with asyncio.timeout(20):
+        while transport.failure is None:
+            await asyncio.sleep(0.01)
 
 
 async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[bytes]:
@@ -119,9 +126,7 @@ def test_a_broker_that_dies_as_something_is_sent_is_a_failure_and_no_error(tmp_p
             await asyncio.sleep(0)
             for _ in range(sends):
                 transport.send("b", b"data")
-            async with asyncio.timeout(20):
-                while transport.failure is None:
-                    await asyncio.sleep(0.01)
+            await failed(transport)
             await transport.close()
         return str(transport.failure).replace(address, "HERE"), errors
 
@@ -270,9 +275,7 @@ def test_nothing_is_left_behind(broker: str, tmp_path: Path) -> None:
             transport = MQTT(address, "a", {"b": [1]})
             await transport.open()
             process.kill()
-            async with asyncio.timeout(20):
-                while transport.failure is None:
-                    await asyncio.sleep(0.01)
+            await failed(transport)
             transport.send("b", b"too late")
             await transport.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -377,9 +380,7 @@ def test_nats_says_that_the_server_is_gone(nats_server: Any) -> None:
         transport.receive_with(lambda data: None)
         await transport.open()
         process.kill()
-        async with asyncio.timeout(20):
-            while transport.failure is None:
-                await asyncio.sleep(0.01)
+        await failed(transport)
         transport.send("b", b"too late")
         await transport.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
