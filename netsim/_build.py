@@ -11,6 +11,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = ("core._core", "wire._packing")
+# Those whose types the others may use: a .pxd beside the source declares them.
+_DECLARED = ("core._core",)
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
@@ -65,6 +67,7 @@ def compile_core(root: Path) -> list[str]:
     command = build_ext(Distribution({"name": "netsim", "ext_modules": modules}))
     built = [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
     sources = [root / _source(name) for name in MODULES] + [Path(__file__)]
+    sources += [(root / _source(name)).with_suffix(".pxd") for name in _DECLARED]
     # Dates say little: a second install has its tools, numpy's headers among them, from a moment ago.
     stamp = work / "stamp"
     results = [root / path for path in built]

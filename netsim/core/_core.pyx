@@ -3,7 +3,7 @@
 """The compiled core: the path of a plain broadcast from payload to inbox, and its counting.
 
 Each class and function has a twin in Python beside this file, which defines it and documents it: frames, draws and
-hash are the same with either. A law test compares them.
+hash are the same with either. A law test compares them. `_core.pxd` declares the types for other compiled modules.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -37,53 +37,9 @@ cdef extern from "Python.h":
     object PyContext_CopyCurrent()
 
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
-cdef double TO_UNIT = 1.1102230246251565e-16  # 2**-53
-
-cdef inline uint64_t mix(uint64_t z) noexcept nogil:
-    z ^= z >> 30
-    z *= <uint64_t>0xBF58476D1CE4E5B9ULL
-    z ^= z >> 27
-    z *= <uint64_t>0x94D049BB133111EBULL
-    z ^= z >> 31
-    return z
-
-
-cdef inline uint64_t mix_word(uint64_t mixed, uint64_t word) noexcept nogil:
-    return mix(mixed + word + GAMMA)
-
-
-cdef inline uint64_t bits_of(double value) noexcept nogil:
-    cdef uint64_t word
-    memcpy(&word, &value, 8)
-    return word
-
-
-cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
-    return <double>(mix(key + (number + 1) * GAMMA) >> 11) * TO_UNIT
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
-
-cdef struct Outcome:
-    double time
-    int64_t key
-    int32_t kind
-    int32_t cause
-
-
-cdef struct Detail:
-    int64_t round, reply
-
-
-cdef struct Left:
-    double time
-    int64_t key, number, bits
-
-
-cdef enum:
-    # Room for the fields of a `Transmission`, and for the tables of a tally; fewer are in use.
-    MOST_FIELDS = 32
-    MOST_TABLES = 96
 
 # The fields of a `Transmission`, each a word of 8 bytes, by their indices.
 _FIELDS = Transmission._fields
@@ -115,37 +71,10 @@ cdef int S_WIRE = list(SUMMED).index("wire_bits")
 cdef int C_DELIVERED = DELIVERED, C_LOST = LOST, ALL_LINKS = TO_ALL
 assert N_TABLES <= MOST_TABLES
 
-cdef enum:
-    # What is kept, in the order of `KEPT`.
-    KEPT_SENT = 0
-    KEPT_OUTCOMES = 1
-    KEPT_DETAILS = 2
-    KEPT_LEFT = 3
-    N_KEPT = 4
-
 
 @cython.final
 cdef class Tally:
     """Counts and hash of one run; see `netsim.core.tally.Tally`."""
-
-    cdef readonly int shift
-    cdef readonly bint keeps
-    cdef readonly dict kinds
-    cdef readonly int64_t link_messages, duplicated
-    cdef int64_t summed[MOST_FIELDS]
-    cdef int64_t counted[MOST_TABLES]
-    cdef int64_t links, agents, rows
-    cdef object agent_keys_array, link_keys_array, kind_keys_array
-    cdef const uint64_t* agent_keys
-    cdef const uint64_t* link_keys
-    cdef const uint64_t* kind_keys
-    cdef list arrays
-    cdef int64_t* data[MOST_TABLES]
-    cdef uint64_t first_sum, second_sum
-    # Of each kind of record that is kept: the bytes, how many of them are in use, how many `news` has returned.
-    cdef list kept
-    cdef int64_t size[N_KEPT]
-    cdef int64_t returned[N_KEPT]
 
     def __init__(self, agent_keys, link_keys, keep):
         self.agents, self.links = len(agent_keys), len(link_keys)
@@ -189,7 +118,7 @@ cdef class Tally:
             if self.data[i] != NULL:
                 self.made(i)
 
-    cdef inline int64_t* table(self, int which) except NULL:
+    cdef int64_t* table(self, int which) except NULL:
         return self.data[which] if self.data[which] != NULL else self.made(which)
 
     cdef int64_t* made(self, int which) except NULL:
@@ -348,20 +277,6 @@ cdef class Tally:
 cdef class Frame:
     """What an agent receives; see `netsim.core.frame.Frame`."""
 
-    cdef readonly str kind
-    cdef readonly object sender
-    cdef readonly int64_t round
-    cdef readonly double sent_at
-    cdef readonly bytes data
-    cdef readonly bint plain
-    cdef readonly object request
-    cdef readonly bint is_reply
-    cdef readonly int64_t sequence
-    cdef object value
-    cdef bint read
-    # Where in the data a plain array of float64 begins, and its length; 0: the payload is something else.
-    cdef int64_t start, length
-
     def __init__(self, str kind, sender, int64_t round, double sent_at, bytes data, bint plain=True, request=None,
                  bint is_reply=False, int64_t sequence=0):
         self.kind = kind
@@ -409,13 +324,6 @@ cdef class Frame:
 
 
 # --- arrivals ---------------------------------------------------------------------------------------------------------
-
-cdef struct Entry:
-    double time
-    int64_t key
-    PyObject* frame
-    int32_t kind
-
 
 cdef inline bint before(const Entry* a, const Entry* b) noexcept nogil:
     return a.time < b.time or (a.time == b.time and a.key < b.key)
@@ -480,12 +388,6 @@ cdef void sort_entries(Entry* entries, int64_t size) noexcept nogil:
 @cython.no_gc
 cdef class ArrivalQueue:
     """The frames on their way to one inbox; see `netsim.core.arrival_queue.ArrivalQueue`."""
-
-    cdef Tally tally
-    cdef Entry* entries
-    # Entries in use; how many of them, from the first, are a heap; how many fit into the memory.
-    cdef int64_t size, heap, room
-    cdef public bint careful
 
     def __cinit__(self, Tally tally):
         self.tally = tally
@@ -635,12 +537,6 @@ cdef tuple as_tuple(Entry* entry):
 @cython.final
 cdef class Copies:
     """One row for each neighbour; see `netsim.core.copies.Copies`."""
-
-    cdef dict row_of
-    cdef readonly object table
-    cdef double* data
-    cdef int64_t rows, width
-    cdef int64_t* rounds
 
     def __init__(self, neighbors, tuple shape, start=None):
         cdef int64_t i
@@ -856,20 +752,6 @@ cdef object combined(y, double alpha, a, double sign, b):
 cdef class BroadcastPath:
     """Encodes an agent's broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
 
-    cdef object encoder, name, draws
-    cdef Tally tally
-    cdef list receivers
-    cdef int64_t number, first, degree, header_bits, count
-    cdef bint on_radio
-    # It draws itself if all links have the same settings, of the usual kinds.
-    cdef bint inline_draws, draws_latency
-    cdef double loss, low, width
-    cdef object latency_array, loss_array
-    cdef const uint64_t* latency_keys
-    cdef const uint64_t* loss_keys
-    # The first bytes of a frame by kind, up to the round.
-    cdef dict heads
-
     def __init__(self, encoder, int64_t number, name, draws, receivers, int64_t first, Tally tally, int64_t header_bits,
                  bint on_radio):
         cdef ArrivalQueue each
@@ -909,7 +791,7 @@ cdef class BroadcastPath:
         self.count += 1
         return row
 
-    cdef inline double delay(self, int64_t index) noexcept:
+    cdef double delay(self, int64_t index) noexcept:
         if self.loss != 0.0 and uniform(self.loss_keys[index], self.count) < self.loss:
             return -1.0
         if self.draws_latency:

@@ -1,0 +1,158 @@
+# cython: language_level=3
+"""What other compiled modules may use of the compiled core: its types and their members in C."""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memcpy
+cimport cython
+
+
+cdef inline uint64_t mix(uint64_t z) noexcept nogil:
+    z ^= z >> 30
+    z *= <uint64_t>0xBF58476D1CE4E5B9ULL
+    z ^= z >> 27
+    z *= <uint64_t>0x94D049BB133111EBULL
+    z ^= z >> 31
+    return z
+
+
+cdef inline uint64_t mix_word(uint64_t mixed, uint64_t word) noexcept nogil:
+    return mix(mixed + word + <uint64_t>0x9E3779B97F4A7C15ULL)
+
+
+cdef inline uint64_t bits_of(double value) noexcept nogil:
+    cdef uint64_t word
+    memcpy(&word, &value, 8)
+    return word
+
+
+cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
+    """Return the draw of this number from the stream of a key, in [0, 1); see `netsim.util.draws`."""
+    return <double>(mix(key + (number + 1) * <uint64_t>0x9E3779B97F4A7C15ULL) >> 11) * 1.1102230246251565e-16  # 2**-53
+
+
+cdef enum:
+    # Room for the fields of a `Transmission`, and for the tables of a tally; fewer are in use.
+    MOST_FIELDS = 32
+    MOST_TABLES = 96
+    # The kinds of records that a tally keeps, in the order of `KEPT`.
+    KEPT_SENT = 0
+    KEPT_OUTCOMES = 1
+    KEPT_DETAILS = 2
+    KEPT_LEFT = 3
+    N_KEPT = 4
+
+cdef struct Outcome:
+    double time
+    int64_t key
+    int32_t kind
+    int32_t cause
+
+
+cdef struct Detail:
+    int64_t round, reply
+
+
+cdef struct Left:
+    double time
+    int64_t key, number, bits
+
+
+@cython.final
+cdef class Tally:
+    cdef readonly int shift
+    cdef readonly bint keeps
+    cdef readonly dict kinds
+    cdef readonly int64_t link_messages, duplicated
+    cdef int64_t summed[MOST_FIELDS]
+    cdef int64_t counted[MOST_TABLES]
+    cdef int64_t links, agents, rows
+    cdef object agent_keys_array, link_keys_array, kind_keys_array
+    cdef const uint64_t* agent_keys
+    cdef const uint64_t* link_keys
+    cdef const uint64_t* kind_keys
+    cdef list arrays
+    cdef int64_t* data[MOST_TABLES]
+    cdef uint64_t first_sum, second_sum
+    # Of each kind of record that is kept: the bytes, how many of them are in use, how many `news` has returned.
+    cdef list kept
+    cdef int64_t size[N_KEPT]
+    cdef int64_t returned[N_KEPT]
+    cdef grow(self)
+    cdef int64_t* table(self, int which) except NULL
+    cdef int64_t* made(self, int which) except NULL
+    cdef int count_sent(self, const int64_t* fields, int64_t links, int64_t round_number, bint reply) except -1
+    cdef int count_outcome(self, double time, int64_t key, int32_t kind, int cause) except -1
+    cdef int keep(self, int which, const void* record, int64_t length) except -1
+    cdef counts(self, str name)
+    cdef since(self, const int64_t* first)
+
+
+@cython.final
+cdef class Frame:
+    cdef readonly str kind
+    cdef readonly object sender
+    cdef readonly int64_t round
+    cdef readonly double sent_at
+    cdef readonly bytes data
+    cdef readonly bint plain
+    cdef readonly object request
+    cdef readonly bint is_reply
+    cdef readonly int64_t sequence
+    cdef object value
+    cdef bint read
+    # Where in the data a plain array of float64 begins, and its length; 0: the payload is something else.
+    cdef int64_t start, length
+    cdef object decoded(self)
+
+
+cdef struct Entry:
+    double time
+    int64_t key
+    PyObject* frame
+    int32_t kind
+
+
+@cython.final
+cdef class ArrivalQueue:
+    cdef Tally tally
+    cdef Entry* entries
+    # Entries in use; how many of them, from the first, are a heap; how many fit into the memory.
+    cdef int64_t size, heap, room
+    cdef public bint careful
+    cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
+    cdef void merge(self) noexcept
+    cdef int64_t arrange(self, double until) noexcept
+    cdef void drop(self, int64_t count) noexcept
+    cdef void shrink(self) noexcept
+    cdef bint pop(self, double until, Entry* taken) noexcept
+
+
+@cython.final
+cdef class Copies:
+    cdef dict row_of
+    cdef readonly object table
+    cdef double* data
+    cdef int64_t rows, width
+    cdef int64_t* rounds
+
+
+@cython.final
+cdef class BroadcastPath:
+    cdef object encoder, name, draws
+    cdef Tally tally
+    cdef list receivers
+    cdef int64_t number, first, degree, header_bits, count
+    cdef bint on_radio
+    # It draws itself if all links have the same settings, of the usual kinds.
+    cdef bint inline_draws, draws_latency
+    cdef double loss, low, width
+    cdef object latency_array, loss_array
+    cdef const uint64_t* latency_keys
+    cdef const uint64_t* loss_keys
+    # The first bytes of a frame by kind, up to the round.
+    cdef dict heads
+    cdef prepare(self, settings, draws)
+    cdef double delay(self, int64_t index) noexcept
+    cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
+    cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1
