@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Integers of b bits in ⌈n·b/8⌉ bytes, compiled; `netsim.wire.packing` has the twin in Python, and the checks."""
+"""Elements of coded arrays in one pass, compiled: integers of b bits in ⌈n·b/8⌉ bytes, and rounding to float32.
+
+`netsim.wire.packing` has the twins in Python, and the checks.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
@@ -8,6 +11,9 @@ cimport numpy as cnp
 import numpy as np
 
 cnp.import_array()
+
+# The largest float32.
+cdef double LARGEST = np.finfo(np.float32).max
 
 
 def pack(integers, int bits):
@@ -49,3 +55,23 @@ def unpack(bytes data, int bits, int64_t count):
         waiting -= bits
         to[i] = <uint16_t>(held >> waiting & mask)
     return array
+
+
+def to_float32(array):
+    """Return an array of float64 rounded to float32; None if it is another array, or has elements that do not fit."""
+    cdef const double* values
+    cdef float* to
+    cdef int64_t i, count
+    cdef bint fits = True
+    if type(array) is not cnp.ndarray or cnp.PyArray_TYPE(array) != cnp.NPY_FLOAT64:
+        return None
+    if not cnp.PyArray_ISCARRAY_RO(array) or not 1 <= cnp.PyArray_NDIM(array) <= 2:
+        return None
+    result = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT32, 0)
+    values, to = <const double*>cnp.PyArray_DATA(array), <float*>cnp.PyArray_DATA(result)
+    count = cnp.PyArray_SIZE(array)
+    for i in range(count):
+        # Not a number is not below either limit.
+        fits &= -LARGEST <= values[i] <= LARGEST
+        to[i] = <float>values[i]
+    return result if fits else None

@@ -1,4 +1,4 @@
-"""The bytes of coded arrays: a shape, and integers of b bits in ⌈n·b/8⌉ bytes; compiled if netsim was.
+"""The bytes of coded arrays: a shape, integers of b bits in ⌈n·b/8⌉ bytes, float32; compiled if netsim was.
 
 The shape of a vector is written as a number, that of a matrix as a pair. Integers are packed with the most significant
 bit first.
@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from netsim.errors import WireError
 from netsim.util.compiled import compiled
 
-__all__ = ["check_packed", "check_shape", "pack", "pack_shape", "unpack", "unpack_elements", "unpack_shape"]
+__all__ = [
+    "check_packed",
+    "check_shape",
+    "pack",
+    "pack_shape",
+    "to_float32",
+    "unpack",
+    "unpack_elements",
+    "unpack_shape",
+]
 
 _MAX_ELEMENTS = 1 << 48
 
@@ -39,9 +48,14 @@ def _unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
     return np.packbits(planes).view(">u2").astype(np.uint16)
 
 
+def to_float32(array: object) -> NDArray[np.float32] | None:
+    """Return an array rounded to float32 if that takes one pass, else None: also for elements that do not fit."""
+    return None
+
+
 _module = compiled("wire._packing")
 if _module is not None:
-    _pack, _unpack = _module.pack, _module.unpack
+    _pack, _unpack, to_float32 = _module.pack, _module.unpack, _module.to_float32
 
 
 def pack(integers: NDArray[np.integer], bits: int) -> bytes:
