@@ -1,14 +1,14 @@
 """The randomized, unbiased quantizer of Alistarh et al., "QSGD", 2017, which the gossip paper uses."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from netsim.coders.quantized import MOST_BITS, Quantized
 from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coder
 from netsim.wire.inputs import columns, generator, matrix, real_array, scales, without_zero
-from netsim.wire.packing import check_packed, pack, unpack
+from netsim.wire.packing import check_packed, levels, pack, shares, signed_levels, unpack
 
 
 class NormLevels(Quantized, method="qsgd", code=2):
@@ -31,17 +31,14 @@ class NormLevels(Quantized, method="qsgd", code=2):
 
     def decode(self) -> Vector:
         """Return ± norm · level/(2ᵇ − 1) of each element."""
-        codes = unpack(self.data, self.element_bits, self.count) if self.bits < MOST_BITS else self._wide()
-        top = (1 << self.bits) - 1
-        magnitude = self.each * ((codes & np.uint32(top)).reshape(self.shape) / top)
-        values: Vector = np.where(codes.reshape(self.shape) >> np.uint32(self.bits), -magnitude, magnitude)
-        return values
-
-    def _wide(self) -> NDArray[np.uint32]:
-        """Return 17-bit codes: 16-bit levels and then the packed signs."""
+        if self.bits < MOST_BITS:
+            check_packed(self.data, self.element_bits, self.count)
+            return shares(self.data, self.bits, self.shape, self.each)
         cut = 2 * self.count
-        levels = unpack(self.data[:cut], 16, self.count).astype(np.uint32)
-        return levels | (unpack(self.data[cut:], 1, self.count).astype(np.uint32) << np.uint32(16))
+        magnitude = self.each * (unpack(self.data[:cut], 16, self.count).reshape(self.shape) / ((1 << 16) - 1))
+        negative = unpack(self.data[cut:], 1, self.count).reshape(self.shape)
+        values: Vector = np.where(negative, -magnitude, magnitude)
+        return values
 
 
 class QSGD(Coder):
@@ -74,11 +71,10 @@ class QSGD(Coder):
         scale = scales(norms)
         norm = columns(scale, self.by_row)
         # The norm was rounded up, so no |v_i|/norm exceeds 1.
-        top = (1 << self.bits) - 1
-        exact = np.abs(v) * (top / without_zero(norm))
-        levels = np.minimum(np.floor(exact + draws.random(v.shape)), top).astype(np.uint16)
+        factor = ((1 << self.bits) - 1) / without_zero(norm)
+        uniforms = draws.random(v.shape)
         if self.bits < MOST_BITS:
-            data = pack(levels | ((v < 0).astype(np.uint16) << np.uint16(self.bits)), self.bits + 1)
+            data = signed_levels(v, factor, uniforms, self.bits)
         else:
-            data = pack(levels, 16) + pack((v < 0).astype(np.uint16), 1)
+            data = pack(levels(v, factor, uniforms, 16), 16) + pack((v < 0).astype(np.uint16), 1)
         return NormLevels(self.bits, v.shape, scale, data)

@@ -101,11 +101,12 @@ class Quantized(Coded):
     def pack(self) -> bytes:
         """Return its bytes; raises WireError if its attributes are inconsistent, or the scale is not a float32."""
         self.check()
-        form = f"<{len(self.scale)}{self.side}"
-        side = struct.pack(form, *self.scale)
-        if struct.unpack(form, side) != self.scale:
-            raise WireError(f"cannot encode a quantized vector of scale {self.scale}: it is not a float32")
-        by_row = self.side == "f" and len(self.scale) != 1
+        scale = self.scale
+        form = f"<{len(scale)}{self.side}"
+        side = struct.pack(form, *scale)
+        if struct.unpack(form, side) != scale:
+            raise WireError(f"cannot encode a quantized vector of scale {scale}: it is not a float32")
+        by_row = self.side == "f" and len(scale) != 1
         return bytes((self.code << 5 | self.bits | by_row << 7,)) + pack_shape(self.shape) + side + self.data
 
     @classmethod

@@ -2,7 +2,7 @@
 """What other compiled modules may use of the compiled core: its types and their members in C."""
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 cimport cython
 
@@ -105,6 +105,8 @@ cdef class Frame:
     cdef int64_t start, length
     # Whether that vector is of float32 instead.
     cdef bint single
+    # Where in the data the bytes of a coded array begin, after its number; 0: the payload is something else.
+    cdef int coded
     cdef object decoded(self)
 
 
@@ -157,4 +159,6 @@ cdef class BroadcastPath:
     cdef prepare(self, settings, draws)
     cdef double delay(self, int64_t index) noexcept
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
+    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size) except NULL
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1
+    cdef bint encode_coded(self, Frame frame, str kind, int64_t round_number, payload) except -1

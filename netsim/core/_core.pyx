@@ -29,13 +29,15 @@ from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import Bernoulli
 from netsim.core.copies import as_state
-from netsim.wire.codec import array_trailer, is_mutable, payload_bits, saturated, unpack_payload
+from netsim.wire import registry
+from netsim.wire.codec import ARRAY, array_trailer, is_mutable, payload_bits, saturated, unpack_payload
 
 cnp.import_array()
 
 cdef extern from "Python.h":
     object PyContext_CopyCurrent()
 
+cdef int ARRAY_NUMBER = ARRAY
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
 
 
@@ -302,6 +304,8 @@ cdef class Frame:
         cdef object array
         cdef bytes raw
         cdef int kind
+        if self.coded:
+            return registry.unpack(self.data[self.coded - 1], self.data[self.coded :])
         if self.start == 0:
             return unpack_payload(self.data)[3]
         # Bytes of its own, so that the array is aligned, and cannot be made writable.
@@ -842,13 +846,14 @@ cdef class BroadcastPath:
         cdef int64_t each
         memset(fields, 0, sizeof(fields))
         frame.kind, frame.sender, frame.round, frame.sent_at, frame.plain = kind, self.name, round_number, now, True
-        if not self.encode_vector(frame, kind, round_number, payload):
-            frame.data = self.encoder.encode(kind, self.number, round_number, payload)
-            frame.plain = not is_mutable(payload)
+        if self.encode_vector(frame, kind, round_number, payload):
+            fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
+        else:
+            if not self.encode_coded(frame, kind, round_number, payload):
+                frame.data = self.encoder.encode(kind, self.number, round_number, payload)
+                frame.plain = not is_mutable(payload)
             fields[F_PAYLOAD] = payload_bits(payload)
             fields[F_SATURATED] = saturated(payload)
-        else:
-            fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
         self.spread(now, number, kind_id, frame, deadline)
         each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
         fields[F_TIME], fields[F_NUMBER], fields[F_KIND] = bits_of(now), number, kind_id
@@ -881,9 +886,9 @@ cdef class BroadcastPath:
 
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:
         """Write the bytes of a vector of float64 or float32, the usual payload; return whether it is one."""
-        cdef bytes head, trailer, data
+        cdef bytes trailer
         cdef uint8_t* at
-        cdef int64_t raw, size, header
+        cdef int64_t raw
         if type(payload) is not cnp.ndarray or cnp.PyArray_NDIM(payload) != 1:
             return False
         frame.single = cnp.PyArray_TYPE(payload) == cnp.NPY_FLOAT32
@@ -893,22 +898,44 @@ cdef class BroadcastPath:
         raw = (4 if frame.single else 8) * frame.length
         if raw == 0 or raw > 0x7FFFFFFF or not 0 <= round_number <= 0x7FFFFFFF:
             return False
-        head = self.heads.get(kind)
-        if head is None:
-            head = self.heads[kind] = self.encoder.head(kind, self.number)
         trailer = vector_trailer(frame.single, frame.length)
-        size = raw + PyBytes_GET_SIZE(trailer)
-        header = PyBytes_GET_SIZE(head)
-        data = PyBytes_FromStringAndSize(NULL, header + integer_size(round_number) + extension_size(size) + size)
-        at = <uint8_t*>PyBytes_AS_STRING(data)
-        memcpy(at, PyBytes_AS_STRING(head), header)
-        at = write_integer(at + header, round_number)
-        at = write_extension(at, size)
-        frame.start = at - <uint8_t*>PyBytes_AS_STRING(data)
+        at = self.begin(frame, kind, round_number, ARRAY_NUMBER, raw + PyBytes_GET_SIZE(trailer))
+        frame.start = at - <uint8_t*>PyBytes_AS_STRING(frame.data)
         memcpy(at, cnp.PyArray_DATA(payload), raw)
         memcpy(at + raw, PyBytes_AS_STRING(trailer), PyBytes_GET_SIZE(trailer))
-        frame.data = data
         return True
+
+    cdef bint encode_coded(self, Frame frame, str kind, int64_t round_number, payload) except -1:
+        """Write the bytes of a coded array; return whether it is one, and the encoder would raise no error."""
+        cdef bytes content
+        cdef uint8_t* at
+        cdef int number
+        if type(payload) not in registry.NUMBERS or not 0 <= round_number <= 0x7FFFFFFF:
+            return False
+        try:
+            number, content = registry.pack(payload)
+        except Exception:
+            return False
+        if PyBytes_GET_SIZE(content) > 0x7FFFFFFF:
+            return False
+        at = self.begin(frame, kind, round_number, number, PyBytes_GET_SIZE(content))
+        frame.coded = <int>(at - <uint8_t*>PyBytes_AS_STRING(frame.data))
+        memcpy(at, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
+        return True
+
+    cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size) except NULL:
+        """Write the bytes of a frame up to its payload, an extension of ``size`` bytes; return where that begins."""
+        cdef bytes head = self.heads.get(kind)
+        cdef uint8_t* at
+        cdef int64_t header
+        if head is None:
+            head = self.heads[kind] = self.encoder.head(kind, self.number)
+        header = PyBytes_GET_SIZE(head) + integer_size(round_number) + extension_size(size)
+        frame.data = PyBytes_FromStringAndSize(NULL, header + size)
+        at = <uint8_t*>PyBytes_AS_STRING(frame.data)
+        memcpy(at, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+        at = write_integer(at + PyBytes_GET_SIZE(head), round_number)
+        return write_extension(at, number, size)
 
 
 # The last trailer of a vector of float64, and of one of float32, with their lengths.
@@ -958,8 +985,8 @@ cdef int64_t extension_size(int64_t size) noexcept nogil:
     return 3 if size < 256 else 4 if size < 65536 else 6
 
 
-cdef uint8_t* write_extension(uint8_t* at, int64_t size) noexcept nogil:
-    """Write the head of an extension of type 1, an array."""
+cdef uint8_t* write_extension(uint8_t* at, int number, int64_t size) noexcept nogil:
+    """Write the head of an extension with this number."""
     if size == 1 or size == 2 or size == 4 or size == 8 or size == 16:
         at[0] = 0xD4 if size == 1 else 0xD5 if size == 2 else 0xD6 if size == 4 else 0xD7 if size == 8 else 0xD8
         at += 1
@@ -972,7 +999,7 @@ cdef uint8_t* write_extension(uint8_t* at, int64_t size) noexcept nogil:
     else:
         at[0] = 0xC9
         at = write_big_endian(at + 1, size)
-    at[0] = 1
+    at[0] = <uint8_t>number
     return at + 1
 
 

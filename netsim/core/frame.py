@@ -12,7 +12,8 @@ import msgpack
 import numpy as np
 
 from netsim.errors import WireError
-from netsim.wire.codec import ARRAY, array_bytes, encode, unpack_payload
+from netsim.wire import registry
+from netsim.wire.codec import encode, extension, unpack_payload
 
 __all__ = ["Frame", "FrameEncoder"]
 
@@ -150,11 +151,11 @@ class FrameEncoder:
     ) -> bytes:
         """Return the bytes of a frame from agent number ``sender``; raises WireError as `encode` does."""
         number = -sequence if sequence else request
-        if type(payload) is np.ndarray and number is None:
+        if number is None and (type(payload) is np.ndarray or type(payload) in registry.NUMBERS):
             # Most frames are such; this is five times as fast as lists and hooks.
             packer = self._begin(kind, sender)
             packer.pack(round_number)
-            packer.pack_ext_type(ARRAY, array_bytes(payload))
+            packer.pack_ext_type(*extension(payload))
             return bytes(packer.bytes())
         fields = [kind, sender, round_number, payload]
         try:

@@ -17,6 +17,27 @@ cnp.import_array()
 cdef double LARGEST = np.finfo(np.float32).max
 
 
+cdef inline uint8_t* write_bits(uint8_t* to, uint64_t integer, int bits, uint64_t* held, int* waiting) noexcept nogil:
+    """Append an integer to the bits that wait, and write the whole bytes of these."""
+    held[0] = (held[0] << bits) | integer
+    waiting[0] += bits
+    while waiting[0] >= 8:
+        waiting[0] -= 8
+        to[0] = <uint8_t>(held[0] >> waiting[0] & 255)
+        to += 1
+    return to
+
+
+cdef inline const uint8_t* read_bits(const uint8_t* at, int bits, uint64_t* held, int* waiting) noexcept nogil:
+    """Read bytes until ``bits`` more bits are held, above those that still wait."""
+    while waiting[0] < bits:
+        held[0] = (held[0] << 8) | at[0]
+        at += 1
+        waiting[0] += 8
+    waiting[0] -= bits
+    return at
+
+
 def pack(integers, int bits):
     """Return the packed bytes."""
     cdef object array = np.ascontiguousarray(integers, dtype=np.uint16)
@@ -27,12 +48,7 @@ def pack(integers, int bits):
     cdef uint64_t held = 0, mask = (<uint64_t>1 << bits) - 1
     cdef int waiting = 0
     for i in range(count):
-        held = (held << bits) | (values[i] & mask)
-        waiting += bits
-        while waiting >= 8:
-            waiting -= 8
-            to[0] = <uint8_t>(held >> waiting & 255)
-            to += 1
+        to = write_bits(to, values[i] & mask, bits, &held, &waiting)
     if waiting:
         to[0] = <uint8_t>(held << (8 - waiting) & 255)
     return data
@@ -49,11 +65,7 @@ def unpack(bytes data, int bits, int64_t count):
     cdef int waiting = 0
     cdef int64_t i
     for i in range(count):
-        while waiting < bits:
-            held = (held << 8) | at[0]
-            at += 1
-            waiting += 8
-        waiting -= bits
+        at = read_bits(at, bits, &held, &waiting)
         to[i] = <uint16_t>(held >> waiting & mask)
     return array
 
@@ -134,20 +146,24 @@ def cells(array, double low, double high, int bits):
         value = low if value < low else high if value > high else value
         # Not negative, so that the whole part is the floor; at most twice the number of cells.
         cell = <int32_t>((value - low) / width)
-        held = (held << bits) | <uint64_t>(cell if cell < top else top)
-        waiting += bits
-        while waiting >= 8:
-            waiting -= 8
-            to[0] = <uint8_t>(held >> waiting & 255)
-            to += 1
+        to = write_bits(to, cell if cell < top else top, bits, &held, &waiting)
     if waiting:
         to[0] = <uint8_t>(held << (8 - waiting) & 255)
     return data, outside
 
 
+cdef object new_array(shape):
+    """Return a new array of float64."""
+    cdef cnp.npy_intp length[1]
+    if len(shape) != 1:
+        return np.empty(shape)
+    length[0] = shape[0]
+    return cnp.PyArray_EMPTY(1, length, cnp.NPY_FLOAT64, 0)
+
+
 def middles(bytes data, int bits, shape, double low, double high):
     """Return the middles of cells; ``data`` has the right length."""
-    cdef object array = np.empty(shape)
+    cdef object array = new_array(shape)
     cdef double* to = <double*>cnp.PyArray_DATA(array)
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef uint64_t held = 0, mask = (<uint64_t>1 << bits) - 1
@@ -155,10 +171,48 @@ def middles(bytes data, int bits, shape, double low, double high):
     cdef int waiting = 0
     cdef int64_t i
     for i in range(cnp.PyArray_SIZE(array)):
-        while waiting < bits:
-            held = (held << 8) | at[0]
-            at += 1
-            waiting += 8
-        waiting -= bits
+        at = read_bits(at, bits, &held, &waiting)
         to[i] = low + (<double>(held >> waiting & mask) + 0.5) * step if step != 0.0 else 0.0
+    return array
+
+
+def signed_levels(array, factors, uniforms, int bits):
+    """Return the packed signs and levels ⌊|element|·factor + uniform⌋, of which the highest is 2**bits − 1."""
+    cdef object whole = np.ascontiguousarray(array, dtype=np.float64), drawn = np.ascontiguousarray(uniforms)
+    cdef object each = np.ascontiguousarray(factors, dtype=np.float64)
+    cdef const double* values = <const double*>cnp.PyArray_DATA(whole)
+    cdef const double* draws = <const double*>cnp.PyArray_DATA(drawn)
+    cdef const double* factor = <const double*>cnp.PyArray_DATA(each)
+    cdef int64_t i, j, rows = cnp.PyArray_SIZE(each), count = cnp.PyArray_SIZE(whole), width = count // max(rows, 1)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, (count * (bits + 1) + 7) // 8)
+    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(data)
+    cdef uint64_t held = 0
+    cdef int32_t level, top = (1 << bits) - 1
+    cdef int waiting = 0
+    for i in range(rows):
+        for j in range(i * width, (i + 1) * width):
+            level = <int32_t>(fabs(values[j]) * factor[i] + draws[j])
+            level = (level if level < top else top) | (values[j] < 0.0) << bits
+            to = write_bits(to, level, bits + 1, &held, &waiting)
+    if waiting:
+        to[0] = <uint8_t>(held << (8 - waiting) & 255)
+    return data
+
+
+def shares(bytes data, int bits, shape, scales):
+    """Return ± scale · level / (2**bits − 1); ``data`` has the right length."""
+    cdef object array = new_array(shape), each = np.ascontiguousarray(scales, dtype=np.float64)
+    cdef double* to = <double*>cnp.PyArray_DATA(array)
+    cdef const double* scale = <const double*>cnp.PyArray_DATA(each)
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef int64_t i, j, rows = cnp.PyArray_SIZE(each), width = cnp.PyArray_SIZE(array) // max(rows, 1)
+    cdef uint64_t held = 0, code, mask = (<uint64_t>1 << (bits + 1)) - 1, top = (<uint64_t>1 << bits) - 1
+    cdef double value
+    cdef int waiting = 0
+    for i in range(rows):
+        for j in range(i * width, (i + 1) * width):
+            at = read_bits(at, bits + 1, &held, &waiting)
+            code = held >> waiting & mask
+            value = scale[i] * (<double>(code & top) / <double>top)
+            to[j] = -value if code > top else value
     return array

@@ -100,6 +100,22 @@ def array_bytes(array: NDArray[Any]) -> bytes:
     return array.tobytes() + trailer
 
 
+def extension(payload: Any) -> tuple[int, bytes]:
+    """Return the number and the content of the extension that an array or a coded array is; raises WireError."""
+    if type(payload) is np.ndarray:
+        return ARRAY, array_bytes(payload)
+    try:
+        return registry.pack(payload)
+    except WireError:
+        raise
+    except Exception as error:
+        raise _not_encoded(error) from None
+
+
+def _not_encoded(error: Exception) -> WireError:
+    return WireError(f"cannot encode the payload: {one_line(error)}")
+
+
 def _field_name(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -279,7 +295,7 @@ def encode(value: Any) -> bytes:
     except WireError:
         raise
     except Exception as error:
-        raise WireError(f"cannot encode the payload: {one_line(error)}") from None
+        raise _not_encoded(error) from None
 
 
 def decode(data: bytes) -> Any:

@@ -22,9 +22,12 @@ __all__ = [
     "float32_above",
     "is_finite",
     "largest",
+    "levels",
     "middles",
     "pack",
     "pack_shape",
+    "shares",
+    "signed_levels",
     "to_float32",
     "unpack",
     "unpack_elements",
@@ -70,6 +73,27 @@ def _middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any
     return np.where(step == 0.0, 0.0, values)
 
 
+def levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> NDArray[np.uint16]:
+    """Return ⌊|element|·factor + uniform⌋ of each element, of which the highest is 2**bits − 1."""
+    exact = np.floor(np.abs(array) * factors + uniforms)
+    found: NDArray[np.uint16] = np.minimum(exact, (1 << bits) - 1).astype(np.uint16)
+    return found
+
+
+def signed_levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> bytes:
+    """Return the packed signs and `levels` of the elements; a sign is the highest of ``bits`` + 1, at most 16, bits."""
+    signs = (array < 0).astype(np.uint16)
+    return _pack(levels(array, factors, uniforms, bits) | signs << np.uint16(bits), bits + 1)
+
+
+def shares(data: bytes, bits: int, shape: tuple[int, ...], scales: Any) -> Vector:
+    """Return ± scale · level / (2**bits − 1) of what `signed_levels` wrote, which has the right length."""
+    codes = _unpack(data, bits + 1, math.prod(shape)).reshape(shape)
+    magnitude = scales * ((codes & np.uint16((1 << bits) - 1)) / ((1 << bits) - 1))
+    values: Vector = np.where(codes >> np.uint16(bits), -magnitude, magnitude)
+    return values
+
+
 def largest(array: Vector) -> float:
     """Return the largest magnitude of finite elements; 0 if there is none."""
     return float(np.abs(array).max(initial=0.0))
@@ -95,6 +119,7 @@ _module = compiled("wire._packing")
 _cells_at_once, _middles_at_once = _cells, _middles
 if _module is not None:
     _pack, _unpack, _cells_at_once, _middles_at_once = _module.pack, _module.unpack, _module.cells, _module.middles
+    signed_levels, shares = _module.signed_levels, _module.shares
     largest, float32_above = _module.largest, _module.float32_above
     is_finite, to_float32 = _module.is_finite, _module.to_float32
 
@@ -157,6 +182,9 @@ def check_shape(shape: tuple[int, ...]) -> int:
 
 def pack_shape(shape: tuple[int, ...]) -> bytes:
     """Return the bytes of a shape, at most 19: a vector's length or a matrix's pair in msgpack."""
+    if len(shape) == 1 and type(shape[0]) is int and 0 <= shape[0] < 0x80:
+        # As msgpack would; most vectors are that short.
+        return bytes(shape)
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 
 
