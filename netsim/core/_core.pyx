@@ -589,8 +589,9 @@ cdef class Copies:
     def take_in(self, frames, *, bint add=False):
         """Replace the copies by the frames' payloads, or add these to them."""
         cdef Frame frame
-        cdef int64_t index
+        cdef int64_t index, i
         cdef double* row
+        cdef const double* sent
         cdef bint is_vector = cnp.PyArray_NDIM(self.table) == 2
         for frame in frames:
             found = self.row_of.get(frame.sender)
@@ -607,7 +608,12 @@ cdef class Copies:
                     copy_elements(row, frame, 0, self.width)
             else:
                 array = as_state(frame, self.table.shape[1:])
-                if add:
+                if add and is_plain(array):
+                    row = self.data + index * self.width
+                    sent = <const double*>cnp.PyArray_DATA(array)
+                    for i in range(self.width):
+                        row[i] += sent[i]
+                elif add:
                     self.table[index] += array
                 else:
                     self.table[index] = array

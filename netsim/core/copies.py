@@ -98,8 +98,11 @@ class Copies:
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """Return a frame's payload as an array of this shape; raises AgentError if it is not one."""
     payload: Any = frame.payload
-    if not isinstance(payload, Coded) or payload.shape == shape:
-        # A coded array of another shape may decode to much more than its bytes.
+    if isinstance(payload, Coded):
+        # One of another shape may decode to much more than its bytes.
+        if payload.shape == shape:
+            return payload.values
+    else:
         value = np.asarray(payload)
         if value.shape == shape and value.dtype.kind in "fiub":
             return value

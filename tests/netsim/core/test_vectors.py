@@ -1,16 +1,21 @@
-"""Vectors in frames: whatever way they take, their bytes are the codec's and their values those of numpy."""
+"""Vectors and coded arrays in frames: whatever way they take, the bytes are the codec's and the values numpy's."""
 
-from typing import Any
+import random
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from netsim import Agent, Link, Network, latency, topology
+from netsim import Agent, AgentError, Link, Network, latency, topology
+from netsim.coders import Coded, Uniform, register
 from netsim.core import Copies
 from netsim.core.frame import FrameEncoder
+from netsim.errors import WireError
 from netsim.transport import Heard
-from netsim.wire.codec import payload_bits
+from netsim.wire.codec import encode, payload_bits, saturated
+from tests.fuzzers import wire
 
 RNG = np.random.default_rng(8)
 
@@ -120,3 +125,70 @@ def test_copies_take_in_vectors_of_float32_and_float64(add: bool) -> None:
         for sender in range(1, 4):
             expected[sender - 1] = vectors[sender][k] + (expected[sender - 1] if add else 0.0)
         assert same_bits(copies.table, expected)
+
+
+# --- coded arrays, and any payloads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_bytes_of_any_payload_are_the_codecs(seed: int) -> None:
+    rng = random.Random(seed)
+    payloads = [wire.any_coded(rng) if rng.random() < 0.6 else wire.payload(rng) for _ in range(20)]
+    agents, run = exchanged([payloads, payloads[::-1]])
+    for k, sent in enumerate(payloads, 1):
+        frame = agents[1].heard[k - 1][0]
+        assert frame.data == encode(["state", 0, k, sent]) == FrameEncoder().encode("state", 0, k, sent)
+        assert wire.same(frame.payload, sent)
+        if isinstance(sent, Coded):
+            assert frame.payload is not sent
+            assert frame.payload is frame.payload
+            assert same_bits(frame.payload.values, sent.values)
+            assert not frame.payload.values.flags.writeable
+    assert run.ledger.payload_bits == 2 * sum(map(payload_bits, payloads))
+    assert run.ledger.saturated == 2 * sum(map(saturated, payloads))
+
+
+@register(119)
+@dataclass(frozen=True)
+class Refusing(Coded):
+    """Cannot be packed, for a reason of its own."""
+
+    shape: tuple[int, ...]
+    error: str
+
+    @property
+    def payload_bits(self) -> int:
+        return 8
+
+    def pack(self) -> bytes:
+        if self.error:
+            raise WireError(self.error)
+        return bytes(1 // len(self.error))
+
+    @classmethod
+    def unpack(cls, data: bytes, /) -> Self:
+        raise NotImplementedError
+
+    def decode(self) -> Array:
+        return np.zeros(self.shape)
+
+
+@pytest.mark.parametrize("medium", [Link(), Link(rate=1e6)])
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (Refusing((1,), "no bytes today"), "no bytes today"),
+        (Refusing((1,), ""), "cannot encode the payload: integer division"),
+        (replace(Uniform(3).encode(np.ones(4)), scale=(0.1,)), "it is not a float32"),
+        (replace(Uniform(3).encode(np.ones(4)), bits=17), "no range quantized vector has 17 bits"),
+    ],
+)
+def test_what_a_coded_array_refuses_ends_the_run_the_same_way_on_any_link(
+    medium: Link, payload: Any, message: str
+) -> None:
+    with pytest.raises(AgentError, match=message):
+        Network(topology.complete(2), medium).run({0: Talker([payload]), 1: Talker([1.0])})
+    with pytest.raises(WireError, match=message):
+        FrameEncoder().encode("state", 0, 1, payload)
+    with pytest.raises(WireError, match=message):
+        encode(payload)
