@@ -9,7 +9,7 @@ import asyncio
 import math
 import types
 from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,17 +33,18 @@ _T = TypeVar("_T")
 class _Member:
     """A driven agent with its task and its rounds; ``over`` is done when the driver is done with it.
 
-    The result of ``over`` is None at the end of the rounds, and else what is left of a `say` that waits.
+    That is at the end of its rounds, or if its `say` waits: then ``waiting`` is the coroutine and what that waits for.
     """
 
-    __slots__ = ("agent", "context", "over", "rounds", "task", "variables")
+    __slots__ = ("agent", "context", "over", "rounds", "task", "variables", "waiting")
 
     def __init__(self, agent: RoundAgent, rounds: Rounds) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.agent, self.context, self.rounds, self.task = agent, agent._netsim, rounds, task
         self.variables = copy_context()
-        self.over: asyncio.Future[Coroutine[Any, Any, None] | None] = self.context.shared.loop.create_future()
+        self.over: asyncio.Future[None] = self.context.shared.loop.create_future()
+        self.waiting: tuple[Coroutine[Any, Any, None], Any] | None = None
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the agent's code as its task would."""
@@ -77,23 +78,31 @@ class Driver:
         if not rounds.goes_on():
             rounds.leave()
             return
-        member = _Member(agent, rounds)
-        if not self._members:
-            self._wait_for_opening()
-        self._members.append(member)
-        try:
-            say = await member.over
-        except BaseException:
-            # Cancelled, or the agent's own error.
-            self._forget(member)
-            rounds.leave()
-            raise
-        if say is not None:
-            await say
+        rest = await self._take(agent, rounds)
+        if rest is not None:
+            await rest
             agent.hear(await agent.collect(), agent.round)
             async for k in rounds:
                 await agent.say(k)
                 agent.hear(await agent.collect(), k)
+
+    async def _take(self, agent: RoundAgent, rounds: Rounds) -> Awaitable[None] | None:
+        """Drive an agent to the end of its rounds, or until its `say` waits: then return the rest of that."""
+        member = _Member(agent, rounds)
+        if not self._members:
+            self._wait_for_opening()
+        self._members.append(member)
+        cancelled = None
+        try:
+            await member.over
+        except BaseException as error:
+            self._forget(member)
+            if member.waiting is None:
+                rounds.leave()
+                raise
+            # The agent cancelled its own task.
+            cancelled = error
+        return None if member.waiting is None else _resumed(*member.waiting, cancelled)
 
     def _forget(self, member: _Member) -> None:
         if member in self._members:
@@ -127,8 +136,8 @@ class Driver:
         except Exception as error:
             self._failed(member, error)
         else:
-            self._forget(member)
-            member.over.set_result(_resumed(say, awaited))
+            member.waiting = say, awaited
+            self._release(member)
 
     def _hear(self, member: _Member, number: int, deadline: float) -> None:
         try:
@@ -138,12 +147,17 @@ class Driver:
             return
         if not member.rounds.goes_on():
             member.rounds.leave()
-            self._forget(member)
+            self._release(member)
+
+    def _release(self, member: _Member) -> None:
+        self._forget(member)
+        if not member.over.done():
             member.over.set_result(None)
 
     def _failed(self, member: _Member, error: Exception) -> None:
         self._forget(member)
-        member.over.set_exception(error)
+        if not member.over.done():
+            member.over.set_exception(error)
 
 
 async def _say(agent: RoundAgent, number: int) -> None:
@@ -151,16 +165,19 @@ async def _say(agent: RoundAgent, number: int) -> None:
 
 
 @types.coroutine
-def _resumed(started: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, None, None]:
-    """Go on with a coroutine that waits for ``awaited``."""
+def _resumed(
+    started: Coroutine[Any, Any, None], awaited: Any, error: BaseException | None
+) -> Generator[Any, None, None]:
+    """Go on with a coroutine that waits for ``awaited``, or begin with an error that is raised there."""
     try:
         while True:
-            try:
-                yield awaited
-            except BaseException as error:
-                awaited = started.throw(error)
-            else:
-                awaited = started.send(None)
+            if error is None:
+                try:
+                    yield awaited
+                except BaseException as thrown:
+                    error = thrown
+            awaited = started.send(None) if error is None else started.throw(error)
+            error = None
     except StopIteration:
         return
 
