@@ -11,7 +11,7 @@ from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coded, Coder, Encoded, decoded
 from netsim.wire.inputs import real_array
-from netsim.wire.packing import check_shape, pack_shape, unpack_shape
+from netsim.wire.packing import check_shape, pack_shape, to_float32, unpack_shape
 
 _WIDTHS = (16, 32, 64)
 
@@ -69,6 +69,8 @@ class Float(Coder):
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.floating[Any]]:
         """Return the rounded array; ``rng`` is not used."""
+        if self.bits == 32 and (rounded := to_float32(vector)) is not None:
+            return rounded
         exact = real_array(vector)
         limit = float(np.finfo(self._dtype).max)
         if np.abs(exact).max(initial=0.0) > limit:

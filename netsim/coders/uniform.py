@@ -1,7 +1,6 @@
 """The b-bit uniform quantizer of the dissertation (P. Xu, ch. 3): on [u, v) with Δ = (v − u)/2ᵇ."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,17 +10,8 @@ from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 from netsim.wire.coded import Coder
-from netsim.wire.inputs import columns, matrix, real_array, scales, without_zero
-from netsim.wire.packing import pack, unpack
-
-
-def _middles(coded: Quantized, low: Any, high: Any) -> Vector:
-    """Return low + (integer + ½)Δ of each element; 0 where the range is empty."""
-    step = (high - low) / (1 << coded.bits)
-    values: Vector = low + (unpack(coded.data, coded.bits, coded.count).reshape(coded.shape) + 0.5) * step
-    if isinstance(step, float):
-        return values if step else np.zeros(coded.shape)
-    return np.where(step == 0.0, 0.0, values)
+from netsim.wire.inputs import columns, float32_above, matrix, real_array, scales
+from netsim.wire.packing import cells, largest, middles
 
 
 class FixedRange(Quantized, method="fixed", code=0):
@@ -41,7 +31,7 @@ class FixedRange(Quantized, method="fixed", code=0):
 
     def decode(self) -> Vector:
         """Return the middle of each element's cell."""
-        return _middles(self, *self.scale)
+        return middles(self.data, self.bits, self.shape, *self.scale)
 
 
 class MessageRange(Quantized, method="range", code=1):
@@ -49,7 +39,7 @@ class MessageRange(Quantized, method="range", code=1):
 
     def decode(self) -> Vector:
         """Return the middle of each element's cell."""
-        return _middles(self, -self.each, self.each)
+        return middles(self.data, self.bits, self.shape, -self.each, self.each)
 
 
 class Uniform(Coder):
@@ -103,11 +93,11 @@ class Uniform(Coder):
         h = real_array(vector)
         if self.fixed:
             bits, low, high = self._wide_enough(h) if self.unsaturated else (self.bits, *self.fixed)
-            saturated = int(np.count_nonzero((h < low) | (h >= high)))
-            return FixedRange(bits, h.shape, (low, high), _cells(h, low, high, bits), saturated)
-        scale = scales(np.abs(matrix(h)).max(axis=1, initial=0.0) if self.by_row else np.abs(h).max(initial=0.0))
+            data, saturated = cells(h, low, high, bits)
+            return FixedRange(bits, h.shape, (low, high), data, saturated)
+        scale = scales(np.abs(matrix(h)).max(axis=1, initial=0.0)) if self.by_row else (float32_above(largest(h)),)
         reach = columns(scale, self.by_row)
-        return MessageRange(self.bits, h.shape, scale, _cells(h, -reach, reach, self.bits))
+        return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
         """Return bits and range: the fixed range, doubled with one more bit each time until it contains ``h``."""
@@ -118,10 +108,3 @@ class Uniform(Coder):
             half = (high - low) / 2.0
             bits, low, high = bits + 1, low - half, high + half
         return bits, low, high
-
-
-def _cells(h: Vector, low: Any, high: Any, bits: int) -> bytes:
-    """Return the number of each element's cell, packed."""
-    levels = 1 << bits
-    integers = np.floor((np.clip(h, low, high) - low) / without_zero((high - low) / levels))
-    return pack(np.clip(integers, 0, levels - 1).astype(np.uint16), bits)

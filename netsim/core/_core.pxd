@@ -101,7 +101,7 @@ cdef class Frame:
     cdef readonly int64_t sequence
     cdef object value
     cdef bint read
-    # Where in the data a plain vector of float64 begins, and its length; 0: the payload is something else.
+    # Where in the data a vector of float64 begins, and its length; 0: the payload is something else.
     cdef int64_t start, length
     # Whether that vector is of float32 instead.
     cdef bint single

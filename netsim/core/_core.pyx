@@ -29,7 +29,7 @@ from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import Bernoulli
 from netsim.core.copies import as_state
-from netsim.wire.codec import array_bytes, is_mutable, payload_bits, saturated, unpack_payload
+from netsim.wire.codec import array_trailer, is_mutable, payload_bits, saturated, unpack_payload
 
 cnp.import_array()
 
@@ -301,12 +301,14 @@ cdef class Frame:
         cdef cnp.npy_intp shape[1]
         cdef object array
         cdef bytes raw
+        cdef int kind
         if self.start == 0:
             return unpack_payload(self.data)[3]
         # Bytes of its own, so that the array is aligned, and cannot be made writable.
-        raw = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.data) + self.start, 8 * self.length)
+        raw = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.data) + self.start, (4 if self.single else 8) * self.length)
         shape[0] = self.length
-        array = cnp.PyArray_SimpleNewFromData(1, shape, cnp.NPY_FLOAT64, PyBytes_AS_STRING(raw))
+        kind = cnp.NPY_FLOAT32 if self.single else cnp.NPY_FLOAT64
+        array = cnp.PyArray_SimpleNewFromData(1, shape, kind, PyBytes_AS_STRING(raw))
         cnp.set_array_base(array, raw)
         cnp.PyArray_CLEARFLAGS(array, cnp.NPY_ARRAY_WRITEABLE)
         return array
@@ -583,10 +585,8 @@ cdef class Copies:
     def take_in(self, frames, *, bint add=False):
         """Replace the copies by the frames' payloads, or add these to them."""
         cdef Frame frame
-        cdef int64_t index, i
+        cdef int64_t index
         cdef double* row
-        cdef double value
-        cdef const char* sent
         cdef bint is_vector = cnp.PyArray_NDIM(self.table) == 2
         for frame in frames:
             found = self.row_of.get(frame.sender)
@@ -597,13 +597,10 @@ cdef class Copies:
                 continue
             if frame.start and is_vector and frame.length == self.width:
                 row = self.data + index * self.width
-                sent = PyBytes_AS_STRING(frame.data) + frame.start
                 if add:
-                    for i in range(self.width):
-                        memcpy(&value, sent + 8 * i, 8)
-                        row[i] += value
+                    add_elements(row, frame, 0, self.width)
                 else:
-                    memcpy(row, sent, 8 * self.width)
+                    copy_elements(row, frame, 0, self.width)
             else:
                 array = as_state(frame, self.table.shape[1:])
                 if add:
@@ -629,6 +626,45 @@ cdef class Copies:
         return total
 
 
+# --- vectors in frames ------------------------------------------------------------------------------------------------
+
+cdef enum:
+    # How many elements are added up at a time.
+    BLOCK = 2048
+
+
+cdef void copy_elements(double* to, Frame frame, int64_t first, int64_t count) noexcept:
+    """Write elements of a frame's vector, which need not be aligned there."""
+    cdef const char* sent = PyBytes_AS_STRING(frame.data) + frame.start
+    cdef int64_t i
+    cdef float small
+    if not frame.single:
+        memcpy(to, sent + 8 * first, 8 * count)
+        return
+    sent += 4 * first
+    for i in range(count):
+        memcpy(&small, sent + 4 * i, 4)
+        to[i] = small
+
+
+cdef void add_elements(double* to, Frame frame, int64_t first, int64_t count) noexcept:
+    """Add elements of a frame's vector to others."""
+    cdef const char* sent = PyBytes_AS_STRING(frame.data) + frame.start
+    cdef int64_t i
+    cdef float small
+    cdef double value
+    if frame.single:
+        sent += 4 * first
+        for i in range(count):
+            memcpy(&small, sent + 4 * i, 4)
+            to[i] += small
+    else:
+        sent += 8 * first
+        for i in range(count):
+            memcpy(&value, sent + 8 * i, 8)
+            to[i] += value
+
+
 cdef int64_t common_length(frames) except -2:
     """Return the length of the vectors that all frames carry; -1 if some carry something else, or another length."""
     cdef Frame frame
@@ -641,45 +677,45 @@ cdef int64_t common_length(frames) except -2:
 
 
 def stacked(frames):
-    """Return the vectors of float64 that frames carry, as rows; None if they carry anything else."""
+    """Return the vectors that frames carry as rows of float64; None if they carry anything else."""
     cdef Frame frame
     cdef cnp.npy_intp shape[2]
     cdef int64_t length = common_length(frames)
-    cdef char* to
+    cdef double* to
     if length < 0:
         return None
     shape[0], shape[1] = len(frames), length
     table = cnp.PyArray_EMPTY(2, shape, cnp.NPY_FLOAT64, 0)
-    to = <char*>cnp.PyArray_DATA(table)
+    to = <double*>cnp.PyArray_DATA(table)
     for frame in frames:
-        memcpy(to, PyBytes_AS_STRING(frame.data) + frame.start, 8 * length)
-        to += 8 * length
+        copy_elements(to, frame, 0, length)
+        to += length
     return table
 
 
 def added(frames):
-    """Return the sum of the vectors of float64 that frames carry, one by one; None if they carry anything else."""
+    """Return the sum of the vectors that frames carry, one by one, in float64; None if they carry anything else."""
     cdef Frame frame
     cdef cnp.npy_intp shape[1]
-    cdef int64_t i, length = common_length(frames)
+    cdef int64_t begin = 0, count, length = common_length(frames)
     cdef double* to
-    cdef double value
-    cdef const char* sent
-    cdef bint first = True
+    cdef bint first
     if length < 0:
         return None
     shape[0] = length
     total = cnp.PyArray_EMPTY(1, shape, cnp.NPY_FLOAT64, 0)
     to = <double*>cnp.PyArray_DATA(total)
-    for frame in frames:
-        sent = PyBytes_AS_STRING(frame.data) + frame.start
-        if first:
-            memcpy(to, sent, 8 * length)
-            first = False
-            continue
-        for i in range(length):
-            memcpy(&value, sent + 8 * i, 8)
-            to[i] += value
+    # Of long vectors a block after the other: what is added to stays in the processor's cache.
+    while begin < length:
+        count = min(BLOCK, length - begin)
+        first = True
+        for frame in frames:
+            if first:
+                copy_elements(to + begin, frame, begin, count)
+                first = False
+            else:
+                add_elements(to + begin, frame, begin, count)
+        begin += count
     return total
 
 
@@ -812,7 +848,7 @@ cdef class BroadcastPath:
             fields[F_PAYLOAD] = payload_bits(payload)
             fields[F_SATURATED] = saturated(payload)
         else:
-            fields[F_PAYLOAD] = 64 * frame.length
+            fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
         self.spread(now, number, kind_id, frame, deadline)
         each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
         fields[F_TIME], fields[F_NUMBER], fields[F_KIND] = bits_of(now), number, kind_id
@@ -844,22 +880,23 @@ cdef class BroadcastPath:
         return 0
 
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write the bytes of a float64 vector, the usual payload; return whether it is one."""
+        """Write the bytes of a vector of float64 or float32, the usual payload; return whether it is one."""
         cdef bytes head, trailer, data
         cdef uint8_t* at
         cdef int64_t raw, size, header
         if type(payload) is not cnp.ndarray or cnp.PyArray_NDIM(payload) != 1:
             return False
-        if cnp.PyArray_TYPE(payload) != cnp.NPY_FLOAT64 or not cnp.PyArray_ISCARRAY_RO(payload):
+        frame.single = cnp.PyArray_TYPE(payload) == cnp.NPY_FLOAT32
+        if not (frame.single or cnp.PyArray_TYPE(payload) == cnp.NPY_FLOAT64) or not cnp.PyArray_ISCARRAY_RO(payload):
             return False
         frame.length = cnp.PyArray_DIM(payload, 0)
-        raw = 8 * frame.length
+        raw = (4 if frame.single else 8) * frame.length
         if raw == 0 or raw > 0x7FFFFFFF or not 0 <= round_number <= 0x7FFFFFFF:
             return False
         head = self.heads.get(kind)
         if head is None:
             head = self.heads[kind] = self.encoder.head(kind, self.number)
-        trailer = vector_trailer(frame.length)
+        trailer = vector_trailer(frame.single, frame.length)
         size = raw + PyBytes_GET_SIZE(trailer)
         header = PyBytes_GET_SIZE(head)
         data = PyBytes_FromStringAndSize(NULL, header + integer_size(round_number) + extension_size(size) + size)
@@ -874,17 +911,18 @@ cdef class BroadcastPath:
         return True
 
 
-cdef int64_t _trailer_length = -1
-cdef bytes _trailer = b""
+# The last trailer of a vector of float64, and of one of float32, with their lengths.
+cdef int64_t[2] _trailer_lengths = [-1, -1]
+cdef list _trailers = [b"", b""]
+cdef list _DTYPES = [np.dtype(np.float64), np.dtype(np.float32)]
 
 
-cdef bytes vector_trailer(int64_t length):
-    """Return what follows the raw bytes of a float64 vector (see `netsim.wire.codec`)."""
-    global _trailer_length, _trailer
-    if length != _trailer_length:
-        _trailer = array_bytes(np.empty(length))[8 * length:]
-        _trailer_length = length
-    return _trailer
+cdef bytes vector_trailer(bint single, int64_t length):
+    """Return what follows the raw bytes of a vector (see `netsim.wire.codec`)."""
+    if length != _trailer_lengths[single]:
+        _trailers[single] = array_trailer(_DTYPES[single], (length,))[0]
+        _trailer_lengths[single] = length
+    return <bytes>_trailers[single]
 
 
 cdef int64_t integer_size(int64_t value) noexcept nogil:

@@ -79,15 +79,19 @@ def _arrives(description: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -
         return False
 
 
-def array_bytes(array: NDArray[Any]) -> bytes:
-    """Return an array's raw bytes and its description: the content of an extension of type `ARRAY`."""
-    key = (array.dtype, array.shape)
-    known = _trailers.get(key)
+def array_trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, bool]:
+    """Return what follows the raw bytes of an array in an extension of type `ARRAY`, and whether it has fields."""
+    known = _trailers.get((dtype, shape))
     if known is None:
         if len(_trailers) > 1000:
             _trailers.clear()
-        known = _trailers[key] = _trailer(*key), array.dtype.fields is not None
-    trailer, has_fields = known
+        known = _trailers[dtype, shape] = _trailer(dtype, shape), dtype.fields is not None
+    return known
+
+
+def array_bytes(array: NDArray[Any]) -> bytes:
+    """Return an array's raw bytes and its description: the content of an extension of type `ARRAY`."""
+    trailer, has_fields = array_trailer(array.dtype, array.shape)
     if has_fields and array.nbytes:
         # The padding between fields is arbitrary, but the same run must send the same bytes.
         packed = np.zeros(array.shape, array.dtype)

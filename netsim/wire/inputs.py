@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
+from netsim.wire import packing
 from netsim.wire.coded import Coder
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -16,6 +17,8 @@ LARGEST = float(np.finfo(np.float32).max)
 
 def real_array(vector: ArrayLike) -> Vector:
     """Return a vector or matrix of finite numbers as float64; raises BadInput for anything else."""
+    if packing.is_finite(vector):
+        return vector  # type: ignore[return-value]
     array = np.asarray(vector)
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         array = check.finite_array("vector", vector)
@@ -66,8 +69,7 @@ def without_zero(scale: Any) -> Any:
 
 def float32_above(value: float) -> float:
     """Return the smallest float32 that is not below ``value`` ≥ 0; raises BadInput if there is none."""
-    rounded = np.float32(_within(value))
-    return float(rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf)))
+    return packing.float32_above(_within(value))
 
 
 def float32_nearest(value: float) -> float:

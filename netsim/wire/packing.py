@@ -1,10 +1,11 @@
-"""The bytes of coded arrays: a shape, and integers of b bits in ⌈n·b/8⌉ bytes; compiled if netsim was.
+"""The bytes of coded arrays: a shape, integers of b bits in ⌈n·b/8⌉ bytes, cells of a range; compiled if netsim was.
 
 The shape of a vector is written as a number, that of a matrix as a pair. Integers are packed with the most significant
 bit first.
 """
 
 import math
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -12,8 +13,23 @@ from numpy.typing import NDArray
 
 from netsim.errors import WireError
 from netsim.util.compiled import compiled
+from netsim.util.typing import Vector
 
-__all__ = ["check_packed", "check_shape", "pack", "pack_shape", "unpack", "unpack_elements", "unpack_shape"]
+__all__ = [
+    "cells",
+    "check_packed",
+    "check_shape",
+    "float32_above",
+    "is_finite",
+    "largest",
+    "middles",
+    "pack",
+    "pack_shape",
+    "to_float32",
+    "unpack",
+    "unpack_elements",
+    "unpack_shape",
+]
 
 _MAX_ELEMENTS = 1 << 48
 
@@ -39,9 +55,69 @@ def _unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
     return np.packbits(planes).view(">u2").astype(np.uint16)
 
 
+def _cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
+    levels = 1 << bits
+    width = (high - low) / levels
+    width = np.where(width == 0.0, 1.0, width)
+    integers = np.floor((np.clip(array, low, high) - low) / width)
+    outside = int(np.count_nonzero((array < low) | (array >= high)))
+    return pack(np.clip(integers, 0, levels - 1).astype(np.uint16), bits), outside
+
+
+def _middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any) -> Vector:
+    step = (high - low) / (1 << bits)
+    values = low + (_unpack(data, bits, math.prod(shape)).reshape(shape) + 0.5) * step
+    return np.where(step == 0.0, 0.0, values)
+
+
+def largest(array: Vector) -> float:
+    """Return the largest magnitude of finite elements; 0 if there is none."""
+    return float(np.abs(array).max(initial=0.0))
+
+
+def float32_above(value: float) -> float:
+    """Return the smallest float32 that is not below ``value``, which is at most the largest float32."""
+    rounded = np.float32(value)
+    return float(rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf)))
+
+
+def is_finite(array: object) -> bool:
+    """Return whether this is known, from one pass, to be a vector or matrix of finite float64."""
+    return False
+
+
+def to_float32(array: object) -> NDArray[np.float32] | None:
+    """Return an array rounded to float32 if that takes one pass, else None: also for elements that do not fit."""
+    return None
+
+
 _module = compiled("wire._packing")
+_cells_at_once, _middles_at_once = _cells, _middles
 if _module is not None:
-    _pack, _unpack = _module.pack, _module.unpack
+    _pack, _unpack, _cells_at_once, _middles_at_once = _module.pack, _module.unpack, _module.cells, _module.middles
+    largest, float32_above = _module.largest, _module.float32_above
+    is_finite, to_float32 = _module.is_finite, _module.to_float32
+
+
+def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
+    """Return the number of each element's cell of [low, high), packed, and how many elements lie outside.
+
+    Parameters
+    ----------
+    array : array of finite numbers
+        Elements outside of the range are in its first or last cell.
+    low, high : float, or columns with one for each row
+        The range, which 2**bits cells divide; if it is empty there is only the first cell.
+    bits : int
+        From 1 to 16.
+    """
+    return (_cells_at_once if type(low) is type(high) is float else _cells)(array, low, high, bits)
+
+
+def middles(data: bytes, bits: int, shape: tuple[int, ...], low: Any, high: Any) -> Vector:
+    """Return the middle of each cell that `cells` wrote, 0 where the range is empty; raises WireError as `unpack`."""
+    check_packed(data, bits, math.prod(shape))
+    return (_middles_at_once if type(low) is type(high) is float else _middles)(data, bits, shape, low, high)
 
 
 def pack(integers: NDArray[np.integer], bits: int) -> bytes:
