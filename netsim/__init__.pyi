@@ -29,6 +29,7 @@ from .faults import Faults
 from .links import Link, latency, loss, rate
 from .network import Network
 from .radio import Energy, Radio, presets
+from .round_agent import RoundAgent
 from .run import Run
 from .studies import results
 
@@ -43,6 +44,7 @@ __all__ = [
     "NetsimError",
     "Network",
     "Radio",
+    "RoundAgent",
     "Run",
     "RunOver",
     "Stalled",

@@ -47,7 +47,7 @@ def asks(*methods: str) -> Callable[[Step], Step]:
 
 
 @dataclass(eq=False, repr=False)
-class SharingAgent(Cited, netsim.Agent):
+class SharingAgent(Cited, netsim.RoundAgent):
     """In each round, takes a local step, broadcasts its state and receives its neighbours' states.
 
     A subclass that overrides `run` may call `begin`, `say` and `hear` at other times, as a method without rounds does.
@@ -122,13 +122,6 @@ class SharingAgent(Cited, netsim.Agent):
         """
         self._forget()
         vars(self).pop("sharing", None)
-
-    async def run(self) -> None:
-        """Run all rounds: take a step, broadcast, collect and update."""
-        self.begin()
-        async for k in self.rounds(self.count):
-            await self.say(k)
-            self.hear(await self.collect(), k)
 
     def begin(self) -> None:
         """Set up the sharing, unless that was already done in this run."""

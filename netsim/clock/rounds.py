@@ -10,7 +10,7 @@ round.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from netsim.clock.clock import Loop
 from netsim.core import RoundBarrier
@@ -130,8 +130,8 @@ class RoundClock:
         number = round((now - self.offset) / self.period)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
 
-    def opening(self) -> Awaitable[int]:
-        """Return an awaitable that yields the next round's number when that round opens.
+    def opening(self) -> asyncio.Future[int]:
+        """Return a future that yields the next round's number when that round opens.
 
         Raises NetsimError if the time is so large that its rounding error is as long as a round.
         """
@@ -181,8 +181,8 @@ class RoundClock:
         """The number of tasks that wait for the next round to open."""
         return len(self._opening)
 
-    def closing(self) -> Awaitable[int]:
-        """Return an awaitable that is done when the open round closes."""
+    def closing(self) -> asyncio.Future[int]:
+        """Return a future that is done when the open round closes."""
         return self._closing.wait()
 
     def stop(self) -> None:

@@ -20,6 +20,7 @@ from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, uncancellable_error
+from netsim.engine.driver import driven
 from netsim.engine.observers import Sampler, View, Watcher
 from netsim.engine.process import limited_blas, unhurried_collector
 from netsim.engine.tasks import UNAWAITED, AgentTasks, detach, owner_of, ready_handles, stop
@@ -272,9 +273,12 @@ class Runtime:
             until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_simulated(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
-            for name in self.result.agents:
-                if not self.player.is_down(name):
-                    self.tasks.start(name, self._coroutine_of(name, self.agents[name]))
+            coroutines = driven(self)
+            for name, agent in self.result.agents.items():
+                if name in coroutines:
+                    self.tasks.start(name, coroutines[name]())
+                elif not self.player.is_down(name):
+                    self.tasks.start(name, self._coroutine_of(name, agent))
 
     def _coroutine_of(self, name: Hashable, agent: Agent) -> Coroutine[Any, Any, None]:
         try:

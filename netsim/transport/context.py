@@ -130,28 +130,39 @@ class Rounds:
     async def __anext__(self) -> int:
         context = self._context
         rounds = context.shared.rounds
-        if not self._started:
-            self._started = True
-            self._left = context.without_passed(self._left)
-        if self._left == 0:
+        if not self.goes_on():
             if context.round > rounds.closed:
                 await rounds.closing()
-            self._leave()
+            self.leave()
             raise StopAsyncIteration
-        self._left -= 1
         number = await rounds.opening()
-        context.round = number
-        context.first_round = context.first_round or number
-        context.inbox.drop_late_frames(0 if self._keep_late else math.inf)
-        self._inside = True
+        self.enter(number)
         return number
 
     def __del__(self) -> None:
         # A break, a return or an exception left the loop.
         if self._inside:
-            self._leave()
+            self.leave()
 
-    def _leave(self) -> None:
+    def goes_on(self) -> bool:
+        """Return whether another round follows, and count it."""
+        if not self._started:
+            self._started = True
+            self._left = self._context.without_passed(self._left)
+        if self._left == 0:
+            return False
+        self._left -= 1
+        return True
+
+    def enter(self, number: int) -> None:
+        """Enter a round that has just opened."""
+        context = self._context
+        context.round = number
+        context.first_round = context.first_round or number
+        context.inbox.drop_late_frames(0 if self._keep_late else math.inf)
+        self._inside = True
+
+    def leave(self) -> None:
         """Leave the round: frames sent now belong to no round; late frames of earlier rounds are still dropped."""
         self._inside = False
         context = self._context

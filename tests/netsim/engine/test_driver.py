@@ -1,0 +1,259 @@
+"""Driven agents cannot be told from agents that are woken for each round: all that a run leaves behind is the same."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import netsim
+from netsim import AgentError, Frame, Link, Network, latency, topology
+from netsim.engine import driver
+from netsim.errors import NetsimError
+from netsim.faults import Crash, Faults
+from tests.fuzzers.networks import a_network, digest, pick
+
+
+class Noted(netsim.RoundAgent):
+    """Sends a number in each round, notes what it hears and what it can see of itself."""
+
+    def __init__(self, count: int, value: float) -> None:
+        self.count = count
+        self.value = value
+        self.notes: list[Any] = []
+
+    def begin(self) -> None:
+        self.note("begins")
+
+    async def say(self, k: int) -> None:
+        self.note("says")
+        await self.broadcast("value", self.value + self.rng.random())
+
+    def hear(self, frames: Sequence[Frame], k: int) -> None:
+        self.note([(frame.sender, frame.round, frame.payload) for frame in frames])
+        self.value = sum((frame.payload for frame in frames), self.value) / (1 + len(frames))
+
+    def note(self, what: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.notes.append((self.now, self.round, task.get_name(), what))
+
+
+class Waits(Noted):
+    """Waits before it speaks: for an instant to go on, for a while, or past the end of the round."""
+
+    async def say(self, k: int) -> None:
+        await asyncio.sleep(float(self.rng.choice([0.0, 0.25, 1.5])) * self._netsim.shared.rounds.period)
+        await super().say(k)
+
+
+class WaitsInTime(Noted):
+    """Gives up a wait for a frame that may never come."""
+
+    async def say(self, k: int) -> None:
+        try:
+            async with asyncio.timeout(0.3 * self._netsim.shared.rounds.period):
+                frame = await self.inbox.get()
+            self.note((frame.sender, frame.payload))
+        except TimeoutError:
+            self.note("nothing")
+        await super().say(k)
+
+
+class Helped(Noted):
+    """Has tasks beside it, which send, too."""
+
+    def hear(self, frames: Sequence[Frame], k: int) -> None:
+        super().hear(frames, k)
+        task = asyncio.create_task(self.later(k))
+        task.add_done_callback(lambda done: self.notes.append(done.cancelled()))
+
+    async def later(self, k: int) -> None:
+        await asyncio.sleep(0.2)
+        await self.broadcast("later", k)
+
+
+class Fails(Noted):
+    """Raises in one of its rounds."""
+
+    def hear(self, frames: Sequence[Frame], k: int) -> None:
+        super().hear(frames, k)
+        if k == 3:
+            raise ValueError("no more")
+
+
+class Alone(Noted):
+    """Has its own way through the rounds."""
+
+    async def run(self) -> None:
+        async for k in self.rounds(self.count):
+            await self.say(k)
+            if self.rng.random() < 0.2:
+                await asyncio.sleep(1.3 * self._netsim.shared.rounds.period)
+            self.hear(await self.collect(), k)
+
+
+KINDS: list[type[Noted]] = [Noted, Noted, Noted, Waits, WaitsInTime, Helped, Alone]
+
+
+def outcome(network: Network, agents: dict[Any, Any], is_driven: bool, **settings: Any) -> tuple[Any, ...]:
+    """Run agents, driven or not; return all that there is to see of the run."""
+    error = ""
+    with mock.patch.object(driver, "ENABLED", is_driven):
+        try:
+            run = network.run(agents, [lambda now: {"probe_sum": sum(a.value for a in now.values())}], **settings)
+        except NetsimError as caught:
+            error = str(caught)
+            run = caught.run  # type: ignore[attr-defined]
+    places = {name: agent._netsim for name, agent in agents.items()}
+    # A task that is cancelled as it waits for a round to open may not have left the one before.
+    is_whole = not error and settings.get("until") is None
+    ends = [(at.first_round, at.outbox.sent, *((at.round, at.left) if is_whole else ())) for at in places.values()]
+    return error, digest(run), run.ended_at, ends, [agent.notes for agent in agents.values()]
+
+
+def some_agents(rng: np.random.Generator, names: Sequence[Any], kinds: Sequence[type[Noted]]) -> dict[Any, Noted]:
+    return {name: kinds[rng.integers(len(kinds))](int(rng.integers(7)), float(rng.random())) for name in names}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_run_is_the_same_driven_or_not(seed: int) -> None:
+    def run(is_driven: bool) -> tuple[Any, ...]:
+        rng = np.random.default_rng(seed)
+        network = a_network(rng)
+        kinds = [Noted, Helped] if seed % 2 else KINDS
+        until = pick(rng, None, None, 2.5 * network.round_period)
+        return outcome(network, some_agents(rng, list(network.graph), kinds), is_driven, until=until)
+
+    driven, woken = run(True), run(False)
+    assert driven == woken
+    assert not driven[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_error_of_a_driven_agent_is_reported_as_before(seed: int) -> None:
+    def run(is_driven: bool) -> tuple[Any, ...]:
+        rng = np.random.default_rng(seed)
+        graph = topology.ring(5)
+        agents: dict[Any, Noted] = {name: (Fails if rng.random() < 0.3 else Noted)(5, 0.0) for name in graph}
+        agents[2] = Fails(5, 0.0)
+        return outcome(Network(graph, Link(loss=0.3), seed=seed), agents, is_driven)
+
+    driven, woken = run(True), run(False)
+    assert driven == woken
+    assert "raised ValueError in round 3 (test_driver.py, line " in driven[0]
+
+
+def refused_kind(k: int) -> Any:
+    return 3 if k == 2 else "value"
+
+
+class Refused(Noted):
+    async def say(self, k: int) -> None:
+        await self.broadcast(refused_kind(k), 1.0)
+
+
+class NotAsync(Noted):
+    def say(self, k: int) -> None:  # type: ignore[override]
+        pass
+
+
+class FailsAtFirst(Noted):
+    def begin(self) -> None:
+        raise KeyError("first")
+
+
+class LeavesRound(Noted):
+    async def say(self, k: int) -> None:
+        await self.send("nobody", "value", 1.0)
+
+
+class Quits(Noted):
+    async def say(self, k: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+
+class LeavesErrors(Noted):
+    """Makes tasks that fail and are never awaited."""
+
+    def hear(self, frames: Sequence[Frame], k: int) -> None:
+        self.kept = asyncio.create_task(self.fail())  # type: ignore[var-annotated]
+
+    async def fail(self) -> None:
+        raise ValueError("in the background")
+
+
+@pytest.mark.parametrize("kind", [Refused, NotAsync, FailsAtFirst, LeavesRound, Quits, LeavesErrors])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_mistakes_are_the_same_driven_or_not(kind: type[Noted], place: int) -> None:
+    def run(is_driven: bool) -> tuple[Any, ...]:
+        graph = topology.complete(4)
+        agents = {i: (kind if i == place else Noted)(4, 1.0) for i in graph}
+        return outcome(Network(graph, seed=1), agents, is_driven)
+
+    driven, woken = run(True), run(False)
+    assert driven == woken
+    assert f"agent {place}" in driven[0]
+
+
+def test_agents_without_rounds_or_neighbours_end_at_once() -> None:
+    def run(is_driven: bool) -> tuple[Any, ...]:
+        graph = topology.path(1)
+        return outcome(Network(graph), {0: Noted(0, 1.0)}, is_driven)
+
+    assert run(True) == run(False)
+
+
+def count_of_drivers(
+    network: Network, make: Callable[[], netsim.Agent] = lambda: Noted(2, 1.0), **settings: Any
+) -> int:
+    """Run agents; return how many of them were driven."""
+    with mock.patch.object(driver.Driver, "run", autospec=True, side_effect=driver.Driver.run) as run:
+        network.run({name: make() for name in network.graph}, **settings)
+    return run.call_count
+
+
+GRAPH = topology.ring(4)
+
+
+def test_agents_are_driven_where_nothing_is_special() -> None:
+    assert count_of_drivers(Network(GRAPH)) == 4
+    assert count_of_drivers(Network(GRAPH, Link(loss=0.1, latency=0.3, rate=1e6, mtu=64), medium="radio")) == 4
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Network(GRAPH, inbox_limit=2),
+        Network(GRAPH, faults=Faults([Crash(1, at=0.5, until=1.5)])),
+        Network(GRAPH, Link(reliability="ack", latency=latency.constant(0.1))),
+        Network(GRAPH, Link(rate=1e6), medium=netsim.Radio()),
+    ],
+    ids=["inbox limit", "faults", "acknowledged", "radio"],
+)
+def test_where_something_is_special_each_agent_is_woken(network: Network) -> None:
+    assert count_of_drivers(network) == 0
+
+
+def test_who_is_observed_or_has_its_own_way_is_woken() -> None:
+    watched = Network(GRAPH)
+    watched.watch(["value"])
+    assert count_of_drivers(watched) == 0
+    assert count_of_drivers(Network(GRAPH), clock="wall", speed=100.0) == 0
+    assert count_of_drivers(Network(GRAPH), lambda: Alone(2, 1.0)) == 0
+    kinds = itertools.cycle([Noted, Alone])
+    assert count_of_drivers(Network(GRAPH), lambda: next(kinds)(2, 1.0)) == 2
+
+
+def test_an_agent_that_must_say_or_hear_says_so() -> None:
+    class Mute(netsim.RoundAgent):
+        count = 1
+
+    with pytest.raises(AgentError, match=r"must define: async def say\(self, k\)"):
+        Network(GRAPH).run({i: Mute() for i in GRAPH})
