@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from netsim.radio.energy import EnergyAccount
 
 _ABSENT = object()
+
+
+class _NoContext:
+    """The context of an agent in no network; `attach` sets the instance's own, which comes before this."""
+
+    def __get__(self, agent: "Agent | None", kind: "type[Agent]") -> Any:
+        if agent is None:
+            return self
+        raise AgentError(f"{kind.__qualname__} has not joined a network yet: use this inside run()")
 
 
 class Agent:
@@ -39,11 +48,8 @@ class Agent:
                 raise _name_clash(cls, name)
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name == "_netsim":
-                raise AgentError(f"{type(self).__qualname__} has not joined a network yet: use this inside run()")
-            raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}")
+        # Not by __getattr__, with which Python reads every attribute of an agent in a slower way.
+        _netsim = _NoContext()
 
     def __getstate__(self) -> Any:
         # Drop the network context from the copy, because its loop and tasks cannot be copied.
@@ -256,6 +262,7 @@ class Agent:
 
 
 _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__")) - {"run", "answer"} | {"_netsim"}
+_NAMES = _RESERVED - {"_netsim"}
 
 
 def _name_clash(kind: type[Agent], name: str) -> AgentError:
@@ -277,8 +284,8 @@ for _name, _member in list(vars(Agent).items()):
 
 def attach(agent: Agent, context: Context) -> None:
     """Set an agent's context; raise AgentError if an instance attribute hides an attribute of Agent."""
-    for name in sorted(_RESERVED & vars(agent).keys() - {"_netsim"}):
-        raise _name_clash(type(agent), name)
+    if not _NAMES.isdisjoint(vars(agent)):
+        raise _name_clash(type(agent), min(_NAMES & vars(agent).keys()))
     agent._netsim = context
 
 

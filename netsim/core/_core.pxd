@@ -26,6 +26,11 @@ cdef inline uint64_t bits_of(double value) noexcept nogil:
     return word
 
 
+cdef inline uint64_t stream_key(uint64_t key, uint64_t purpose) noexcept nogil:
+    """Return the key of a link's stream for a purpose; see `netsim.util.draws.stream_keys`."""
+    return mix(key * <uint64_t>0x94D049BB133111EBULL + purpose)
+
+
 cdef inline double uniform(uint64_t key, uint64_t number) noexcept nogil:
     """Return the draw of this number from the stream of a key, in [0, 1); see `netsim.util.draws`."""
     return <double>(mix(key + (number + 1) * <uint64_t>0x9E3779B97F4A7C15ULL) >> 11) * 1.1102230246251565e-16  # 2**-53
@@ -151,9 +156,9 @@ cdef class BroadcastPath:
     # It draws itself if all links have the same settings, of the usual kinds.
     cdef bint inline_draws, draws_latency
     cdef double loss, low, width
-    cdef object latency_array, loss_array
-    cdef const uint64_t* latency_keys
-    cdef const uint64_t* loss_keys
+    cdef uint64_t latency_key, loss_key
+    cdef object keys_array
+    cdef const uint64_t* keys
     # The first bytes of a frame by kind, up to the round.
     cdef dict heads
     cdef prepare(self, settings, draws)

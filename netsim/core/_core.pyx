@@ -819,13 +819,14 @@ cdef class BroadcastPath:
             self.low, self.width, self.draws_latency = model.fixed, 0.0, False
         elif type(model) is UniformLatency:
             self.low, self.width, self.draws_latency = model.low, model.high - model.low, True
-            self.latency_array = np.ascontiguousarray(draws.stream("latency"))
-            self.latency_keys = <const uint64_t*>cnp.PyArray_DATA(self.latency_array)
+            self.latency_key = draws.purpose_key("latency")
         else:
             return
         if self.loss:
-            self.loss_array = np.ascontiguousarray(draws.stream("loss"))
-            self.loss_keys = <const uint64_t*>cnp.PyArray_DATA(self.loss_array)
+            self.loss_key = draws.purpose_key("loss")
+        # The keys of a link's streams are mixed at each draw: kept, they would take more memory than the links' keys.
+        self.keys_array = np.ascontiguousarray(draws.keys, dtype=np.uint64)
+        self.keys = <const uint64_t*>cnp.PyArray_DATA(self.keys_array)
         self.inline_draws = True
 
     def delays(self):
@@ -838,10 +839,12 @@ cdef class BroadcastPath:
         return row
 
     cdef double delay(self, int64_t index) noexcept:
-        if self.loss != 0.0 and uniform(self.loss_keys[index], self.count) < self.loss:
+        cdef uint64_t key
+        if self.loss != 0.0 and uniform(stream_key(self.keys[index], self.loss_key), self.count) < self.loss:
             return -1.0
         if self.draws_latency:
-            return self.low + self.width * uniform(self.latency_keys[index], self.count)
+            key = stream_key(self.keys[index], self.latency_key)
+            return self.low + self.width * uniform(key, self.count)
         return self.low
 
     def broadcast(self, double now, int64_t number, int32_t kind_id, str kind, int64_t round_number, payload,

@@ -10,7 +10,7 @@ import numpy as np
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.links.loss import Bernoulli
-from netsim.util.draws import Keys, stream_keys, uniforms
+from netsim.util.draws import Keys, purpose_key, stream_keys, uniforms
 
 __all__ = ["LinkDraws"]
 
@@ -79,7 +79,16 @@ class LinkDraws:
         self._count += 1
         return self._rows[row]
 
-    def stream(self, purpose: str) -> Keys:
+    @property
+    def keys(self) -> Keys:
+        """The links' keys, shape (links,)."""
+        return self._keys
+
+    def purpose_key(self, purpose: str) -> int:
+        """Return the key that makes a stream of the network for one purpose out of a link's key."""
+        return purpose_key(self._seed, purpose)
+
+    def _stream(self, purpose: str) -> Keys:
         """Return the keys of the links' random streams for a purpose, shape (links,)."""
         return stream_keys(self._seed, self._keys, purpose)
 
@@ -91,10 +100,10 @@ class LinkDraws:
                 return
             rows = np.tile(self._fixed, (self._block, 1))
         else:
-            rows = uniforms(self.stream("latency"), self._count, self._block)
+            rows = uniforms(self._stream("latency"), self._count, self._block)
             for model, indices in self._models:
                 rows[:, indices] = model.delays(rows[:, indices], self._count)
             self.longest = float(rows.max())
         if self._losses is not None:
-            rows[uniforms(self.stream("loss"), self._count, self._block) < self._losses] = -1.0
+            rows[uniforms(self._stream("loss"), self._count, self._block) < self._losses] = -1.0
         self._rows = rows.tolist()

@@ -121,10 +121,10 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     for i, name in enumerate(names):
         ends = slice(int(firsts[i]), int(firsts[i + 1]))
         wiring = Wiring(
-            links=[settings.links.get((name, other), settings.link) for other in neighbors[name]],
+            links=_links(settings, name, neighbors[name]),
             neighbors=neighbors[name],
             inboxes=[neighbor_inboxes[other] for other in neighbors[name]],
-            receivers=receivers[ends].tolist(),
+            receivers=receivers[ends].tolist() if on_medium else (),
             first=ends.start,
             keys=keys[ends],
             block=block,
@@ -159,6 +159,13 @@ def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_I
     firsts = np.concatenate([[0], np.cumsum(degrees)])
     receivers = (index[other] for others in neighbors.values() for other in others)
     return np.repeat(np.arange(len(index)), degrees), np.fromiter(receivers, np.int64, count=int(firsts[-1])), firsts
+
+
+def _links(settings: Settings, name: Hashable, neighbors: Sequence[Hashable]) -> list[Link]:
+    """Return the settings of an agent's links, in order."""
+    if not settings.links:
+        return [settings.link] * len(neighbors)
+    return [settings.links.get((name, other), settings.link) for other in neighbors]
 
 
 def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:

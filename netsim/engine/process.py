@@ -27,6 +27,8 @@ _lock = threading.Lock()
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 _THRESHOLD = 50_000
+# New objects per agent before a collection: more than wiring makes, and than a round has under way.
+_OBJECTS_PER_AGENT = 50
 
 _users = 0
 _before = (0, 0, 0)
@@ -34,15 +36,15 @@ _freezes = False
 
 
 @contextmanager
-def unhurried_collector() -> Iterator[None]:
-    """Collect new objects rarely, because a run makes many, and existing ones never."""
+def unhurried_collector(agents: int = 0) -> Iterator[None]:
+    """Collect new objects rarely, because a run of many agents makes many that live on, and existing ones never."""
     global _users, _before, _freezes
     with _lock:
         if not _users:
             _before = gc.get_threshold()
-            gc.set_threshold(max(_before[0], _THRESHOLD), *_before[1:])
             # A program that froze objects itself keeps them frozen.
             _freezes = not gc.get_freeze_count()
+        gc.set_threshold(max(gc.get_threshold()[0], _THRESHOLD, _OBJECTS_PER_AGENT * agents), *_before[1:])
         _users += 1
         if _freezes:
             gc.freeze()

@@ -116,10 +116,11 @@ class Runtime:
         """Run all agents on a loop; an error that ends the run has the partial result as ``run``."""
         try:
             async with nullcontext() if self.node is None else self.node.taking_part(loop):
-                self._build(loop)
-                if self.interrupted:
-                    raise asyncio.CancelledError
-                return await self._run()
+                with unhurried_collector(len(self.agents)):
+                    self._build(loop)
+                    if self.interrupted:
+                        raise asyncio.CancelledError
+                    return await self._run()
         except BaseException as error:
             self.attach_result_to(error)
             raise
@@ -159,7 +160,7 @@ class Runtime:
         self.built = True
 
     async def _run(self) -> Run:
-        with unhurried_collector(), limited_blas(self.settings.blas_threads), self._error_hooks():
+        with limited_blas(self.settings.blas_threads), self._error_hooks():
             try:
                 self._start()
                 await self.ended

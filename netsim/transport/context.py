@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Rounds"]
 
+_NO_RELIABILITY = Reliability()
+
 
 class Context:
     """An agent's place in the network of one run."""
@@ -57,7 +59,7 @@ class Context:
         # The energy that its radio spends, on a network with an energy model.
         self.energy: EnergyAccount | None = None
         self.rng: np.random.Generator | None = None
-        self.reliability = Reliability()
+        self.reliability = _NO_RELIABILITY
         self.round = 0
         # The last round that it left, and the time (s) of that.
         self.left = (0, 0.0)

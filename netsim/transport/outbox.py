@@ -40,7 +40,7 @@ _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _ACCEPTED = 0
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Wiring:
     """One agent's outgoing links, in order.
 
@@ -89,8 +89,6 @@ class Outbox:
 
     Attributes
     ----------
-    link_index_of : dict
-        Each neighbour's index among the links.
     bursts : Bursts
         Bursts of jitter on the links.
     down : set of int
@@ -106,6 +104,7 @@ class Outbox:
         "_header_bits",
         "_kinds",
         "_last_send_time",
+        "_link_index_of",
         "_mac",
         "_name",
         "_number",
@@ -118,7 +117,6 @@ class Outbox:
         "_wiring",
         "bursts",
         "down",
-        "link_index_of",
         "subscribers",
     )
 
@@ -144,7 +142,8 @@ class Outbox:
         self.bursts = Bursts()
         self._paths: dict[int, Path] = {}
         self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
-        headers = {link.header_bits for link in wiring.links} if wiring.radio is None else {wiring.radio.header_bits}
+        kinds = list({id(link): link for link in wiring.links}.values())
+        headers = {link.header_bits for link in (kinds if wiring.radio is None else [wiring.radio])}
         self._header_bits = min(headers, default=0)
         self._broadcast_path = BroadcastPath(
             shared.encoder,
@@ -162,11 +161,11 @@ class Outbox:
             not self._transmitters
             and mac is None
             and len(headers) <= 1
-            and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
-            and bool(wiring.links)
+            and bool(kinds)
+            and all(link.is_simple for link in kinds)
         )
         self._uses_fast_path = self._fast_path_allowed
-        self.link_index_of = {neighbor: link_index for link_index, neighbor in enumerate(wiring.neighbors)}
+        self._link_index_of: dict[Hashable, int] | None = None
         self.subscribers: dict[int, Inbox | RemoteEndpoint] = {}
         for link_index, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.subscribers, link_index)
@@ -229,6 +228,14 @@ class Outbox:
         if link_index in self.subscribers:
             self.subscribers[link_index].watch()
         return taken
+
+    @property
+    def link_index_of(self) -> dict[Hashable, int]:
+        """Each neighbour's index among the links."""
+        # Made when first used, because an agent that only broadcasts needs none.
+        if self._link_index_of is None:
+            self._link_index_of = {neighbor: index for index, neighbor in enumerate(self._wiring.neighbors)}
+        return self._link_index_of
 
     @property
     def sent(self) -> int:

@@ -8,6 +8,7 @@ change the draws of another. So a stream is a 64-bit key. Its number n is the Sp
 import hashlib
 import numbers
 from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,15 @@ def check_name(name: Hashable) -> None:
         raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
 
 
+@lru_cache(maxsize=1024, typed=True)
+def purpose_key(seed: int, purpose: str) -> int:
+    """Return what `stream_keys` mixes into keys for one purpose."""
+    return name_key((seed, purpose))
+
+
 def stream_keys(seed: int, keys: Keys, purpose: str) -> Keys:
     """Return the stream keys of links or agents for one purpose, shape (n,)."""
-    return _mix(keys * _MIX_2 + np.uint64(name_key((seed, purpose))))
+    return _mix(keys * _MIX_2 + np.uint64(purpose_key(seed, purpose)))
 
 
 def link_keys(senders: Keys, receivers: Keys) -> Keys:

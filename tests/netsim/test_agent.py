@@ -376,6 +376,16 @@ def test_an_unknown_attribute_is_an_ordinary_attribute_error() -> None:
         _ = agent.value  # type: ignore[attr-defined]
 
 
+def test_an_error_inside_a_property_of_an_agent_names_what_is_missing_there() -> None:
+    class Vehicle(Agent):
+        @property
+        def speed(self) -> float:
+            return float(self.wheels)  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="'Vehicle' object has no attribute 'wheels'"):
+        _ = Vehicle().speed
+
+
 # --- networks and runs ------------------------------------------------------------------------------------------------
 
 

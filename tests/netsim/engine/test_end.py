@@ -516,3 +516,28 @@ def test_what_was_frozen_before_stays_frozen() -> None:
         assert gc.get_freeze_count() > before / 2
     finally:
         gc.unfreeze()
+
+
+def test_nothing_is_collected_while_a_large_network_is_wired() -> None:
+    """Wiring makes objects that all live on, so a collection finds nothing, however many they are."""
+
+    class Noting(Agent):
+        async def run(self) -> None:
+            collections.append("begun")
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            collections.append("collected")
+
+    agents: dict[int, Agent] = {number: Noting() for number in range(4000)}
+    network = Network(topology.ring(4000))
+    collections: list[str] = []
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        network.run(agents)
+    finally:
+        gc.callbacks.remove(note)
+    begun = collections.index("begun")
+    # Before the wiring, the agents are checked, at the user's own pace of collections.
+    assert collections[:begun].count("collected") <= 4000 // 700 + 1
