@@ -164,7 +164,8 @@ cdef class BroadcastPath:
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1
     cdef double delay(self, int64_t index) noexcept
-    cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, int64_t sequence=*)
+    cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, request=*, bint is_reply=*,
+                      int64_t sequence=*)
     cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
                     int64_t taken, int64_t wire, int64_t each) except -1
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1

@@ -813,13 +813,15 @@ cdef class BroadcastPath:
             return self.low + self.width * uniform(self.latency_keys[index], self.row_number)
         return self.low
 
-    cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, int64_t sequence=0):
-        """Encode a message to all neighbours, with an optional sequence number; return its frame."""
+    cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, request=None, bint is_reply=False,
+                      int64_t sequence=0):
+        """Encode a message of the agent and return its frame."""
         cdef Frame frame = Frame.__new__(Frame)
         frame.kind, frame.sender, frame.round, frame.sent_at = kind, self.name, round_number, now
-        frame.plain, frame.sequence = sequence == 0, sequence
-        if sequence or not self.encode_vector(frame, kind, round_number, payload):
-            frame.data = self.encoder.encode(kind, self.number, round_number, payload, sequence=sequence)
+        frame.request, frame.is_reply, frame.sequence = request, is_reply, sequence
+        frame.plain = request is None and sequence == 0
+        if not frame.plain or not self.encode_vector(frame, kind, round_number, payload):
+            frame.data = self.encoder.encode(kind, self.number, round_number, payload, request, is_reply, sequence)
             frame.plain = frame.plain and not is_mutable(payload)
         return frame
 

@@ -91,11 +91,20 @@ class BroadcastPath:
         """Draw the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         return self._draws.next()
 
-    def frame(self, now: float, kind: str, round_number: int, payload: Any, sequence: int = 0) -> Frame:
-        """Encode a message to all neighbours, with an optional sequence number; return its frame."""
-        data = self._encoder.encode(kind, self._number, round_number, payload, sequence=sequence)
-        plain = not sequence and not is_mutable(payload)
-        return Frame(kind, self._name, round_number, now, data, plain, None, False, sequence)
+    def frame(
+        self,
+        now: float,
+        kind: str,
+        round_number: int,
+        payload: Any,
+        request: int | None = None,
+        is_reply: bool = False,
+        sequence: int = 0,
+    ) -> Frame:
+        """Encode a message of the agent and return its frame."""
+        data = self._encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
+        plain = request is None and not sequence and not is_mutable(payload)
+        return Frame(kind, self._name, round_number, now, data, plain, request, is_reply, sequence)
 
     def broadcast(
         self, now: float, kind_id: int, kind: str, round_number: int, payload: Any, raw_data: bool, deadline: float

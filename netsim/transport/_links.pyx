@@ -19,7 +19,8 @@ from netsim.core.framing import damaged
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
 from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
-from netsim.links.loss import Bernoulli, Clocked, GilbertElliott
+from netsim.links.loss import LAST_SLOT as _LAST_SLOT
+from netsim.links.loss import Bernoulli, Clocked, GilbertElliott, slots_key
 from netsim.links.rate import Rate
 from netsim.transport.path import Delays
 from netsim.transport.transmitter import bit_limit, transmitters_of
@@ -27,7 +28,7 @@ from netsim.util import draws
 
 cdef int C_CORRUPTED = CORRUPTED, C_LINK_DOWN = LINK_DOWN, C_LOST = LOST
 cdef int C_QUEUE_FULL = QUEUE_FULL, C_REFUSED = REFUSED, ACCEPTED = 0
-cdef int64_t ALL_LINKS = TO_ALL
+cdef int64_t ALL_LINKS = TO_ALL, LAST_SLOT = _LAST_SLOT
 
 # The cause of a rejection, as `Transmitter.accept` names it.
 _NAMES = {ACCEPTED: "", QUEUE_FULL: "queue_full", REFUSED: "refused"}
@@ -269,8 +270,9 @@ cdef enum:
     ASKED = 1
     ALONE = 2
     IN_BURSTS = 3
-    CONSTANT = 4
-    UNIFORM = 5
+    IN_SLOTS = 4
+    CONSTANT = 5
+    UNIFORM = 6
 
 
 cdef struct Numbers:
@@ -293,6 +295,10 @@ cdef class Path:
     cdef bint draws_losses, is_clocked, is_bad, is_fifo
     # Of losses: the probability, or those that a bad state comes and stays. Of delays: the shortest, and their range.
     cdef double comes, stays, low, width, duplicate, corrupt, last
+    # The length of a slot (s), the key of the chain's numbers, the slot of `is_bad`.
+    cdef double slot
+    cdef uint64_t slots
+    cdef int64_t slot_number
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
 
     def __init__(self, link, key, seed, str purpose=""):
@@ -327,9 +333,11 @@ cdef class Path:
         if self.draws_losses:
             self.loss_numbers.key = stream("loss")
             state = uniform(stream("loss state"), 0)
-        if type(model) is GilbertElliott and model.slot is None:
-            self.loss_kind = IN_BURSTS if self.draws_losses else NEVER
+        if type(model) is GilbertElliott and self.draws_losses:
+            self.loss_kind = IN_BURSTS
             self.comes, self.stays, self.is_bad = model.p, 1.0 - model.r, state < model.mean
+            if model.slot is not None:
+                self.loss_kind, self.slot, self.slots = IN_SLOTS, model.slot, slots_key(state)
             return
         self.lost = model.on_link(state)
         self.is_clocked = isinstance(self.lost, Clocked)
@@ -347,8 +355,29 @@ cdef class Path:
         u = next_of(&self.loss_numbers)
         if self.loss_kind == ALONE:
             return u < self.comes
+        if self.loss_kind == IN_SLOTS:
+            self.move_to_slot(end)
+            return self.is_bad
         self.is_bad = u < (self.stays if self.is_bad else self.comes)
         return self.is_bad
+
+    cdef void move_to_slot(self, double time) noexcept:
+        """Find the state of a slot from the numbers that decide it whatever the state before was."""
+        cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
+        cdef double slots = time / self.slot + 1e-9
+        cdef int64_t number = LAST_SLOT if slots >= <double>LAST_SLOT else <int64_t>slots
+        cdef int64_t after = number
+        cdef bint odd = False
+        while after > self.slot_number:
+            after -= 1
+            u = uniform(self.slots, after)
+            if u < low or u >= high:
+                self.is_bad = u < low
+                break
+            odd = not odd
+        if odd and self.comes > self.stays:
+            self.is_bad = not self.is_bad
+        self.slot_number = number
 
     cdef double delay(self) except? -1.0:
         """Return the next delay (s)."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from netsim._former import former_names
 from netsim.core import BroadcastPath, Frame
-from netsim.core.framing import new_frame
 from netsim.core.link_draws import LinkDraws
 from netsim.core.records import TO_ALL
 from netsim.errors import AgentError, RunOver
@@ -211,14 +210,13 @@ class Outbox:
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
         self._check_and_count_send(kind, now)
-        if round_number and shared.rounds.is_closing(round_number, now):
-            round_number = 0
+        deadline = shared.rounds.deadline(round_number)
+        if now >= deadline and shared.rounds.is_closing(round_number, now):
+            round_number, deadline = 0, math.inf
         kind_id = self._kinds.get(kind)
         if kind_id is None:
             kind_id = self._kind_id(kind)
-        data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
-        frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply, sequence)
-        deadline = shared.rounds.deadline(round_number)
+        frame = self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
         taken = self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome) > 0
         if link_index in self.subscribers:
             self.subscribers[link_index].watch()
