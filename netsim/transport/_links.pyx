@@ -13,7 +13,9 @@ from libc.math cimport INFINITY, fabs, floor, nextafter
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
 cimport cython
 
-from netsim.core._core cimport ArrivalQueue, BroadcastPath, Frame, Tally, uniform
+from netsim.core._core cimport ArrivalQueue, BroadcastPath, Frame, Tally, mix, uniform
+
+from functools import lru_cache
 
 from netsim.core.framing import damaged
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
@@ -21,7 +23,6 @@ from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import LAST_SLOT as _LAST_SLOT
 from netsim.links.loss import Bernoulli, Clocked, GilbertElliott, slots_key
-from netsim.links.rate import Rate
 from netsim.transport.path import Delays
 from netsim.transport.transmitter import bit_limit, transmitters_of
 from netsim.util import draws
@@ -106,10 +107,10 @@ cdef class Transmitter:
     cdef int64_t used
 
     def __init__(self, link, double round_period, double offset=0.0):
-        if isinstance(link.rate, Rate):
-            self.leave = link.rate.on_port()
-        elif link.rate is not None:
+        if isinstance(link.rate, (float, int)):
             self.rate = link.rate
+        elif link.rate is not None:
+            self.leave = link.rate.on_port()
         self.queue = INT64_MAX if link.queue is None else min(link.queue, INT64_MAX)
         self.queue_bits = INT64_MAX if link.queue_bits is None else min(link.queue_bits, INT64_MAX)
         self.mtu = INT64_MAX if link.mtu is None else min(link.mtu, INT64_MAX)
@@ -281,6 +282,16 @@ cdef struct Numbers:
     uint64_t drawn
 
 
+# The name key of a purpose is the same for all links.
+_name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
+
+
+cdef uint64_t stream_key(uint64_t link_key, seed, purpose) except? 0:
+    """Return what `netsim.util.draws.stream_keys` returns for one link."""
+    cdef uint64_t name = _name_key(seed, purpose)
+    return mix(link_key * <uint64_t>0x94D049BB133111EBULL + name)
+
+
 cdef inline double next_of(Numbers* numbers) noexcept nogil:
     numbers.drawn += 1
     return uniform(numbers.key, numbers.drawn - 1)
@@ -302,8 +313,10 @@ cdef class Path:
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
 
     def __init__(self, link, key, seed, str purpose=""):
+        cdef uint64_t link_key = key[0]
+
         def stream(name):
-            return int(draws.stream_keys(seed, key, purpose + name)[0])
+            return stream_key(link_key, seed, purpose + name)
 
         self.set_loss(link.loss_model, stream)
         model = link.latency_model

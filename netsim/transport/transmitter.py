@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from netsim._former import former_names
 from netsim.core import Frame
 from netsim.links.link import Budget, Link
-from netsim.links.rate import Rate
 from netsim.util.check import ROUNDING
 
 __all__ = ["Departure", "Transmitter", "TxRequest", "bit_limit", "time_tolerance", "transmitters_of"]
@@ -132,8 +131,9 @@ class Transmitter:
     )
 
     def __init__(self, link: Link, round_period: float, offset: float = 0.0) -> None:
-        self._leave = link.rate.on_port() if isinstance(link.rate, Rate) else None
-        self._rate = None if isinstance(link.rate, Rate) else link.rate
+        # Not whether it is a `Rate`: to check a protocol takes longer than all else here.
+        self._rate = link.rate if isinstance(link.rate, float | int) else None
+        self._leave = None if link.rate is None or isinstance(link.rate, float | int) else link.rate.on_port()
         self._queue = math.inf if link.queue is None else link.queue
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
