@@ -1,16 +1,20 @@
-"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by size of the network.
+"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, by stages of the links, by size of the network.
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
 are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
-time. Sizes are run in processes of their own, so that peak memory is that of one size.
+time. Sizes are run in processes of their own, so that peak memory is that of one size. Links with more stages are
+compared with the core in Python, also in a process of its own.
 """
 
 import asyncio
 import json
+import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import msgpack
@@ -19,11 +23,33 @@ import numpy as np
 
 import netsim
 from benchmarks.report import median_seconds, parser, show
-from netsim import Link, Network, latency
+from netsim import Link, Network, latency, loss
 from netsim.core.records import DELIVERED
+from netsim.links import Budget
 from netsim.util.typing import Vector
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
+PLAIN = Link(latency=latency.uniform(LOW, HIGH), loss=LOSS)
+BURSTS = loss.gilbert_elliott(LOSS, 3)
+STAGES = {
+    "loss and latency": PLAIN,
+    "rate and queue": replace(PLAIN, rate=1e6, queue=20),
+    "rate, queue and fragments": replace(PLAIN, rate=1e6, queue=20, mtu=300, header_bits=64),
+    "bursts of losses": replace(PLAIN, loss=BURSTS),
+    "all stages": Link(
+        latency=latency.uniform(LOW, HIGH),
+        loss=BURSTS,
+        rate=1e6,
+        queue=20,
+        mtu=300,
+        header_bits=64,
+        budget=Budget(1e6, "second", "wait"),
+        duplicate=0.01,
+        corrupt=0.01,
+        fifo=True,
+    ),
+}
+"""Links with more and more to do."""
 
 
 def vector(agent: int) -> Vector:
@@ -59,9 +85,9 @@ class BulkAdder(Adder):
             total += (await self.collect()).sum()
 
 
-def in_netsim(graph: "nx.Graph[int]", rounds: int, agent: type[Adder] = Adder) -> netsim.Run:
+def in_netsim(graph: "nx.Graph[int]", rounds: int, agent: type[Adder] = Adder, link: Link = PLAIN) -> netsim.Run:
     """Run the exchange in netsim."""
-    network = Network(graph, Link(latency=latency.uniform(LOW, HIGH), loss=LOSS), round_period=0.1, seed=1)
+    network = Network(graph, link, round_period=0.1, seed=1)
     return network.run({node: agent(node, rounds) for node in graph})
 
 
@@ -158,6 +184,26 @@ def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
     }
 
 
+def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
+    """Return the cost of a link message (µs of the processor's time, median), by the stages of its link."""
+    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
+    runs = {name: partial(in_netsim, graph, rounds, link=link) for name, link in STAGES.items()}
+    seconds = median_seconds(runs, repeats, time.process_time)
+    return {name: each / (agents * DEGREE * rounds) * 1e6 for name, each in seconds.items()}
+
+
+def stages(agents: int, rounds: int, repeats: int) -> dict[str, dict[str, float]]:
+    """Return the costs of links with more and more stages, beside those of the core in Python."""
+    code = f"import json; from benchmarks.delivery import *; print(json.dumps(costs_by_stages({agents}, {rounds}, 1)))"
+    twin = os.environ | {"NETSIM_CORE": "python"}
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=twin).stdout
+    python = json.loads(output)
+    return {
+        name: {"microseconds": cost, "in_python": python[name], "python_is_slower_by": python[name] / cost}
+        for name, cost in costs_by_stages(agents, rounds, repeats).items()
+    }
+
+
 def one_size(agents: int, rounds: int, repeats: int) -> dict[str, float]:
     """Return cost per delivery (µs, median) and peak memory (kB an agent, above what was there before) of a network."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -187,9 +233,12 @@ def sizes(rounds: int = 10) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, agents=20, rounds=1000, repeats=5)
+    command.add_argument("--stages", action="store_true", help="also run links with rates, queues, fragments, bursts")
     command.add_argument("--sizes", action="store_true", help="also run 1k, 10k and 100k agents (minutes)")
     chosen = command.parse_args()
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
+    if chosen.stages:
+        result |= stages(chosen.agents, chosen.rounds, chosen.repeats)
     if chosen.sizes:
         result |= sizes()
     show(

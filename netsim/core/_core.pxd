@@ -89,6 +89,9 @@ cdef class Tally:
     cdef int count_sent(self, const int64_t* fields, int64_t links, int64_t round_number, bint reply) except -1
     cdef int count_outcome(self, double time, int64_t key, int32_t kind, int cause) except -1
     cdef int keep(self, int which, const void* record, int64_t length) except -1
+    cpdef int link_bits(self, int64_t link, int64_t kind, int64_t bits) except -1
+    cpdef int left(self, double time, int64_t key, int64_t number, int64_t bits) except -1
+    cpdef int duplicate(self, int64_t link, int64_t kind) except -1
     cdef counts(self, str name)
     cdef since(self, const int64_t* first)
 
@@ -130,6 +133,7 @@ cdef class ArrivalQueue:
     cdef int64_t size, heap, room
     cdef public bint careful
     cdef int add(self, double time, int64_t key, int32_t kind, Frame frame) except -1
+    cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1
     cdef void merge(self) noexcept
     cdef int64_t arrange(self, double until) noexcept
     cdef void drop(self, int64_t count) noexcept
@@ -151,10 +155,13 @@ cdef class BroadcastPath:
     cdef object encoder, name, draws
     cdef Tally tally
     cdef list receivers
-    cdef int64_t number, first, degree, header_bits, count
+    cdef int64_t number, first, degree, header_bits
+    cdef public int64_t sent
     cdef bint on_radio
-    # It draws itself if all links have the same settings, of the usual kinds.
+    # It draws itself if all links have the same settings, of the usual kinds: the present row's number, else the row.
     cdef bint inline_draws, draws_latency
+    cdef int64_t row_number
+    cdef list row
     cdef double loss, low, width
     cdef uint64_t latency_key, loss_key
     cdef object keys_array
@@ -162,7 +169,12 @@ cdef class BroadcastPath:
     # The first bytes of a frame by kind, up to the round.
     cdef dict heads
     cdef prepare(self, settings, draws)
+    cdef int next_row(self) except -1
     cdef double delay(self, int64_t index) noexcept
+    cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, request=*, bint is_reply=*,
+                      int64_t sequence=*)
+    cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
+                    int64_t taken, int64_t wire, int64_t each) except -1
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size) except NULL
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1

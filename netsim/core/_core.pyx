@@ -171,25 +171,27 @@ cdef class Tally:
             self.keep(KEPT_DETAILS, &detail, sizeof(Detail))
         return 0
 
-    def link_bits(self, int64_t link, int64_t kind, int64_t bits):
+    cpdef int link_bits(self, int64_t link, int64_t kind, int64_t bits) except -1:
         """Count the bits that crossed one link."""
         self.table(T_WIRE)[kind * self.links + link] += bits
+        return 0
 
-    def left(self, double time, int64_t key, int64_t number, int64_t bits):
+    cpdef int left(self, double time, int64_t key, int64_t number, int64_t bits) except -1:
         """Keep when (s) a link message of this transmission left, and its bits; to be called if ``keeps``."""
         cdef Left record
         record.time, record.key, record.number, record.bits = time, key, number, bits
-        self.keep(KEPT_LEFT, &record, sizeof(Left))
+        return self.keep(KEPT_LEFT, &record, sizeof(Left))
 
     def aired(self, int64_t sender, int64_t kind, int64_t bits):
         """Count bits that a shared medium carried for a sender, some time after `sent`."""
         self.summed[S_WIRE] += bits
         self.table(T_SENDERS_WIRE)[kind * self.agents + sender] += bits
 
-    def duplicate(self, int64_t link, int64_t kind):
+    cpdef int duplicate(self, int64_t link, int64_t kind) except -1:
         """Count a second copy."""
         self.duplicated += 1
         self.table(T_DUPLICATED)[kind * self.links + link] += 1
+        return 0
 
     def delivered(self, times, keys, kinds):
         """Count link messages that reached an inbox: arrival times (s), keys, kinds."""
@@ -423,10 +425,15 @@ cdef class ArrivalQueue:
         self.size += 1
         return 0
 
-    def push(self, double time, int64_t key, int32_t kind, Frame frame):
-        """Add a frame that must be settled on its own."""
+    def push(self, double time, int64_t key, int32_t kind, Frame frame, double deadline=-INFINITY):
+        """Add a frame; it must be settled on its own if it is special or arrives at or after ``deadline`` (s)."""
+        self.put(time, key, kind, frame, deadline)
+
+    cdef int put(self, double time, int64_t key, int32_t kind, Frame frame, double deadline) except -1:
         self.add(time, key, kind, frame)
-        self.careful = True
+        if time >= deadline or not frame.plain:
+            self.careful = True
+        return 0
 
     cdef void merge(self) noexcept:
         while self.heap < self.size:
@@ -808,6 +815,7 @@ cdef class BroadcastPath:
         self.number, self.first, self.degree = number, first, len(self.receivers)
         self.header_bits, self.on_radio = header_bits, on_radio
         self.heads = {}
+        self.row_number = -1
         settings = draws.only
         if settings is not None and isinstance(settings.loss, Bernoulli):
             self.prepare(settings, draws)
@@ -832,65 +840,84 @@ cdef class BroadcastPath:
     def delays(self):
         """Return the next broadcast's delay on each link, in seconds; negative where it is lost."""
         cdef int64_t index
-        if not self.inline_draws:
-            return self.draws.next()
-        row = [self.delay(index) for index in range(self.degree)]
-        self.count += 1
-        return row
+        self.next_row()
+        return [self.delay(index) for index in range(self.degree)]
+
+    cdef int next_row(self) except -1:
+        """Let `delay` return the delays of the next broadcast."""
+        if self.inline_draws:
+            self.row_number += 1
+        else:
+            self.row = self.draws.next()
+        return 0
 
     cdef double delay(self, int64_t index) noexcept:
         cdef uint64_t key
-        if self.loss != 0.0 and uniform(stream_key(self.keys[index], self.loss_key), self.count) < self.loss:
+        if not self.inline_draws:
+            return <double>self.row[index]
+        if self.loss != 0.0 and uniform(stream_key(self.keys[index], self.loss_key), self.row_number) < self.loss:
             return -1.0
         if self.draws_latency:
             key = stream_key(self.keys[index], self.latency_key)
-            return self.low + self.width * uniform(key, self.count)
+            return self.low + self.width * uniform(key, self.row_number)
         return self.low
 
-    def broadcast(self, double now, int64_t number, int32_t kind_id, str kind, int64_t round_number, payload,
-                  bint raw_data, double deadline):
-        """Encode a message and carry it over every link; return how many there are."""
+    cpdef Frame frame(self, double now, str kind, int64_t round_number, payload, request=None, bint is_reply=False,
+                      int64_t sequence=0):
+        """Encode a message of the agent and return its frame."""
         cdef Frame frame = Frame.__new__(Frame)
-        cdef int64_t fields[MOST_FIELDS]
-        cdef int64_t each
-        memset(fields, 0, sizeof(fields))
-        frame.kind, frame.sender, frame.round, frame.sent_at, frame.plain = kind, self.name, round_number, now, True
-        if self.encode_vector(frame, kind, round_number, payload):
-            fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
-        else:
-            if not self.encode_coded(frame, kind, round_number, payload):
-                frame.data = self.encoder.encode(kind, self.number, round_number, payload)
-                frame.plain = not is_mutable(payload)
-            fields[F_PAYLOAD] = payload_bits(payload)
-            fields[F_SATURATED] = saturated(payload)
+        frame.kind, frame.sender, frame.round, frame.sent_at = kind, self.name, round_number, now
+        frame.request, frame.is_reply, frame.sequence = request, is_reply, sequence
+        frame.plain = request is None and sequence == 0
+        if not frame.plain or not (
+            self.encode_vector(frame, kind, round_number, payload)
+            or self.encode_coded(frame, kind, round_number, payload)
+        ):
+            frame.data = self.encoder.encode(kind, self.number, round_number, payload, request, is_reply, sequence)
+            frame.plain = frame.plain and not is_mutable(payload)
+        return frame
+
+    def broadcast(self, double now, int32_t kind_id, str kind, int64_t round_number, payload, bint raw_data,
+                  double deadline):
+        """Encode a message and carry it over every link; return how many there are."""
+        cdef Frame frame = self.frame(now, kind, round_number, payload)
+        cdef int64_t each, number = self.sent
         self.spread(now, number, kind_id, frame, deadline)
         each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
-        fields[F_TIME], fields[F_NUMBER], fields[F_KIND] = bits_of(now), number, kind_id
-        fields[F_SENDER], fields[F_LINK], fields[F_TAKEN] = self.number, ALL_LINKS, 1
-        fields[F_RAW] = fields[F_PAYLOAD] if raw_data else 0
-        fields[F_WIRE] = each if self.on_radio else each * self.degree
-        fields[F_EACH] = 0 if self.on_radio else each
-        fields[F_CHECKSUM] = crc32(frame.data)
-        self.tally.count_sent(fields, self.degree, round_number, False)
+        self.count(number, kind_id, frame, payload, raw_data, ALL_LINKS, self.degree,
+                   each if self.on_radio else each * self.degree, 0 if self.on_radio else each)
+        self.sent = number + 1
         return self.degree
+
+    cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
+                    int64_t taken, int64_t wire, int64_t each) except -1:
+        """Count a transmission that ``taken`` links accepted; the other arguments are fields of a `Transmission`."""
+        cdef int64_t fields[MOST_FIELDS]
+        memset(fields, 0, sizeof(fields))
+        if taken and frame.start:
+            fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
+        elif taken:
+            fields[F_PAYLOAD] = payload_bits(payload)
+            fields[F_SATURATED] = saturated(payload)
+        fields[F_TIME], fields[F_NUMBER], fields[F_KIND] = bits_of(frame.sent_at), number, kind_id
+        fields[F_SENDER], fields[F_LINK], fields[F_TAKEN] = self.number, link, taken > 0
+        fields[F_RAW] = fields[F_PAYLOAD] if raw_data else 0
+        fields[F_WIRE], fields[F_EACH], fields[F_CHECKSUM] = wire, each, crc32(frame.data)
+        self.tally.count_sent(fields, self.degree if link == ALL_LINKS else 1, frame.round, frame.is_reply)
+        return 0
 
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1:
         cdef int64_t index, key = (self.first << self.tally.shift) + number
         cdef int64_t step = (<int64_t>1) << self.tally.shift
         cdef double delay
-        cdef ArrivalQueue receiver
-        cdef list row = None if self.inline_draws else self.draws.next()
+        self.next_row()
         for index in range(self.degree):
-            delay = self.delay(index) if row is None else <double>row[index]
+            delay = self.delay(index)
             if delay < 0.0:
                 self.tally.count_outcome(now, key, kind_id, C_LOST)
             else:
-                receiver = <ArrivalQueue>self.receivers[index]
-                receiver.add(now + delay, key, kind_id, frame)
-                if not frame.plain or now + delay >= deadline:
-                    receiver.careful = True
+                (<ArrivalQueue>self.receivers[index]).put(now + delay, key, kind_id, frame, deadline)
             key += step
-        self.count += 1
         return 0
 
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1:

@@ -7,6 +7,7 @@ order of sending, so the order does not depend on which of two agents acted firs
 
 import bisect
 import heapq
+import math
 from collections.abc import Iterator
 
 from netsim.core.frame import Frame
@@ -41,15 +42,16 @@ class ArrivalQueue:
     def __len__(self) -> int:
         return len(self.incoming) + len(self._pending)
 
-    def push(self, time: float, key: int, kind: int, frame: Frame) -> None:
-        """Add a frame that must be settled on its own."""
+    def push(self, time: float, key: int, kind: int, frame: Frame, deadline: float = -math.inf) -> None:
+        """Add a frame; it must be settled on its own if it is special or arrives at or after ``deadline`` (s)."""
         self.incoming.append((time, key, kind, frame))
-        self.careful = True
+        if time >= deadline or not frame.plain:
+            self.careful = True
 
     def first(self) -> float:
         """Return the time of the next arrival, in seconds; infinite if there is none."""
         self._merge()
-        return self._pending[0][0] if self._pending else float("inf")
+        return self._pending[0][0] if self._pending else math.inf
 
     def due(self, until: float) -> list[Entry]:
         """Remove and return, in order, what arrives before ``until`` (s)."""

@@ -14,17 +14,11 @@ from netsim.core.records import LOST, TO_ALL, Transmission
 from netsim.core.tally import Tally
 from netsim.wire.codec import is_mutable, payload_bits, saturated
 
-__all__ = ["BroadcastPath", "weighed"]
-
-
-def weighed(payload: Any, raw_data: bool) -> tuple[int, int, int]:
-    """Return the payload's bits, its raw-data bits and its number of clipped elements."""
-    bits = payload_bits(payload)
-    return bits, bits if raw_data else 0, saturated(payload)
+__all__ = ["BroadcastPath"]
 
 
 class BroadcastPath:
-    """Encodes an agent's broadcasts and puts them into its neighbours' arrival queues.
+    """Encodes an agent's broadcasts and puts them into its neighbours' arrival queues; counts all that the agent sends.
 
     Parameters
     ----------
@@ -46,6 +40,11 @@ class BroadcastPath:
         Header bits added to each frame by a link, or by the radio.
     on_radio : bool
         Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
+
+    Attributes
+    ----------
+    sent : int
+        The number of transmissions that the agent has begun: the number of the next one.
     """
 
     __slots__ = (
@@ -60,6 +59,7 @@ class BroadcastPath:
         "_receivers",
         "_step",
         "_tally",
+        "sent",
     )
 
     def __init__(
@@ -85,35 +85,37 @@ class BroadcastPath:
         self._tally = tally
         self._header_bits = header_bits
         self._on_radio = on_radio
+        self.sent = 0
 
     def delays(self) -> list[float]:
         """Draw the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         return self._draws.next()
 
-    def broadcast(
+    def frame(
         self,
         now: float,
-        number: int,
-        kind_id: int,
         kind: str,
         round_number: int,
         payload: Any,
-        raw_data: bool,
-        deadline: float,
+        request: int | None = None,
+        is_reply: bool = False,
+        sequence: int = 0,
+    ) -> Frame:
+        """Encode a message of the agent and return its frame."""
+        data = self._encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
+        plain = request is None and not sequence and not is_mutable(payload)
+        return Frame(kind, self._name, round_number, now, data, plain, request, is_reply, sequence)
+
+    def broadcast(
+        self, now: float, kind_id: int, kind: str, round_number: int, payload: Any, raw_data: bool, deadline: float
     ) -> int:
         """Encode a message, send it over every link and return the number of links.
 
-        ``number`` and ``kind_id`` are the fields ``number`` and ``kind`` of the `Transmission`; a frame that arrives at
-        or after ``deadline`` (s) may be late.
+        ``kind_id`` is the kind's number in the `Transmission`; a frame that arrives at or after ``deadline`` (s) may be
+        late.
         """
-        data = self._encoder.encode(kind, self._number, round_number, payload)
-        frame = Frame(kind, self._name, round_number, now, data, not is_mutable(payload))
-        each = 8 * len(data) + self._header_bits
-        links = len(self._receivers)
-        wire, each = (each, 0) if self._on_radio else (each * links, each)
-        bits, raw, clipped = weighed(payload, raw_data)
-        me = self._number
-        record = Transmission(now, number, kind_id, me, TO_ALL, 1, bits, raw, wire, clipped, each, crc32(data))
+        frame = self.frame(now, kind, round_number, payload)
+        links, number = len(self._receivers), self.sent
         delays = self._draws.next()
         key = self._first + number
         step = self._step
@@ -126,5 +128,27 @@ class BroadcastPath:
         if not frame.plain or now + self._draws.longest >= deadline:
             for receiver in self._receivers:
                 receiver.careful = True
-        self._tally.sent(record, links, round_number, False)
+        each = 8 * len(frame.data) + self._header_bits
+        wire, each = (each, 0) if self._on_radio else (each * links, each)
+        self.count(number, kind_id, frame, payload, raw_data, TO_ALL, links, wire, each)
+        self.sent = number + 1
         return links
+
+    def count(
+        self,
+        number: int,
+        kind_id: int,
+        frame: Frame,
+        payload: Any,
+        raw_data: bool,
+        link: int,
+        taken: int,
+        wire: int,
+        each: int,
+    ) -> None:
+        """Count a transmission that ``taken`` links accepted; the other arguments are fields of a `Transmission`."""
+        bits, clipped = (payload_bits(payload), saturated(payload)) if taken else (0, 0)
+        raw, accepted, checksum = bits if raw_data else 0, int(taken > 0), crc32(frame.data)
+        me, now, links = self._number, frame.sent_at, len(self._receivers) if link == TO_ALL else 1
+        record = Transmission(now, number, kind_id, me, link, accepted, bits, raw, wire, clipped, each, checksum)
+        self._tally.sent(record, links, frame.round, frame.is_reply)

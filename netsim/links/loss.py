@@ -3,6 +3,7 @@
 A model without memory (`Bernoulli`) is drawn for many frames at once; one with memory keeps a state for each link.
 """
 
+import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -24,7 +25,7 @@ Decide = Callable[[float], bool]
 # In seconds: what comes so little before a stretch of time is within it.
 _INSTANT = 1e-9
 # Slots: how many are rolled forward at a time, how many numbers are looked at in one go, and the last one.
-_ROLLED, _MOST_AT_ONCE, _LAST_SLOT = 32, 1 << 16, 1 << 62
+_ROLLED, _MOST_AT_ONCE, LAST_SLOT = 32, 1 << 16, 1 << 62
 _SHORTEST_SLOT = 1e-9
 
 
@@ -113,6 +114,11 @@ class GilbertElliott:
         return lost
 
 
+def slots_key(u: float) -> int:
+    """Return the key of the numbers that move a chain from slot to slot, for a link's initial number ``u``."""
+    return int(draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")[0])
+
+
 class _Slots(Clocked):
     """A chain that moves on with time: the state of a slot is a function of the link and the slot's number alone.
 
@@ -126,12 +132,12 @@ class _Slots(Clocked):
     def __init__(self, model: GilbertElliott, slot: float, u: float) -> None:
         super().__init__()
         self._slot, self._comes, self._stays = slot, model.p, 1.0 - model.r
-        self._key = draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")
+        self._key = np.array([slots_key(u)], dtype=np.uint64)
         # The states of some slots in a row, from which on.
         self._first, self._states = 0, [u < model.mean]
 
     def __call__(self, u: float) -> bool:
-        number = min(int(self.time / self._slot + _INSTANT), _LAST_SLOT)
+        number = int(min(self.time / self._slot + _INSTANT, LAST_SLOT))
         if number - self._first >= len(self._states):
             self._move_to(number)
         return self._states[number - self._first]
@@ -204,7 +210,7 @@ class _Stretches(Clocked):
     def __call__(self, u: float) -> bool:
         """Return whether u is below the probability of the time."""
         within = self.time % float(self._starts[-1])
-        place = int(np.searchsorted(self._starts, within + _INSTANT, side="right")) - 1
+        place = bisect.bisect_right(self._starts, within + _INSTANT) - 1
         # A time that is the end but for a rounding error is the beginning.
         return bool(u < self._losses[place % len(self._losses)])
 

@@ -22,8 +22,9 @@ from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Reception, Schedule
 from netsim.radio.signals import Receiver, Signal
 from netsim.transport.inbox import Inbox
-from netsim.transport.path import Bursts, Path
-from netsim.transport.transmitter import Transmitter, TxRequest, time_tolerance
+from netsim.transport.path import Bursts
+from netsim.transport.stages import Path, Transmitter
+from netsim.transport.transmitter import TxRequest, time_tolerance
 from netsim.util import draws
 
 if TYPE_CHECKING:

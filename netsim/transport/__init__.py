@@ -1,7 +1,8 @@
 """A frame's way: agent → outbox → link → inbox → agent.
 
 One module for each stage, in the order in which a frame meets them: `context` (what an agent holds of its network),
-`outbox`, `transmitter` (budget, fragments, queue, rate), `path` (loss, latency, copies), `inbox`.
+`outbox`, `link_stages` (the next two, link by link), `transmitter` (budget, fragments, queue, rate), `path` (loss,
+latency, copies), `inbox`. `stages` chooses between those of the links and their compiled twins.
 """
 
 import lazy_loader

@@ -8,19 +8,17 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from netsim._former import former_names
 from netsim.core import BroadcastPath, Frame
-from netsim.core.broadcast_path import weighed
-from netsim.core.framing import damaged, new_frame
 from netsim.core.link_draws import LinkDraws
-from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL, Transmission
+from netsim.core.records import TO_ALL
 from netsim.errors import AgentError, RunOver
 from netsim.links.link import Link
-from netsim.transport.path import Bursts, Copies, Path
+from netsim.transport.path import Bursts
 from netsim.transport.shared import Shared
-from netsim.transport.transmitter import Departure, TxRequest, transmitters_of
+from netsim.transport.stages import LinkStages
+from netsim.transport.transmitter import TxRequest
 from netsim.util import check, draws
 from netsim.util.draws import Keys
 
@@ -35,9 +33,6 @@ __getattr__ = former_names(__name__)
 
 MAX_SENDS_PER_INSTANT = 100_000
 """Maximum messages per agent at one simulated time; more indicate a loop that never lets time pass."""
-
-_CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
-_ACCEPTED = 0
 
 
 @dataclass(slots=True)
@@ -101,18 +96,16 @@ class Outbox:
         "_agents",
         "_broadcast_path",
         "_fast_path_allowed",
-        "_header_bits",
         "_kinds",
         "_last_send_time",
         "_link_index_of",
         "_mac",
         "_name",
         "_number",
-        "_paths",
+        "_rounds_differ",
         "_sends_this_instant",
         "_shared",
-        "_transmissions",
-        "_transmitters",
+        "_stages",
         "_uses_fast_path",
         "_wiring",
         "bursts",
@@ -136,15 +129,15 @@ class Outbox:
         self._mac = mac
         self._agents = agents
         self._kinds: dict[str, int] = {}
-        self._transmissions = 0
         self._sends_this_instant, self._last_send_time = 0, -1.0
         self.down: set[int] = set()
         self.bursts = Bursts()
-        self._paths: dict[int, Path] = {}
-        self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
+        self._rounds_differ = False
+        # Made for the first frame that cannot use the fast path.
+        self._stages: LinkStages | None = None
         kinds = list({id(link): link for link in wiring.links}.values())
-        headers = {link.header_bits for link in (kinds if wiring.radio is None else [wiring.radio])}
-        self._header_bits = min(headers, default=0)
+        transmitters = kinds if wiring.radio is None else [wiring.radio]
+        headers = {link.header_bits for link in transmitters}
         self._broadcast_path = BroadcastPath(
             shared.encoder,
             number,
@@ -153,16 +146,16 @@ class Outbox:
             [inbox.arrivals for inbox in wiring.inboxes],
             wiring.first,
             shared.tally,
-            self._header_bits,
+            min(headers, default=0),
             wiring.radio is not None,
         )
         # Whether a broadcast needs only one row of link draws, so that it can use the fast path.
         self._fast_path_allowed = (
-            not self._transmitters
-            and mac is None
+            mac is None
             and len(headers) <= 1
             and bool(kinds)
             and all(link.is_simple for link in kinds)
+            and not any(link.has_port for link in transmitters)
         )
         self._uses_fast_path = self._fast_path_allowed
         self._link_index_of: dict[Hashable, int] | None = None
@@ -186,13 +179,12 @@ class Outbox:
         if kind_id is None:
             kind_id = self._kind_id(kind)
         if self._uses_fast_path:
-            number = self._transmissions
-            taken = self._broadcast_path.broadcast(
-                now, number, kind_id, kind, round_number, payload, raw_data, deadline
-            )
-            self._transmissions = number + 1
+            taken = self._broadcast_path.broadcast(now, kind_id, kind, round_number, payload, raw_data, deadline)
+        elif self._wiring.links:
+            frame = self._broadcast_path.frame(now, kind, round_number, payload)
+            taken = self._offer(kind_id, frame, payload, raw_data, deadline=deadline)
         else:
-            taken = self._offer_all(now, kind_id, kind, round_number, payload, raw_data)
+            taken = 0
         if self.subscribers:
             for link_index in sorted(self.subscribers):
                 self.subscribers[link_index].watch()
@@ -217,14 +209,14 @@ class Outbox:
         shared, link_index = self._shared, self.link_index_of[to]
         now = shared.loop.now()
         self._check_and_count_send(kind, now)
-        if round_number and shared.rounds.is_closing(round_number, now):
-            round_number = 0
+        deadline = shared.rounds.deadline(round_number)
+        if now >= deadline and shared.rounds.is_closing(round_number, now):
+            round_number, deadline = 0, math.inf
         kind_id = self._kinds.get(kind)
         if kind_id is None:
             kind_id = self._kind_id(kind)
-        data = shared.encoder.encode(kind, self._number, round_number, payload, request, is_reply, sequence)
-        frame = new_frame(kind, self._name, round_number, now, data, payload, request, is_reply, sequence)
-        taken = self._offer(now, kind_id, frame, (link_index,), payload, raw_data, outcome=outcome) > 0
+        frame = self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
+        taken = self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome) > 0
         if link_index in self.subscribers:
             self.subscribers[link_index].watch()
         return taken
@@ -240,7 +232,7 @@ class Outbox:
     @property
     def sent(self) -> int:
         """The number of messages sent so far."""
-        return self._transmissions
+        return self._broadcast_path.sent
 
     @property
     def acknowledges(self) -> bool:
@@ -254,11 +246,11 @@ class Outbox:
 
     def skip_numbers(self, count: int) -> None:
         """Continue from transmission number ``count`` or later, since an earlier process may have used lower ones."""
-        self._transmissions = max(self._transmissions, count)
+        self._broadcast_path.sent = max(self._broadcast_path.sent, count)
 
     def disable_fast_path(self) -> None:
         """Disable the fast broadcast path, because receivers' rounds may close at different times."""
-        self._fast_path_allowed = False
+        self._fast_path_allowed, self._rounds_differ = False, True
         self._choose_path()
 
     def begin_jitter(self, link_index: int, number: int, most: float) -> None:
@@ -300,145 +292,54 @@ class Outbox:
         number = self._kinds[name] = self._shared.tally.kind(name)
         return number
 
-    def _frame_key(self, link_index: int, number: int) -> int:
-        return (self._wiring.first + link_index << self._shared.tally.shift) + number
-
-    # --- stages of one frame on one link ------------------------------------------------------------------------------
-
-    def _offer_all(
-        self,
-        now: float,
-        kind_id: int,
-        kind: str,
-        round_number: int,
-        payload: Any,
-        raw_data: bool,
-        sequence: int = 0,
-    ) -> int:
-        """Offer a broadcast, with an optional sequence number, to each link; return how many links accepted it."""
-        if not self._wiring.links:
-            return 0
-        data = self._shared.encoder.encode(kind, self._number, round_number, payload, sequence=sequence)
-        frame = new_frame(kind, self._name, round_number, now, data, payload, sequence=sequence)
-        return self._offer(now, kind_id, frame, range(len(self._wiring.links)), payload, raw_data, to_all=True)
+    # --- offering a frame ---------------------------------------------------------------------------------------------
 
     def _offer(
         self,
-        now: float,
         kind_id: int,
         frame: Frame,
-        link_indices: Sequence[int],
         payload: Any,
         raw_data: bool,
-        to_all: bool = False,
+        link_index: int = TO_ALL,
+        deadline: float = -math.inf,
         outcome: asyncio.Future[bool] | None = None,
     ) -> int:
-        """Offer a frame to links, or to the shared medium, and count it; return how many links accepted it."""
-        wiring, tally, on_radio = self._wiring, self._shared.tally, self._wiring.radio is not None
-        number = self._transmissions
-        self._transmissions += 1
+        """Offer a frame to links, or to the shared medium, and count it; return how many links accepted it.
+
+        A frame that arrives at or after ``deadline`` (s) may be late.
+        """
         if self._mac is not None:
-            # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
-            taken, wire = self._queue_at_mac(
-                self._mac, now, TxRequest(number, kind_id, frame, link_indices, not to_all, outcome)
-            )
-        else:
-            taken, wire = self._send_over_links(now, number, kind_id, frame, link_indices, to_all)
-        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
-        link, each = (TO_ALL, 0) if to_all else (wiring.first + link_indices[0], 0 if on_radio else wire)
-        me, check_sum = self._number, crc32(frame.data)
-        record = Transmission(now, number, kind_id, me, link, int(taken > 0), bits, raw, wire, clipped, each, check_sum)
-        tally.sent(record, len(link_indices), frame.round, frame.is_reply)
-        return taken
+            return self._queue_at_mac(self._mac, kind_id, frame, payload, raw_data, link_index, outcome)
+        stages = self._stages
+        if stages is None:
+            path, shared = self._broadcast_path, self._shared
+            stages = self._stages = LinkStages(path, self._wiring, shared, self._agents, self.down, self.bursts)
+        # A receiver may close a round earlier than this agent.
+        deadline = -math.inf if self._rounds_differ else deadline
+        return stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)
 
-    def _send_over_links(
-        self, now: float, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool
-    ) -> tuple[int, int]:
-        """Send a frame over each link separately; return the number of accepting links and the bits sent."""
-        wiring, tally, size = self._wiring, self._shared.tally, len(frame.data)
-        on_radio = wiring.radio is not None
-        delays = self._broadcast_path.delays() if to_all else ()
-        # A radio transmits once for all links, unless all links are down.
-        once = self._transmit(now, None, size) if on_radio and not self.down.issuperset(link_indices) else None
-        taken = wire = 0
-        for link_index in link_indices:
-            sent = once if once is not None and link_index not in self.down else self._transmit(now, link_index, size)
-            if sent.cause:
-                tally.ended(now, self._frame_key(link_index, number), kind_id, sent.cause)
-                continue
-            taken += 1
-            if tally.keeps and (to_all or sent.start > now):
-                tally.left(sent.start, self._frame_key(link_index, number), number, sent.bits)
-            if delays and wiring.links[link_index].is_simple and len(sent.ends) == 1:
-                copies = [(sent.ends[0] + delays[link_index], False)] if delays[link_index] >= 0.0 else []
-            else:
-                copies = self._path(link_index).carry(sent.ends)
-            self._arrive(now, link_index, number, kind_id, frame, self.bursts.delayed(link_index, copies), sent)
-            wire = sent.bits if on_radio else wire + sent.bits
-            if to_all and not on_radio:
-                tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
-        return taken, wire
-
-    def _queue_at_mac(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
-        """Pass a frame to the MAC layer; return the number of accepting links, and 0 since the MAC counts the bits."""
-        cause = mac.take(request, now)
-        if not cause:
-            return len(request.link_indices), 0
-        for link_index in request.link_indices:
-            self._shared.tally.ended(now, self._frame_key(link_index, request.number), request.kind, cause)
-        if request.outcome is not None:
-            request.outcome.set_result(False)
-        return 0, 0
-
-    def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
-        """Transmit a frame on a link or, if ``link_index`` is None, on the agent's radio."""
-        if link_index in self.down:
-            return Departure(LINK_DOWN, now, (), 0)
-        transmitter = self._transmitters.get(link_index or 0)
-        if transmitter is None:
-            on_wires = link_index is not None and self._wiring.radio is None
-            header = self._wiring.links[link_index or 0].header_bits if on_wires else self._header_bits
-            return Departure(_ACCEPTED, now, (now,), 8 * size + header)
-        fragments = transmitter.fragments(size)
-        cause, start, ends = transmitter.accept(now, fragments)
+    def _queue_at_mac(
+        self,
+        mac: "Mac",
+        kind_id: int,
+        frame: Frame,
+        payload: Any,
+        raw_data: bool,
+        link_index: int,
+        outcome: asyncio.Future[bool] | None,
+    ) -> int:
+        """Pass a frame to the MAC layer and count it; return how many links accepted it."""
+        wiring, path, tally, to_all = self._wiring, self._broadcast_path, self._shared.tally, link_index == TO_ALL
+        link_indices = range(len(wiring.links)) if to_all else (link_index,)
+        number = path.sent
+        path.sent += 1
+        cause = mac.take(TxRequest(number, kind_id, frame, link_indices, not to_all, outcome), frame.sent_at)
         if cause:
-            return Departure(_CAUSES[cause], now, (), 0)
-        return Departure(_ACCEPTED, start, ends, sum(fragments))
-
-    def _arrive(
-        self, now: float, link_index: int, number: int, kind: int, frame: Frame, copies: Copies, sent: Departure
-    ) -> None:
-        """Put a frame's copies into the neighbour's inbox, or count why they are dropped."""
-        wiring, tally = self._wiring, self._shared.tally
-        key = self._frame_key(link_index, number)
-        if not copies:
-            tally.ended(now, key, kind, LOST)
-        for copy, (time, corrupted) in enumerate(copies):
-            if copy:
-                # A second copy has its own number, because both may arrive at the same instant.
-                key = self._frame_key(link_index, self._transmissions)
-                self._transmissions += 1
-                tally.duplicate(wiring.first + link_index, kind)
-                if tally.keeps:
-                    tally.left(sent.start, key, number, sent.bits)
-            received = self._damaged(link_index, frame) if corrupted else frame
-            if received is None:
-                tally.ended(time, key, kind, CORRUPTED)
-            else:
-                wiring.inboxes[link_index].arrivals.push(time, key, kind, received)
-
-    def _damaged(self, link_index: int, frame: Frame) -> Frame | None:
-        """Return the frame as decoded with one flipped bit, or None if a CRC detects the corruption."""
-        if self._wiring.links[link_index].crc:
-            return None
-        return damaged(frame, self._path(link_index).damaged_share(), self._agents)
-
-    def _path(self, link_index: int) -> Path:
-        path = self._paths.get(link_index)
-        if path is None:
-            wiring = self._wiring
-            link = wiring.links[link_index]
-            # On a simple link, LinkDraws uses the link's default random streams, so this path needs separate ones.
-            purpose = "one by one " if link.is_simple else ""
-            path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
-        return path
+            for index in link_indices:
+                tally.ended(frame.sent_at, (wiring.first + index << tally.shift) + number, kind_id, cause)
+            if outcome is not None:
+                outcome.set_result(False)
+        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
+        link = TO_ALL if to_all else wiring.first + link_index
+        path.count(number, kind_id, frame, payload, raw_data, link, 0 if cause else len(link_indices), 0, 0)
+        return 0 if cause else len(link_indices)

@@ -12,14 +12,14 @@ from netsim.links.link import Link
 from netsim.links.loss import Clocked
 from netsim.util.draws import Keys, Stream, stream_keys, uniforms
 
-__all__ = ["Bursts", "Copies", "Path"]
+__all__ = ["Bursts", "Copies", "Delays", "Path"]
 
 Copies = list[tuple[float, bool]]
 """When each copy of a frame arrives, and whether it is corrupted."""
 
 
-class _Delays:
-    """One link's delays in turn."""
+class Delays:
+    """One link's delays in turn, drawn in blocks."""
 
     __slots__ = ("_block", "_count", "_key", "_model")
 
@@ -28,6 +28,7 @@ class _Delays:
         self._block: list[float] = []
 
     def next(self) -> float:
+        """Return the next delay, in seconds."""
         if self._model.fixed is not None:
             return self._model.fixed
         if not self._block:
@@ -51,7 +52,7 @@ class Path:
         self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
         # A decision that depends on the time: it is set first.
         self._clocked = self._lost if isinstance(self._lost, Clocked) else None
-        self._delays = _Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
+        self._delays = Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
         self._duplicates = stream("duplicate") if link.duplicate else None
         self._corrupts = stream("corrupt") if link.corrupt else None
         self._last = 0.0

@@ -74,7 +74,8 @@ class ReliableOutbox(Outbox):
             round_number = 0
         self._broadcasts += 1
         number = 2 * self._broadcasts
-        taken = self._offer_all(now, self._kind_id(kind), kind, round_number, payload, raw_data, number)
+        frame = self._broadcast_path.frame(now, kind, round_number, payload, sequence=number)
+        taken = self._offer(self._kind_id(kind), frame, payload, raw_data) if self._wiring.links else 0
         self._keep(None, number, kind, payload, round_number, raw_data, list(self.link_index_of) if taken else [])
         for link_index in sorted(self.subscribers):
             self.subscribers[link_index].watch()

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from netsim._former import former_names
 from netsim.core import Frame
 from netsim.links.link import Budget, Link
-from netsim.links.rate import Rate
 from netsim.util.check import ROUNDING
 
-__all__ = ["Departure", "Transmitter", "TxRequest", "time_tolerance", "transmitters_of"]
+__all__ = ["Departure", "Transmitter", "TxRequest", "bit_limit", "time_tolerance", "transmitters_of"]
 
 __getattr__ = former_names(__name__)
 
@@ -33,7 +32,7 @@ Release = Callable[[float, int], float]
 """Maps (now, bits) to the earliest time (s) at which the frame may be sent, or to infinity if refused."""
 
 
-def _bit_limit(bits: float) -> float:
+def bit_limit(bits: float) -> float:
     """Return the maximum bits that a budget allows, with a tolerance for products that were rounded down.
 
     A frame is a whole number of bits: a budget of 0.29 * 800 carries one of 232.
@@ -44,7 +43,7 @@ def _bit_limit(bits: float) -> float:
 def _bucket(budget: Budget) -> Release:
     """Return a token bucket that contained ``tokens`` bits at its last update, time ``then`` (s)."""
     size = budget.bits if budget.burst is None else budget.burst
-    most = _bit_limit(size)
+    most = bit_limit(size)
     tokens, then = size, 0.0
 
     def release(now: float, bits: int) -> float:
@@ -65,7 +64,7 @@ def _bucket(budget: Budget) -> Release:
 def _per_round(budget: Budget, period: float, offset: float) -> Release:
     """Return a budget that is refilled at each multiple of ``period`` after ``offset`` (s)."""
     window, used = -math.inf, 0
-    most = _bit_limit(budget.bits)
+    most = bit_limit(budget.bits)
 
     def release(now: float, bits: int) -> float:
         nonlocal window, used
@@ -132,8 +131,9 @@ class Transmitter:
     )
 
     def __init__(self, link: Link, round_period: float, offset: float = 0.0) -> None:
-        self._leave = link.rate.on_port() if isinstance(link.rate, Rate) else None
-        self._rate = None if isinstance(link.rate, Rate) else link.rate
+        # Not whether it is a `Rate`: to check a protocol takes longer than all else here.
+        self._rate = link.rate if isinstance(link.rate, float | int) else None
+        self._leave = None if link.rate is None or isinstance(link.rate, float | int) else link.rate.on_port()
         self._queue = math.inf if link.queue is None else link.queue
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
         self._mtu = link.mtu
@@ -184,11 +184,13 @@ class Transmitter:
 
 
 def transmitters_of(
-    links: Sequence[Link], radio: Link | None, round_period: float, offset: float
+    links: Sequence[Link],
+    radio: Link | None,
+    round_period: float,
+    offset: float,
+    make: Callable[[Link, float, float], Transmitter] = Transmitter,
 ) -> dict[int, Transmitter]:
     """Return the transmitters by link index, for links that need one; all links of a radio share one."""
     if radio is not None:
-        return dict.fromkeys(range(len(links)), Transmitter(radio, round_period, offset)) if radio.has_port else {}
-    return {
-        link_index: Transmitter(link, round_period, offset) for link_index, link in enumerate(links) if link.has_port
-    }
+        return dict.fromkeys(range(len(links)), make(radio, round_period, offset)) if radio.has_port else {}
+    return {index: make(link, round_period, offset) for index, link in enumerate(links) if link.has_port}

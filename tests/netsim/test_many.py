@@ -127,4 +127,4 @@ def test_there_is_no_last_message(before: int, link: Link) -> None:
 
 def send_before(agent: Agent, count: int) -> None:
     """Have an agent begin as after ``count`` transmissions."""
-    agent.outbox._transmissions = count
+    agent.outbox.skip_numbers(count)

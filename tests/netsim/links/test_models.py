@@ -14,7 +14,7 @@ from netsim.errors import BadInput
 from netsim.links.latency import Latency
 from netsim.links.loss import Loss
 from netsim.testing import Listener, Talker, play
-from netsim.transport.path import Path
+from netsim.transport.stages import Path
 from netsim.util.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
 from tests.command import python
 from tests.parts import message_of, slow

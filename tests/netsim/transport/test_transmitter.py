@@ -12,7 +12,7 @@ import pytest
 
 from netsim import Link
 from netsim.links import Budget
-from netsim.transport.transmitter import Transmitter
+from netsim.transport.stages import Transmitter
 
 Frames = list[tuple[Fraction, int]]
 """(time in seconds, bytes), in order of time."""

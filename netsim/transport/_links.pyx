@@ -1,0 +1,625 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: embedsignature=False, always_allow_keywords=True
+"""The compiled stages of a link: budget, fragments, queue and rate; loss, latency, copies and damage.
+
+Each class has a twin in Python that defines and documents it (`netsim.transport.stages` names the modules): draws,
+times, causes and counts are the same with either. A law test compares them. Models of loss, latency and rate other than
+the usual ones are called in Python.
+"""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.set cimport PySet_Contains, PySet_GET_SIZE
+from libc.math cimport INFINITY, fabs, floor, nextafter
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
+cimport cython
+
+from netsim.core._core cimport ArrivalQueue, BroadcastPath, Frame, Tally, mix, uniform
+
+from functools import lru_cache
+
+from netsim.core.framing import damaged
+from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
+from netsim.links.latency import Constant as ConstantLatency
+from netsim.links.latency import Uniform as UniformLatency
+from netsim.links.loss import LAST_SLOT as _LAST_SLOT
+from netsim.links.loss import Bernoulli, Clocked, GilbertElliott, slots_key
+from netsim.transport.path import Delays
+from netsim.transport.transmitter import bit_limit, transmitters_of
+from netsim.util import draws
+
+cdef int C_CORRUPTED = CORRUPTED, C_LINK_DOWN = LINK_DOWN, C_LOST = LOST
+cdef int C_QUEUE_FULL = QUEUE_FULL, C_REFUSED = REFUSED, ACCEPTED = 0
+cdef int64_t ALL_LINKS = TO_ALL, LAST_SLOT = _LAST_SLOT
+
+# The cause of a rejection, as `Transmitter.accept` names it.
+_NAMES = {ACCEPTED: "", QUEUE_FULL: "queue_full", REFUSED: "refused"}
+
+
+cdef struct Fragment:
+    int64_t bits
+    double end
+
+
+cdef struct Departure:
+    # As in `netsim.transport.transmitter.Departure`; there is room for more fragments than are in use.
+    int cause
+    double start
+    int64_t bits, count, room
+    Fragment* fragments
+
+
+cdef int reserve(Departure* sent, int64_t count) except -1:
+    """Make room for fragments."""
+    cdef Fragment* grown
+    if count > sent.room:
+        grown = <Fragment*>PyMem_Realloc(sent.fragments, count * sizeof(Fragment))
+        if grown == NULL:
+            raise MemoryError
+        sent.fragments, sent.room = grown, count
+    sent.count = count
+    return 0
+
+
+cdef inline double tolerance(double now) noexcept nogil:
+    """Return what `netsim.transport.transmitter.time_tolerance` returns."""
+    cdef double error = 4 * (nextafter(fabs(now), INFINITY) - fabs(now))
+    return error if error > 1e-9 else 1e-9
+
+
+cdef inline bint exceeds(int64_t bits, double most) noexcept nogil:
+    """Return whether bits are more than a limit, without rounding them."""
+    if bits <= <int64_t>1 << 53:
+        return <double>bits > most
+    return most < 9e18 and bits > <int64_t>floor(most)
+
+
+# --- the sending side -------------------------------------------------------------------------------------------------
+
+cdef struct Waiting:
+    double end
+    int64_t bits
+
+
+cdef enum:
+    NO_BUDGET = 0
+    PER_SECOND = 1
+    PER_ROUND = 2
+
+
+@cython.final
+cdef class Transmitter:
+    """Queue and transmitter of a link or of a radio; see `netsim.transport.transmitter.Transmitter`."""
+
+    # Of a rate that varies: when bits have left.
+    cdef object leave
+    # Bits a second; 0: sending takes no time.
+    cdef double rate
+    cdef int64_t queue, queue_bits, mtu
+    cdef readonly int64_t header_bits
+    cdef double busy_until
+    # The frames that have not left, in a ring: the first, how many, how many fit (a power of 2), their bits.
+    cdef Waiting* held
+    cdef int64_t first, count, room, held_bits
+    # The budget, and what is left of it.
+    cdef int budget
+    cdef bint refuses
+    cdef double bits, most, size, tokens, then, period, offset, window
+    cdef int64_t used
+
+    def __init__(self, link, double round_period, double offset=0.0):
+        if isinstance(link.rate, (float, int)):
+            self.rate = link.rate
+        elif link.rate is not None:
+            self.leave = link.rate.on_port()
+        self.queue = INT64_MAX if link.queue is None else min(link.queue, INT64_MAX)
+        self.queue_bits = INT64_MAX if link.queue_bits is None else min(link.queue_bits, INT64_MAX)
+        self.mtu = INT64_MAX if link.mtu is None else min(link.mtu, INT64_MAX)
+        self.header_bits = link.header_bits
+        self.period, self.offset = round_period, offset
+        if link.budget is not None:
+            self.set_budget(link.budget_model)
+
+    cdef set_budget(self, budget):
+        self.budget = PER_SECOND if budget.per == "second" else PER_ROUND
+        self.refuses = budget.over == "refuse"
+        self.bits = budget.bits
+        self.size = budget.bits if budget.burst is None else budget.burst
+        self.most = bit_limit(self.size)
+        self.tokens, self.window = self.size, -INFINITY
+
+    def __dealloc__(self):
+        PyMem_Free(self.held)
+
+    @property
+    def release(self):
+        """The budget, if there is one."""
+        return self.released if self.budget else None
+
+    def released(self, double now, int64_t bits):
+        """Return the earliest time (s) at which a frame may be sent; infinite if it is refused."""
+        return self.from_bucket(now, bits) if self.budget == PER_SECOND else self.from_round(now, bits)
+
+    cdef double from_bucket(self, double now, int64_t bits) noexcept:
+        cdef double start = self.then if self.then > now else now
+        cdef double held = self.tokens + (start - self.then) * self.bits
+        cdef double wait
+        held = held if held < self.size else self.size
+        wait = (<double>bits - held) / self.bits
+        wait = wait if wait > 0.0 else 0.0
+        if exceeds(bits, self.most) or start + wait == INFINITY or (self.refuses and wait > tolerance(now)):
+            return INFINITY
+        if self.refuses:
+            wait = 0.0
+        self.tokens, self.then = held + wait * self.bits - <double>bits, start + wait
+        return self.then
+
+    cdef double from_round(self, double now, int64_t bits) noexcept:
+        cdef double since = now - self.offset
+        cdef double early = since / self.period + 1e-9
+        cdef double rounded = (since + 4 * (nextafter(fabs(now), INFINITY) - fabs(now))) / self.period
+        cdef double present, opening
+        if exceeds(bits, self.most):
+            return INFINITY
+        present = floor(rounded if rounded > early else early)
+        if present > self.window:
+            self.window, self.used = present, 0
+        if exceeds(self.used + bits, self.most):
+            if self.refuses:
+                return INFINITY
+            self.window, self.used = self.window + 1, 0
+        self.used += bits
+        opening = self.offset + self.window * self.period
+        return opening if opening > now else now
+
+    def fragments(self, int64_t size):
+        """Return the bits of each fragment, header included, of a frame of ``size`` bytes."""
+        return [self.fragment(size, i) for i in range(self.fragment_count(size))]
+
+    cdef int64_t fragment_count(self, int64_t size) noexcept:
+        return 1 if size <= self.mtu else (size + self.mtu - 1) // self.mtu
+
+    cdef int64_t fragment(self, int64_t size, int64_t index) noexcept:
+        """Return the bits of one fragment, header included."""
+        cdef int64_t rest = size if index == 0 else size - index * self.mtu
+        return 8 * (rest if rest < self.mtu else self.mtu) + self.header_bits
+
+    def accept(self, double now, list fragments):
+        """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s)."""
+        cdef Departure sent
+        cdef int64_t i
+        sent.fragments, sent.room = NULL, 0
+        try:
+            reserve(&sent, len(fragments))
+            for i in range(sent.count):
+                sent.fragments[i].bits = fragments[i]
+            self.depart(now, &sent)
+            return _NAMES[sent.cause], sent.start, [sent.fragments[i].end for i in range(sent.count)]
+        finally:
+            PyMem_Free(sent.fragments)
+
+    cdef int transmit(self, double now, int64_t size, Departure* sent) except -1:
+        """Offer a frame of ``size`` bytes."""
+        cdef int64_t i
+        reserve(sent, self.fragment_count(size))
+        for i in range(sent.count):
+            sent.fragments[i].bits = self.fragment(size, i)
+        return self.depart(now, sent)
+
+    cdef int depart(self, double now, Departure* sent) except -1:
+        """Offer the fragments of a frame; set when they leave, or why they do not."""
+        cdef double end, present = now + tolerance(now)
+        cdef int64_t i
+        sent.start, sent.bits = now, 0
+        for i in range(sent.count):
+            sent.bits += sent.fragments[i].bits
+        while self.count and self.held[self.first].end <= present:
+            self.held_bits -= self.held[self.first].bits
+            self.first = (self.first + 1) & (self.room - 1)
+            self.count -= 1
+        if self.count >= self.queue or self.held_bits + sent.bits > self.queue_bits:
+            sent.cause, sent.count = C_QUEUE_FULL, 0
+            return 0
+        if self.budget:
+            end = self.from_bucket(now, sent.bits) if self.budget == PER_SECOND else self.from_round(now, sent.bits)
+            if end == INFINITY:
+                sent.cause, sent.count = C_REFUSED, 0
+                return 0
+            sent.start = end
+        sent.cause = ACCEPTED
+        if self.busy_until > sent.start:
+            sent.start = self.busy_until
+        end = sent.start
+        for i in range(sent.count):
+            if self.leave is not None:
+                end = self.leave(end, sent.fragments[i].bits)
+            elif self.rate != 0.0:
+                end += <double>sent.fragments[i].bits / self.rate
+            sent.fragments[i].end = end
+        self.busy_until = end
+        self.hold(end, sent.bits)
+        return 0
+
+    cdef int hold(self, double end, int64_t bits) except -1:
+        """Append a frame to those that have not left."""
+        cdef Waiting* grown
+        cdef int64_t i
+        if self.count == self.room:
+            grown = <Waiting*>PyMem_Malloc(max(4, 2 * self.room) * sizeof(Waiting))
+            if grown == NULL:
+                raise MemoryError
+            for i in range(self.count):
+                grown[i] = self.held[(self.first + i) & (self.room - 1)]
+            PyMem_Free(self.held)
+            self.held, self.first, self.room = grown, 0, max(4, 2 * self.room)
+        i = (self.first + self.count) & (self.room - 1)
+        self.held[i].end, self.held[i].bits = end, bits
+        self.count += 1
+        self.held_bits += bits
+        return 0
+
+
+# --- the way ----------------------------------------------------------------------------------------------------------
+
+cdef struct Copy:
+    double time
+    bint corrupted
+
+
+cdef enum:
+    # How losses and delays are decided; ASKED: by a call.
+    NEVER = 0
+    ASKED = 1
+    ALONE = 2
+    IN_BURSTS = 3
+    IN_SLOTS = 4
+    CONSTANT = 5
+    UNIFORM = 6
+
+
+cdef struct Numbers:
+    # A stream of random numbers (`netsim.util.draws`), and how many were drawn.
+    uint64_t key
+    uint64_t drawn
+
+
+# The name key of a purpose is the same for all links.
+_name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
+
+
+cdef uint64_t stream_key(uint64_t link_key, seed, purpose) except? 0:
+    """Return what `netsim.util.draws.stream_keys` returns for one link."""
+    cdef uint64_t name = _name_key(seed, purpose)
+    return mix(link_key * <uint64_t>0x94D049BB133111EBULL + name)
+
+
+cdef inline double next_of(Numbers* numbers) noexcept nogil:
+    numbers.drawn += 1
+    return uniform(numbers.key, numbers.drawn - 1)
+
+
+@cython.final
+cdef class Path:
+    """One link from the moment a frame's bits have left; see `netsim.transport.path.Path`."""
+
+    cdef object lost, delays
+    cdef int loss_kind, latency_kind
+    cdef bint draws_losses, is_clocked, is_bad, is_fifo
+    # Of losses: the probability, or those that a bad state comes and stays. Of delays: the shortest, and their range.
+    cdef double comes, stays, low, width, duplicate, corrupt, last
+    # The length of a slot (s), the key of the chain's numbers, the slot of `is_bad`.
+    cdef double slot
+    cdef uint64_t slots
+    cdef int64_t slot_number
+    cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
+
+    def __init__(self, link, key, seed, str purpose=""):
+        cdef uint64_t link_key = key[0]
+
+        def stream(name):
+            return stream_key(link_key, seed, purpose + name)
+
+        self.set_loss(link.loss_model, stream)
+        model = link.latency_model
+        if type(model) is ConstantLatency:
+            self.latency_kind, self.low = CONSTANT, model.fixed
+        elif type(model) is UniformLatency:
+            self.latency_kind, self.low, self.width = UNIFORM, model.low, model.high - model.low
+            self.latency_numbers.key = stream("latency")
+        else:
+            self.latency_kind = ASKED
+            self.delays = Delays(model, draws.stream_keys(seed, key, purpose + "latency"))
+        self.duplicate, self.corrupt, self.is_fifo = link.duplicate, link.corrupt, link.fifo
+        if self.duplicate:
+            self.duplicate_numbers.key = stream("duplicate")
+        if self.corrupt:
+            self.corrupt_numbers.key = stream("corrupt")
+
+    cdef set_loss(self, model, stream):
+        cdef double state = 0.0
+        if type(model) is Bernoulli:
+            self.comes = model.mean
+            self.loss_kind = ALONE if self.comes else NEVER
+            if self.comes:
+                self.loss_numbers.key = stream("loss")
+            return
+        self.draws_losses = bool(model.mean)
+        if self.draws_losses:
+            self.loss_numbers.key = stream("loss")
+            state = uniform(stream("loss state"), 0)
+        if type(model) is GilbertElliott and self.draws_losses:
+            self.loss_kind = IN_BURSTS
+            self.comes, self.stays, self.is_bad = model.p, 1.0 - model.r, state < model.mean
+            if model.slot is not None:
+                self.loss_kind, self.slot, self.slots = IN_SLOTS, model.slot, slots_key(state)
+            return
+        self.lost = model.on_link(state)
+        self.is_clocked = isinstance(self.lost, Clocked)
+        self.loss_kind = ASKED
+
+    cdef int is_lost(self, double end) except -1:
+        """Decide on a fragment that left at ``end`` (s)."""
+        cdef double u
+        if self.loss_kind == NEVER:
+            return False
+        if self.loss_kind == ASKED:
+            if self.is_clocked:
+                self.lost.time = end
+            return self.draws_losses and bool(self.lost(next_of(&self.loss_numbers)))
+        u = next_of(&self.loss_numbers)
+        if self.loss_kind == ALONE:
+            return u < self.comes
+        if self.loss_kind == IN_SLOTS:
+            self.move_to_slot(end)
+            return self.is_bad
+        self.is_bad = u < (self.stays if self.is_bad else self.comes)
+        return self.is_bad
+
+    cdef void move_to_slot(self, double time) noexcept:
+        """Find the state of a slot from the numbers that decide it whatever the state before was."""
+        cdef double low = min(self.comes, self.stays), high = max(self.comes, self.stays), u
+        cdef double slots = time / self.slot + 1e-9
+        cdef int64_t number = LAST_SLOT if slots >= <double>LAST_SLOT else <int64_t>slots
+        cdef int64_t after = number
+        cdef bint odd = False
+        while after > self.slot_number:
+            after -= 1
+            u = uniform(self.slots, after)
+            if u < low or u >= high:
+                self.is_bad = u < low
+                break
+            odd = not odd
+        if odd and self.comes > self.stays:
+            self.is_bad = not self.is_bad
+        self.slot_number = number
+
+    cdef double delay(self) except? -1.0:
+        """Return the next delay (s)."""
+        if self.latency_kind == CONSTANT:
+            return self.low
+        if self.latency_kind == UNIFORM:
+            return self.low + self.width * next_of(&self.latency_numbers)
+        return self.delays.next()
+
+    cdef int carry_sent(self, const Departure* sent, Copy* copies) except -1:
+        """Set when and how the copies of a frame that left arrive; return how many do."""
+        cdef bint lost = False
+        cdef double arrival = 0.0, time
+        cdef int64_t i
+        cdef int arrive = 1
+        for i in range(sent.count):
+            if self.is_lost(sent.fragments[i].end):
+                lost = True
+            time = sent.fragments[i].end + self.delay()
+            if time > arrival:
+                arrival = time
+        if lost:
+            return 0
+        copies[0].time = arrival
+        if self.duplicate and next_of(&self.duplicate_numbers) < self.duplicate:
+            copies[1].time = sent.fragments[sent.count - 1].end + self.delay()
+            arrive = 2
+        for i in range(arrive):
+            self.hand_over(&copies[i])
+        return arrive
+
+    cdef void hand_over(self, Copy* copy) noexcept:
+        """Keep the order of frames, and decide whether one is corrupted."""
+        if self.is_fifo:
+            if self.last > copy.time:
+                copy.time = self.last
+            self.last = copy.time
+        copy.corrupted = self.corrupt != 0.0 and next_of(&self.corrupt_numbers) < self.corrupt
+
+    def carry(self, ends):
+        """Return the arrivals of a frame whose fragments left at ``ends`` (seconds); none if one of them is lost."""
+        cdef Departure sent
+        cdef Copy copies[2]
+        cdef int64_t i
+        cdef int count
+        sent.fragments, sent.room = NULL, 0
+        try:
+            reserve(&sent, len(ends))
+            for i in range(sent.count):
+                sent.fragments[i].end = ends[i]
+            count = self.carry_sent(&sent, copies)
+            return [(copies[i].time, bool(copies[i].corrupted)) for i in range(count)]
+        finally:
+            PyMem_Free(sent.fragments)
+
+    def cross(self, double end):
+        """Return when one fragment that left at ``end`` (s) arrives, or would, and whether it is lost."""
+        cdef bint lost = self.is_lost(end)
+        return end + self.delay(), lost
+
+    def arrive(self, double time):
+        """Return when what reaches the receiver at ``time`` (s) is handed over, and whether it is corrupted."""
+        cdef Copy copy
+        copy.time = time
+        self.hand_over(&copy)
+        return copy.time, bool(copy.corrupted)
+
+    def damaged_share(self):
+        """Return where in a corrupted frame the flipped bit is, as a share of its length."""
+        return next_of(&self.corrupt_numbers) if self.corrupt else 0.0
+
+
+# --- all stages of an agent's links -----------------------------------------------------------------------------------
+
+cdef struct Settings:
+    int64_t header_bits
+    bint is_simple
+
+
+@cython.final
+cdef class LinkStages:
+    """The stages of one agent's links; see `netsim.transport.link_stages.LinkStages`."""
+
+    cdef BroadcastPath broadcast_path
+    cdef Tally tally
+    cdef object wiring, agents, bursts
+    cdef set down
+    # By link: the transmitter and the path, or None; the settings.
+    cdef list transmitters, paths
+    cdef Settings* settings
+    cdef int64_t first, degree
+    cdef bint on_radio
+    cdef Departure sent
+
+    def __init__(self, BroadcastPath path, wiring, shared, agents, set down, bursts):
+        cdef int64_t i
+        self.broadcast_path, self.wiring, self.tally, self.agents = path, wiring, shared.tally, agents
+        self.down, self.bursts = down, bursts
+        self.first, self.degree, self.on_radio = wiring.first, len(wiring.links), wiring.radio is not None
+        own = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset, Transmitter)
+        self.transmitters = [own.get(i) for i in range(self.degree)]
+        self.paths = [None] * self.degree
+        PyMem_Free(self.settings)
+        self.settings = <Settings*>PyMem_Malloc(max(self.degree, 1) * sizeof(Settings))
+        if self.settings == NULL:
+            raise MemoryError
+        for i in range(self.degree):
+            link = wiring.links[i]
+            self.settings[i].header_bits = (wiring.radio if self.on_radio else link).header_bits
+            self.settings[i].is_simple = link.is_simple
+
+    def __dealloc__(self):
+        PyMem_Free(self.settings)
+        PyMem_Free(self.sent.fragments)
+
+    def offer(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link, double deadline):
+        """Offer a frame to a link, or to all, and count it; return how many links accepted it."""
+        cdef BroadcastPath path = self.broadcast_path
+        cdef bint to_all = link == ALL_LINKS
+        cdef int64_t number = path.sent, taken = 0, wire = 0, index
+        cdef int64_t start = 0 if to_all else link, end = self.degree if to_all else link + 1
+        path.sent += 1
+        if to_all:
+            path.next_row()
+        if self.on_radio and self.any_up(start, end):
+            self.transmit(frame, start)
+        for index in range(start, end):
+            if self.is_down(index):
+                self.tally.count_outcome(frame.sent_at, self.key(index, number), kind_id, C_LINK_DOWN)
+                continue
+            if not self.on_radio:
+                self.transmit(frame, index)
+            if self.sent.cause != ACCEPTED:
+                self.tally.count_outcome(frame.sent_at, self.key(index, number), kind_id, self.sent.cause)
+                continue
+            taken += 1
+            wire = self.sent.bits if self.on_radio else wire + self.sent.bits
+            self.cross(kind_id, frame, number, index, to_all, deadline)
+        link = ALL_LINKS if to_all else self.first + link
+        path.count(number, kind_id, frame, payload, raw_data, link, taken, wire, 0 if to_all or self.on_radio else wire)
+        return taken
+
+    cdef inline int64_t key(self, int64_t index, int64_t number) noexcept:
+        return ((self.first + index) << self.tally.shift) + number
+
+    cdef inline int is_down(self, int64_t index) except -1:
+        return PySet_GET_SIZE(self.down) != 0 and PySet_Contains(self.down, index)
+
+    cdef int any_up(self, int64_t start, int64_t end) except -1:
+        """Return whether one of some links is not cut."""
+        cdef int64_t index
+        for index in range(start, end):
+            if not self.is_down(index):
+                return True
+        return False
+
+    cdef int transmit(self, Frame frame, int64_t index) except -1:
+        """Transmit a frame on a link, or on the agent's radio."""
+        cdef Departure* sent = &self.sent
+        transmitter = self.transmitters[index]
+        if transmitter is not None:
+            return (<Transmitter>transmitter).transmit(frame.sent_at, len(frame.data), sent)
+        reserve(sent, 1)
+        sent.cause, sent.start = ACCEPTED, frame.sent_at
+        sent.bits = sent.fragments[0].bits = 8 * <int64_t>len(frame.data) + self.settings[index].header_bits
+        sent.fragments[0].end = frame.sent_at
+        return 0
+
+    cdef int cross(self, int32_t kind_id, Frame frame, int64_t number, int64_t index, bint to_all,
+                   double deadline) except -1:
+        """Carry a frame that left over one link."""
+        cdef Copy copies[2]
+        cdef double delay
+        cdef int count
+        if self.tally.keeps and (to_all or self.sent.start > frame.sent_at):
+            self.tally.left(self.sent.start, self.key(index, number), number, self.sent.bits)
+        if to_all and self.sent.count == 1 and self.settings[index].is_simple:
+            delay = self.broadcast_path.delay(index)
+            copies[0].time, copies[0].corrupted = self.sent.fragments[0].end + delay, False
+            count = 1 if delay >= 0.0 else 0
+        else:
+            count = self.path(index).carry_sent(&self.sent, copies)
+        if self.bursts.matter:
+            self.delay_in_burst(index, copies, count)
+        self.arrive(kind_id, frame, number, index, copies, count, deadline)
+        if to_all and not self.on_radio:
+            self.tally.link_bits(self.first + index, kind_id, self.sent.bits)
+        return 0
+
+    cdef Path path(self, int64_t index):
+        """Return a link's path, made when it is first used."""
+        path = self.paths[index]
+        if path is None:
+            wiring = self.wiring
+            # On a simple link broadcasts are drawn from the link's usual streams.
+            purpose = "one by one " if self.settings[index].is_simple else ""
+            path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
+        return <Path>path
+
+    cdef int delay_in_burst(self, int64_t index, Copy* copies, int count) except -1:
+        cdef int i
+        delayed = self.bursts.delayed(index, [(copies[i].time, bool(copies[i].corrupted)) for i in range(count)])
+        for i in range(count):
+            copies[i].time = delayed[i][0]
+        return 0
+
+    cdef int arrive(self, int32_t kind_id, Frame frame, int64_t number, int64_t index, const Copy* copies, int count,
+                    double deadline) except -1:
+        """Put a frame's copies into the neighbour's queue, or count why they are dropped."""
+        cdef ArrivalQueue arrivals = <ArrivalQueue>self.broadcast_path.receivers[index]
+        cdef int64_t key = self.key(index, number)
+        cdef int copy
+        if count == 0:
+            self.tally.count_outcome(frame.sent_at, key, kind_id, C_LOST)
+        for copy in range(count):
+            if copy:
+                key = self.key(index, self.broadcast_path.sent)
+                self.broadcast_path.sent += 1
+                self.tally.duplicate(self.first + index, kind_id)
+                if self.tally.keeps:
+                    self.tally.left(self.sent.start, key, number, self.sent.bits)
+            if not copies[copy].corrupted:
+                arrivals.put(copies[copy].time, key, kind_id, frame, deadline)
+                continue
+            received = None
+            if not self.wiring.links[index].crc:
+                received = damaged(frame, self.path(index).damaged_share(), self.agents)
+            if received is None:
+                self.tally.count_outcome(copies[copy].time, key, kind_id, C_CORRUPTED)
+            else:
+                arrivals.put(copies[copy].time, key, kind_id, received, -INFINITY)
+        return 0

@@ -1,0 +1,167 @@
+"""Carries an agent's frames through the stages of its links, one link at a time: the way of all but plain broadcasts.
+
+agent → outbox → link → inbox → agent: you are between outbox and inbox. `netsim.core.BroadcastPath` is the shorter way
+of a broadcast that meets only loss and latency.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from netsim.core import BroadcastPath, Frame
+from netsim.core.framing import damaged
+from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
+from netsim.transport.path import Bursts, Copies, Path
+from netsim.transport.shared import Shared
+from netsim.transport.transmitter import Departure, transmitters_of
+
+if TYPE_CHECKING:
+    from netsim.transport.outbox import Wiring
+
+__all__ = ["LinkStages"]
+
+_CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
+_ACCEPTED = 0
+
+
+class LinkStages:
+    """The stages of one agent's links: transmitters, paths, copies, damage; arrivals and drops are counted.
+
+    Parameters
+    ----------
+    path : BroadcastPath
+        The agent's: it draws for broadcasts, and counts transmissions.
+    wiring : Wiring
+        The links.
+    agents : sequence
+        All agents' names, by number.
+    down : set of int
+        The indices of the links that are cut.
+    bursts : Bursts
+        Bursts of jitter on the links.
+    """
+
+    def __init__(
+        self,
+        path: BroadcastPath,
+        wiring: "Wiring",
+        shared: Shared,
+        agents: Sequence[Hashable],
+        down: set[int],
+        bursts: Bursts,
+    ) -> None:
+        self._broadcast_path = path
+        self._wiring = wiring
+        self._tally = shared.tally
+        self._agents = agents
+        self._down = down
+        self._bursts = bursts
+        self._paths: dict[int, Path] = {}
+        self._transmitters = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset)
+
+    def offer(self, kind_id: int, frame: Frame, payload: object, raw_data: bool, link: int, deadline: float) -> int:
+        """Offer a frame to a link, given by its index, or to `TO_ALL`, and count it; return how many links accepted it.
+
+        A frame that arrives at or after ``deadline`` (s) may be late.
+        """
+        path, wiring, to_all = self._broadcast_path, self._wiring, link == TO_ALL
+        number = path.sent
+        path.sent += 1
+        link_indices = range(len(wiring.links)) if to_all else (link,)
+        taken, wire = self._send_over_links(number, kind_id, frame, link_indices, to_all, deadline)
+        each = 0 if to_all or wiring.radio is not None else wire
+        network_link = TO_ALL if to_all else wiring.first + link
+        path.count(number, kind_id, frame, payload, raw_data, network_link, taken, wire, each)
+        return taken
+
+    def _send_over_links(
+        self, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool, deadline: float
+    ) -> tuple[int, int]:
+        """Send a frame over each link separately; return the number of accepting links and the bits sent."""
+        wiring, tally, size, now = self._wiring, self._tally, len(frame.data), frame.sent_at
+        on_radio = wiring.radio is not None
+        delays = self._broadcast_path.delays() if to_all else ()
+        # A radio transmits once for all links, unless all links are down.
+        once = self._transmit(now, None, size) if on_radio and not self._down.issuperset(link_indices) else None
+        taken = wire = 0
+        for link_index in link_indices:
+            sent = once if once is not None and link_index not in self._down else self._transmit(now, link_index, size)
+            if sent.cause:
+                tally.ended(now, self._frame_key(link_index, number), kind_id, sent.cause)
+                continue
+            taken += 1
+            if tally.keeps and (to_all or sent.start > now):
+                tally.left(sent.start, self._frame_key(link_index, number), number, sent.bits)
+            if delays and wiring.links[link_index].is_simple and len(sent.ends) == 1:
+                copies = [(sent.ends[0] + delays[link_index], False)] if delays[link_index] >= 0.0 else []
+            else:
+                copies = self._path(link_index).carry(sent.ends)
+            self._arrive(link_index, number, kind_id, frame, self._bursts.delayed(link_index, copies), sent, deadline)
+            wire = sent.bits if on_radio else wire + sent.bits
+            if to_all and not on_radio:
+                tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
+        return taken, wire
+
+    def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
+        """Transmit a frame on a link or, if ``link_index`` is None, on the agent's radio."""
+        if link_index in self._down:
+            return Departure(LINK_DOWN, now, (), 0)
+        transmitter = self._transmitters.get(link_index or 0)
+        if transmitter is None:
+            settings = self._wiring.radio or self._wiring.links[link_index or 0]
+            return Departure(_ACCEPTED, now, (now,), 8 * size + settings.header_bits)
+        fragments = transmitter.fragments(size)
+        cause, start, ends = transmitter.accept(now, fragments)
+        if cause:
+            return Departure(_CAUSES[cause], now, (), 0)
+        return Departure(_ACCEPTED, start, ends, sum(fragments))
+
+    def _arrive(
+        self,
+        link_index: int,
+        number: int,
+        kind: int,
+        frame: Frame,
+        copies: Copies,
+        sent: Departure,
+        deadline: float,
+    ) -> None:
+        """Put a frame's copies into the neighbour's inbox, or count why they are dropped."""
+        wiring, tally, path = self._wiring, self._tally, self._broadcast_path
+        key = self._frame_key(link_index, number)
+        if not copies:
+            tally.ended(frame.sent_at, key, kind, LOST)
+        for copy, (time, corrupted) in enumerate(copies):
+            if copy:
+                # A second copy has its own number, because both may arrive at the same instant.
+                key = self._frame_key(link_index, path.sent)
+                path.sent += 1
+                tally.duplicate(wiring.first + link_index, kind)
+                if tally.keeps:
+                    tally.left(sent.start, key, number, sent.bits)
+            arrivals = wiring.inboxes[link_index].arrivals
+            if not corrupted:
+                arrivals.push(time, key, kind, frame, deadline)
+            elif (received := self._damaged(link_index, frame)) is None:
+                tally.ended(time, key, kind, CORRUPTED)
+            else:
+                # Its round may be another.
+                arrivals.push(time, key, kind, received)
+
+    def _damaged(self, link_index: int, frame: Frame) -> Frame | None:
+        """Return the frame as decoded with one flipped bit, or None if a CRC detects the corruption."""
+        if self._wiring.links[link_index].crc:
+            return None
+        return damaged(frame, self._path(link_index).damaged_share(), self._agents)
+
+    def _path(self, link_index: int) -> Path:
+        path = self._paths.get(link_index)
+        if path is None:
+            wiring = self._wiring
+            link = wiring.links[link_index]
+            # On a simple link, LinkDraws uses the link's default random streams, so this path needs separate ones.
+            purpose = "one by one " if link.is_simple else ""
+            path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
+        return path
+
+    def _frame_key(self, link_index: int, number: int) -> int:
+        return (self._wiring.first + link_index << self._tally.shift) + number
