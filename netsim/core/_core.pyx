@@ -417,10 +417,11 @@ cdef class ArrivalQueue:
         self.size += 1
         return 0
 
-    def push(self, double time, int64_t key, int32_t kind, Frame frame):
-        """Add a frame that must be settled on its own."""
+    def push(self, double time, int64_t key, int32_t kind, Frame frame, double late_at=-INFINITY):
+        """Add a frame, to be settled on its own unless it is plain and comes before it may be ``late_at`` (s)."""
         self.add(time, key, kind, frame)
-        self.careful = True
+        if not frame.plain or time >= late_at:
+            self.careful = True
 
     cdef void merge(self) noexcept:
         while self.heap < self.size:

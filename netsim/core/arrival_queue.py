@@ -7,6 +7,7 @@ order of sending, so the order does not depend on which of two agents acted firs
 
 import bisect
 import heapq
+import math
 from collections.abc import Iterator
 
 from netsim.core.frame import Frame
@@ -41,10 +42,11 @@ class ArrivalQueue:
     def __len__(self) -> int:
         return len(self.incoming) + len(self._pending)
 
-    def push(self, time: float, key: int, kind: int, frame: Frame) -> None:
-        """Add a frame that must be settled on its own."""
+    def push(self, time: float, key: int, kind: int, frame: Frame, late_at: float = -math.inf) -> None:
+        """Add a frame, to be settled on its own unless it is plain and comes before it may be ``late_at`` (s)."""
         self.incoming.append((time, key, kind, frame))
-        self.careful = True
+        if not frame.plain or time >= late_at:
+            self.careful = True
 
     def first(self) -> float:
         """Return the time of the next arrival, in seconds; infinite if there is none."""

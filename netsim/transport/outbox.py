@@ -20,7 +20,7 @@ from netsim.errors import AgentError, RunOver
 from netsim.links.link import Link
 from netsim.transport.path import Bursts, Copies, Path
 from netsim.transport.shared import Shared
-from netsim.transport.transmitter import Departure, TxRequest, transmitters_of
+from netsim.transport.transmitter import Departure, transmitters_of
 from netsim.util import check, draws
 from netsim.util.draws import Keys
 
@@ -110,6 +110,7 @@ class Outbox:
         "_name",
         "_number",
         "_paths",
+        "_rounds_agree",
         "_sends_this_instant",
         "_shared",
         "_transmissions",
@@ -166,6 +167,8 @@ class Outbox:
             and bool(wiring.links)
         )
         self._uses_fast_path = self._fast_path_allowed
+        # Whether all agents' rounds close at the same times.
+        self._rounds_agree = True
         self.link_index_of = {neighbor: link_index for link_index, neighbor in enumerate(wiring.neighbors)}
         self.subscribers: dict[int, Inbox | RemoteEndpoint] = {}
         for link_index, inbox in enumerate(wiring.inboxes):
@@ -251,7 +254,7 @@ class Outbox:
 
     def disable_fast_path(self) -> None:
         """Disable the fast broadcast path, because receivers' rounds may close at different times."""
-        self._fast_path_allowed = False
+        self._fast_path_allowed = self._rounds_agree = False
         self._choose_path()
 
     def begin_jitter(self, link_index: int, number: int, most: float) -> None:
@@ -332,9 +335,8 @@ class Outbox:
         self._transmissions += 1
         if self._mac is not None:
             # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
-            taken, wire = self._queue_at_mac(
-                self._mac, now, TxRequest(number, kind_id, frame, link_indices, not to_all, outcome)
-            )
+            to = -1 if to_all else link_indices[0]
+            taken, wire = self._queue_at_mac(self._mac, now, number, kind_id, frame, to, outcome), 0
         else:
             taken, wire = self._send_over_links(now, number, kind_id, frame, link_indices, to_all)
         bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
@@ -372,16 +374,27 @@ class Outbox:
                 tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
         return taken, wire
 
-    def _queue_at_mac(self, mac: "Mac", now: float, request: TxRequest) -> tuple[int, int]:
-        """Pass a frame to the MAC layer; return the number of accepting links, and 0 since the MAC counts the bits."""
-        cause = mac.take(request, now)
+    def _queue_at_mac(
+        self,
+        mac: "Mac",
+        now: float,
+        number: int,
+        kind_id: int,
+        frame: Frame,
+        to: int,
+        outcome: asyncio.Future[bool] | None,
+    ) -> int:
+        """Pass a frame for link ``to`` (−1: all) to the MAC layer; return the number of accepting links."""
+        late_at = self._shared.rounds.deadline(frame.round) if self._rounds_agree else -math.inf
+        cause = mac.take(now, number, kind_id, frame, to, outcome, late_at)
+        link_indices = range(len(self._wiring.links)) if to < 0 else (to,)
         if not cause:
-            return len(request.link_indices), 0
-        for link_index in request.link_indices:
-            self._shared.tally.ended(now, self._frame_key(link_index, request.number), request.kind, cause)
-        if request.outcome is not None:
-            request.outcome.set_result(False)
-        return 0, 0
+            return len(link_indices)
+        for link_index in link_indices:
+            self._shared.tally.ended(now, self._frame_key(link_index, number), kind_id, cause)
+        if outcome is not None:
+            outcome.set_result(False)
+        return 0
 
     def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
         """Transmit a frame on a link or, if ``link_index`` is None, on the agent's radio."""
