@@ -20,6 +20,7 @@ from netsim.radio.mac import Mac, RadioLink
 from netsim.radio.settings import Radio
 from netsim.transport.inbox import Inbox
 from netsim.transport.shared import Shared
+from netsim.util.compiled import compiled
 
 if TYPE_CHECKING:
     from netsim.transport.outbox import Wiring
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 __getattr__ = former_names(__name__)
+
+_compiled = compiled("radio._mac")
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
@@ -47,7 +50,10 @@ class Medium:
     ) -> None:
         self.radio, self.tally, self.names, self.seed = radio, shared.tally, names, seed
         self.round_period = shared.rounds.period
-        self.events = EventQueue(shared.loop)
+        # The compiled twins, where there are and know this way of access.
+        twins = _compiled if _compiled is not None and radio.access in _compiled.ACCESS else None
+        self.events: EventQueue = EventQueue(shared.loop) if twins is None else twins.EventQueue(shared.loop)
+        self._mac: type[Mac] = Mac if twins is None else twins.Mac
         self._loop = shared.loop
         self.captures_above = radio.captures_above
         self.ack_kind = shared.tally.kind(ACK) if radio.acks else -1
@@ -60,7 +66,7 @@ class Medium:
 
     def mac(self, name: Hashable, wiring: "Wiring", inbox: Inbox, clock: LocalClock | None = None) -> Mac:
         """Create the next node's MAC layer, register it and return it."""
-        mac = self._macs[name] = Mac(self, len(self._macs), name, wiring, inbox, clock)
+        mac = self._macs[name] = self._mac(self, len(self._macs), name, wiring, inbox, clock)
         return mac
 
     def connect(self, graph: "nx.Graph[Any]") -> None:
