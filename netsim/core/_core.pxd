@@ -141,7 +141,7 @@ cdef class Copies:
 
 @cython.final
 cdef class BroadcastPath:
-    cdef object encoder, name, draws
+    cdef object encoder, name, draws, mac
     cdef Tally tally
     cdef list receivers
     cdef int64_t number, first, degree, header_bits, count
@@ -157,4 +157,5 @@ cdef class BroadcastPath:
     cdef prepare(self, settings, draws)
     cdef double delay(self, int64_t index) noexcept
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
+    cdef int queue_at_mac(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1

@@ -754,8 +754,9 @@ cdef class BroadcastPath:
     """Encodes an agent's broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
 
     def __init__(self, encoder, int64_t number, name, draws, receivers, int64_t first, Tally tally, int64_t header_bits,
-                 bint on_radio):
+                 bint on_radio, mac=None):
         cdef ArrivalQueue each
+        self.mac = mac
         self.encoder, self.name, self.draws, self.tally = encoder, name, draws, tally
         self.receivers = list(receivers)
         for each in self.receivers:
@@ -764,7 +765,7 @@ cdef class BroadcastPath:
         self.header_bits, self.on_radio = header_bits, on_radio
         self.heads = {}
         settings = draws.only
-        if settings is not None and isinstance(settings.loss, Bernoulli):
+        if mac is None and settings is not None and isinstance(settings.loss, Bernoulli):
             self.prepare(settings, draws)
 
     cdef prepare(self, settings, draws):
@@ -801,10 +802,10 @@ cdef class BroadcastPath:
 
     def broadcast(self, double now, int64_t number, int32_t kind_id, str kind, int64_t round_number, payload,
                   bint raw_data, double deadline):
-        """Encode a message and carry it over every link; return how many there are."""
+        """Encode a message and carry it over every link; return how many accepted it."""
         cdef Frame frame = Frame.__new__(Frame)
         cdef int64_t fields[MOST_FIELDS]
-        cdef int64_t each
+        cdef int64_t each, taken
         memset(fields, 0, sizeof(fields))
         frame.kind, frame.sender, frame.round, frame.sent_at, frame.plain = kind, self.name, round_number, now, True
         if not self.encode_vector(frame, kind, round_number, payload):
@@ -814,16 +815,31 @@ cdef class BroadcastPath:
             fields[F_SATURATED] = saturated(payload)
         else:
             fields[F_PAYLOAD] = 64 * frame.length
-        self.spread(now, number, kind_id, frame, deadline)
-        each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
+        if self.mac is None:
+            taken, each = self.degree, 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
+            self.spread(now, number, kind_id, frame, deadline)
+        else:
+            taken, each = self.queue_at_mac(now, number, kind_id, frame, deadline), 0
+            if taken == 0:
+                fields[F_PAYLOAD] = fields[F_SATURATED] = 0
         fields[F_TIME], fields[F_NUMBER], fields[F_KIND] = bits_of(now), number, kind_id
-        fields[F_SENDER], fields[F_LINK], fields[F_TAKEN] = self.number, ALL_LINKS, 1
+        fields[F_SENDER], fields[F_LINK], fields[F_TAKEN] = self.number, ALL_LINKS, taken > 0
         fields[F_RAW] = fields[F_PAYLOAD] if raw_data else 0
         fields[F_WIRE] = each if self.on_radio else each * self.degree
         fields[F_EACH] = 0 if self.on_radio else each
         fields[F_CHECKSUM] = crc32(frame.data)
         self.tally.count_sent(fields, self.degree, round_number, False)
-        return self.degree
+        return taken
+
+    cdef int queue_at_mac(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1:
+        """Pass a frame to the MAC layer; return the number of accepting links."""
+        cdef int64_t index
+        cdef int cause = self.mac.take(now, number, kind_id, frame, -1, None, deadline)
+        if cause == 0:
+            return self.degree
+        for index in range(self.degree):
+            self.tally.count_outcome(now, (self.first + index << self.tally.shift) + number, kind_id, cause)
+        return 0
 
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1:
         cdef int64_t index, key = (self.first << self.tally.shift) + number

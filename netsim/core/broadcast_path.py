@@ -4,7 +4,7 @@ In agent → outbox → link → inbox → agent this covers the outbox and the 
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from netsim.core.arrival_queue import ArrivalQueue
@@ -13,6 +13,9 @@ from netsim.core.link_draws import LinkDraws
 from netsim.core.records import LOST, TO_ALL, Transmission
 from netsim.core.tally import Tally
 from netsim.wire.codec import is_mutable, payload_bits, saturated
+
+if TYPE_CHECKING:
+    from netsim.radio.mac import Mac
 
 __all__ = ["BroadcastPath", "weighed"]
 
@@ -46,6 +49,8 @@ class BroadcastPath:
         Header bits added to each frame by a link, or by the radio.
     on_radio : bool
         Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
+    mac : Mac, optional
+        On a `netsim.Radio`, the MAC layer of the agent's node, which carries the frames and counts their bits.
     """
 
     __slots__ = (
@@ -54,6 +59,7 @@ class BroadcastPath:
         "_first",
         "_header_bits",
         "_incoming",
+        "_mac",
         "_name",
         "_number",
         "_on_radio",
@@ -73,7 +79,9 @@ class BroadcastPath:
         tally: Tally,
         header_bits: int,
         on_radio: bool,
+        mac: "Mac | None" = None,
     ) -> None:
+        self._mac = mac
         self._encoder = encoder
         self._number = number
         self._name = name
@@ -101,19 +109,30 @@ class BroadcastPath:
         raw_data: bool,
         deadline: float,
     ) -> int:
-        """Encode a message, send it over every link and return the number of links.
+        """Encode a message, send it over every link and return the number of links that accepted it.
 
         ``number`` and ``kind_id`` are the fields ``number`` and ``kind`` of the `Transmission`; a frame that arrives at
         or after ``deadline`` (s) may be late.
         """
         data = self._encoder.encode(kind, self._number, round_number, payload)
         frame = Frame(kind, self._name, round_number, now, data, not is_mutable(payload))
-        each = 8 * len(data) + self._header_bits
         links = len(self._receivers)
-        wire, each = (each, 0) if self._on_radio else (each * links, each)
-        bits, raw, clipped = weighed(payload, raw_data)
-        me = self._number
-        record = Transmission(now, number, kind_id, me, TO_ALL, 1, bits, raw, wire, clipped, each, crc32(data))
+        if self._mac is not None:
+            taken, wire, each = self._queue_at_mac(self._mac, now, number, kind_id, frame, deadline), 0, 0
+        else:
+            each = 8 * len(data) + self._header_bits
+            taken, wire, each = links, *((each, 0) if self._on_radio else (each * links, each))
+            self._spread(now, number, kind_id, frame, deadline)
+        bits, raw, clipped = weighed(payload, raw_data) if taken else (0, 0, 0)
+        check_sum, me = crc32(data), self._number
+        record = Transmission(
+            now, number, kind_id, me, TO_ALL, int(taken > 0), bits, raw, wire, clipped, each, check_sum
+        )
+        self._tally.sent(record, links, round_number, False)
+        return taken
+
+    def _spread(self, now: float, number: int, kind_id: int, frame: Frame, deadline: float) -> None:
+        """Carry a frame over every link."""
         delays = self._draws.next()
         key = self._first + number
         step = self._step
@@ -126,5 +145,12 @@ class BroadcastPath:
         if not frame.plain or now + self._draws.longest >= deadline:
             for receiver in self._receivers:
                 receiver.careful = True
-        self._tally.sent(record, links, round_number, False)
-        return links
+
+    def _queue_at_mac(self, mac: "Mac", now: float, number: int, kind_id: int, frame: Frame, deadline: float) -> int:
+        """Pass a frame to the MAC layer; return the number of accepting links."""
+        cause = mac.take(now, number, kind_id, frame, -1, None, deadline)
+        if not cause:
+            return len(self._receivers)
+        for link in range(len(self._receivers)):
+            self._tally.ended(now, self._first + link * self._step + number, kind_id, cause)
+        return 0

@@ -413,6 +413,8 @@ cdef class Mac:
 
     cdef readonly object medium, name, wiring, inbox, schedule, meter
     cdef readonly int64_t number
+    # The number of its first link.
+    cdef int64_t first
     cdef public set down
     cdef public dict subscribers
     cdef public object bursts
@@ -446,6 +448,7 @@ cdef class Mac:
         radio, link = medium.radio, wiring.radio
         self.medium, self.radio, self.link = medium, radio, link
         self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
+        self.first = wiring.first
         self.events, self.tally, self.log = medium.events, medium.tally, medium.airtime.log
         self.crossings = crossings(wiring, medium.seed, "")
         self.ack_crossings = crossings(wiring, medium.seed, "ack ") if radio.acks else []
@@ -537,8 +540,8 @@ cdef class Mac:
             found += [(self.key(i, pending), pending.kind) for i in range(len(pending.open)) if pending.open[i]]
         return found
 
-    cdef int64_t key(self, int link_index, PendingFrame pending) except -1:
-        return (<int64_t>(self.wiring.first + link_index) << self.tally.shift) + pending.number
+    cdef int64_t key(self, int link_index, PendingFrame pending) noexcept:
+        return (self.first + link_index << self.tally.shift) + pending.number
 
     cdef bint is_present(self, PendingFrame pending) except -1:
         return len(self.queue) > 0 and self.queue[0] is pending
@@ -759,7 +762,7 @@ cdef class Mac:
             pending.energy += joules
         self.tally.aired(self.number, kind, bits)
         if self.log is not None:
-            row = (self.number, self.wiring.first + to if to >= 0 else -1, kind, pending.number, pending.index)
+            row = (self.number, self.first + to if to >= 0 else -1, kind, pending.number, pending.index)
             self.log.append((now, end, *row, pending.retries, bits))
         self.receiver.send(now, end)
         self.emission = Emission.__new__(Emission)

@@ -157,14 +157,16 @@ class Outbox:
             shared.tally,
             self._header_bits,
             wiring.radio is not None,
+            mac,
         )
-        # Whether a broadcast needs only one row of link draws, so that it can use the fast path.
-        self._fast_path_allowed = (
-            not self._transmitters
-            and mac is None
-            and len(headers) <= 1
-            and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
-            and bool(wiring.links)
+        # Whether a broadcast needs only one row of link draws, or a MAC layer, so that it can use the fast path.
+        self._fast_path_allowed = bool(wiring.links) and (
+            mac is not None
+            or (
+                not self._transmitters
+                and len(headers) <= 1
+                and all(link.is_simple for link in {id(link): link for link in wiring.links}.values())
+            )
         )
         self._uses_fast_path = self._fast_path_allowed
         # Whether all agents' rounds close at the same times.
