@@ -168,7 +168,6 @@ NAMES = {
     "netsim.studies.terminal.Tally": "Countdown",
     "netsim.studies.traces.Found": "TracedRun",
     "netsim.transport.outbox.SENDS_AT_ONCE": "MAX_SENDS_PER_INSTANT",
-    "netsim.transport.transmitter.Offered": "TxRequest",
     "netsim.transport.transmitter.Port": "Transmitter",
     "netsim.transport.transmitter.ports_of": "transmitters_of",
 }

@@ -95,6 +95,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.generators = Generators()
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
+        selector.ready = self._ready  # type: ignore[attr-defined]
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
         self._asyncgens = self.generators
 

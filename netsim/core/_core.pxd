@@ -152,7 +152,7 @@ cdef class Copies:
 
 @cython.final
 cdef class BroadcastPath:
-    cdef object encoder, name, draws
+    cdef object encoder, name, draws, mac
     cdef Tally tally
     cdef list receivers
     cdef int64_t number, first, degree, header_bits
@@ -176,6 +176,8 @@ cdef class BroadcastPath:
     cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
                     int64_t taken, int64_t wire, int64_t each) except -1
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
+    cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
+                               double deadline, outcome) except -1
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size) except NULL
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1
     cdef bint encode_coded(self, Frame frame, str kind, int64_t round_number, payload) except -1

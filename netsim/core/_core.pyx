@@ -806,8 +806,9 @@ cdef class BroadcastPath:
     """Encodes an agent's broadcasts and puts them into arrival queues; see `netsim.core.broadcast_path.BroadcastPath`."""
 
     def __init__(self, encoder, int64_t number, name, draws, receivers, int64_t first, Tally tally, int64_t header_bits,
-                 bint on_radio):
+                 bint on_radio, mac=None):
         cdef ArrivalQueue each
+        self.mac = mac
         self.encoder, self.name, self.draws, self.tally = encoder, name, draws, tally
         self.receivers = list(receivers)
         for each in self.receivers:
@@ -817,7 +818,7 @@ cdef class BroadcastPath:
         self.heads = {}
         self.row_number = -1
         settings = draws.only
-        if settings is not None and isinstance(settings.loss, Bernoulli):
+        if mac is None and settings is not None and isinstance(settings.loss, Bernoulli):
             self.prepare(settings, draws)
 
     cdef prepare(self, settings, draws):
@@ -879,15 +880,36 @@ cdef class BroadcastPath:
 
     def broadcast(self, double now, int32_t kind_id, str kind, int64_t round_number, payload, bint raw_data,
                   double deadline):
-        """Encode a message and carry it over every link; return how many there are."""
+        """Encode a message and carry it over every link; return how many accepted it."""
         cdef Frame frame = self.frame(now, kind, round_number, payload)
         cdef int64_t each, number = self.sent
+        if self.mac is not None:
+            return self.offer_to_mac(kind_id, frame, payload, raw_data, ALL_LINKS, deadline, None)
         self.spread(now, number, kind_id, frame, deadline)
         each = 8 * PyBytes_GET_SIZE(frame.data) + self.header_bits
         self.count(number, kind_id, frame, payload, raw_data, ALL_LINKS, self.degree,
                    each if self.on_radio else each * self.degree, 0 if self.on_radio else each)
         self.sent = number + 1
         return self.degree
+
+    cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
+                               double deadline, outcome) except -1:
+        """Pass a frame for one link, or for all, to the MAC layer and count it; return how many links accepted it."""
+        cdef bint to_all = link_index == ALL_LINKS
+        cdef int64_t index, number = self.sent, taken = self.degree if to_all else 1
+        cdef int64_t first = self.first if to_all else self.first + link_index
+        cdef int cause
+        self.sent = number + 1
+        cause = self.mac.take(frame.sent_at, number, kind_id, frame, link_index, outcome, deadline)
+        if cause:
+            for index in range(first, first + taken):
+                self.tally.count_outcome(frame.sent_at, (index << self.tally.shift) + number, kind_id, cause)
+            if outcome is not None:
+                outcome.set_result(False)
+            taken = 0
+        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
+        self.count(number, kind_id, frame, payload, raw_data, ALL_LINKS if to_all else first, taken, 0, 0)
+        return taken
 
     cpdef int count(self, int64_t number, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link,
                     int64_t taken, int64_t wire, int64_t each) except -1:

@@ -4,7 +4,7 @@ In agent → outbox → link → inbox → agent this covers the outbox and the 
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from netsim.core.arrival_queue import ArrivalQueue
@@ -13,6 +13,11 @@ from netsim.core.link_draws import LinkDraws
 from netsim.core.records import LOST, TO_ALL, Transmission
 from netsim.core.tally import Tally
 from netsim.wire.codec import is_mutable, payload_bits, saturated
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from netsim.radio.mac import Mac
 
 __all__ = ["BroadcastPath"]
 
@@ -40,6 +45,8 @@ class BroadcastPath:
         Header bits added to each frame by a link, or by the radio.
     on_radio : bool
         Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
+    mac : Mac, optional
+        On a `netsim.Radio`, the MAC layer of the agent's node, which carries the frames and counts their bits.
 
     Attributes
     ----------
@@ -53,6 +60,7 @@ class BroadcastPath:
         "_first",
         "_header_bits",
         "_incoming",
+        "_mac",
         "_name",
         "_number",
         "_on_radio",
@@ -73,7 +81,9 @@ class BroadcastPath:
         tally: Tally,
         header_bits: int,
         on_radio: bool,
+        mac: "Mac | None" = None,
     ) -> None:
+        self._mac = mac
         self._encoder = encoder
         self._number = number
         self._name = name
@@ -109,12 +119,14 @@ class BroadcastPath:
     def broadcast(
         self, now: float, kind_id: int, kind: str, round_number: int, payload: Any, raw_data: bool, deadline: float
     ) -> int:
-        """Encode a message, send it over every link and return the number of links.
+        """Encode a message, send it over every link and return the number of links that accepted it.
 
         ``kind_id`` is the kind's number in the `Transmission`; a frame that arrives at or after ``deadline`` (s) may be
         late.
         """
         frame = self.frame(now, kind, round_number, payload)
+        if self._mac is not None:
+            return self.offer_to_mac(kind_id, frame, payload, raw_data, TO_ALL, deadline, None)
         links, number = len(self._receivers), self.sent
         delays = self._draws.next()
         key = self._first + number
@@ -133,6 +145,36 @@ class BroadcastPath:
         self.count(number, kind_id, frame, payload, raw_data, TO_ALL, links, wire, each)
         self.sent = number + 1
         return links
+
+    def offer_to_mac(
+        self,
+        kind_id: int,
+        frame: Frame,
+        payload: Any,
+        raw_data: bool,
+        link_index: int,
+        deadline: float,
+        outcome: "asyncio.Future[bool] | None",
+    ) -> int:
+        """Pass a frame for one link, or for all (`TO_ALL`), to the MAC layer and count it.
+
+        Returns how many links accepted it. The result of ``outcome`` is set to whether the receiver acknowledged it.
+        """
+        assert self._mac is not None
+        number, now = self.sent, frame.sent_at
+        self.sent += 1
+        links = range(len(self._receivers)) if link_index == TO_ALL else (link_index,)
+        cause = self._mac.take(now, number, kind_id, frame, link_index, outcome, deadline)
+        if cause:
+            for index in links:
+                self._tally.ended(now, self._first + index * self._step + number, kind_id, cause)
+            if outcome is not None:
+                outcome.set_result(False)
+        taken = 0 if cause else len(links)
+        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
+        link = TO_ALL if link_index == TO_ALL else (self._first >> self._tally.shift) + link_index
+        self.count(number, kind_id, frame, payload, raw_data, link, taken, 0, 0)
+        return taken
 
     def count(
         self,

@@ -152,7 +152,8 @@ class AgentTasks:
 
     def has_timers(self) -> bool:
         """Return whether any pending timer belongs to an agent."""
-        return any(self.owns(timer._context.get(OWNER)) for timer in self._loop.clock.pending())  # type: ignore[attr-defined]
+        timers: list[Any] = list(self._loop.clock.pending())
+        return any(self.owns(timer._context.get(OWNER)) for timer in timers)
 
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
         """Return the agent whose task this is."""

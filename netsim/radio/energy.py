@@ -435,10 +435,11 @@ class BatteryWatch:
     until = time
 
     def start(self, macs: "list[Mac]") -> None:
-        """Look from now on."""
+        """Look from now on, if there are batteries."""
         for mac in macs:
             self.plan(mac, 0.0)
-        self._loop.clock.onlookers.append(self)
+        if any(mac.meter is not None and mac.meter.energy.battery is not None for mac in macs):
+            self._loop.clock.onlookers.append(self)
 
     def stop(self) -> None:
         """Look no more."""

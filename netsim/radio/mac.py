@@ -2,7 +2,8 @@
 
 In agent → outbox → link → inbox → agent this is the sender's radio. The node contends for the channel and sends one
 fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until it is acknowledged or the
-retries are exhausted.
+retries are exhausted. Here is what happens for each frame, up to its outcome at each neighbour; its compiled twin is
+`_mac.pyx`. `netsim.radio.medium` builds the nodes and switches them on and off.
 """
 
 import math
@@ -10,24 +11,27 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim._former import former_names
 from netsim.clock.clock import LocalClock
+from netsim.core import Frame
 from netsim.core.framing import damaged
-from netsim.core.records import ACCESS_FAILED, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
+from netsim.core.records import ACCESS_FAILED, ASLEEP, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
 from netsim.radio.airtime import Counts
-from netsim.radio.energy import Meter, Reception, Schedule
+from netsim.radio.energy import Meter, Schedule
 from netsim.radio.signals import Receiver, Signal
 from netsim.transport.inbox import Inbox
 from netsim.transport.path import Bursts
 from netsim.transport.stages import Path, Transmitter
-from netsim.transport.transmitter import TxRequest, time_tolerance
+from netsim.transport.transmitter import time_tolerance
 from netsim.util import draws
 
 if TYPE_CHECKING:
+    import asyncio
+
     from netsim.radio.medium import Medium
     from netsim.transport.outbox import Wiring
 
@@ -106,19 +110,30 @@ class Emission:
 
     end: float
     is_ack: bool
-    reached: "list[tuple[Mac, Signal, Reception | None]]"
+    reached: list[Signal]
 
 
 @dataclass(slots=True, eq=False)
 class PendingFrame:
     """A frame that the MAC layer accepted and whose outcome is not yet known on every link."""
 
-    request: TxRequest
+    # As in `netsim.core.records.Transmission`.
+    number: int
+    kind: int
+    frame: Frame
+    # The index of the link to its receiver, which may acknowledge it; −1: it is a broadcast over all links.
+    to: int
+    # The future that receives whether the frame was acknowledged.
+    outcome: "asyncio.Future[bool] | None"
+    # From when on (s) its receivers may find it late.
+    late_at: float
     # The bits of each fragment, headers included.
     fragments: list[int]
     # When (s) it began to wait for its next step, and the earliest time (s) at which its budget allows sending.
     since: float
     not_before: float
+    # The links on which its outcome is still unknown.
+    open: set[int]
     # The index of the current fragment and the number of its retransmissions.
     index: int = 0
     retries: int = 0
@@ -133,12 +148,6 @@ class PendingFrame:
     # By link index, the cause of the first fragment's failure; with acknowledgements, set only where a neighbour lost
     # the fragments it had received.
     failed: dict[int, int] = field(default_factory=dict)
-    # The sender's links on which it is sent, and those of them on which its outcome is still unknown.
-    link_indices: frozenset[int] = frozenset()
-    open: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.link_indices, self.open = frozenset(self.request.link_indices), set(self.request.link_indices)
 
     @property
     def bits(self) -> int:
@@ -152,17 +161,19 @@ class PendingFrame:
 
     def set_outcome(self, acknowledged: bool) -> None:
         """Tell the agent that awaits this frame's outcome whether it was acknowledged."""
-        outcome = self.request.outcome
-        if outcome is not None and not outcome.done():
-            outcome.set_result(acknowledged)
+        if self.outcome is not None and not self.outcome.done():
+            self.outcome.set_result(acknowledged)
 
 
-class RadioLink(NamedTuple):
-    """A node that a sender's transmissions reach; ``link_index`` is −1 if they only interfere there."""
+@dataclass(frozen=True, slots=True)
+class RadioLink:
+    """A node that a sender's transmissions reach, with its power (mW) and delay (s) there.
+
+    ``index`` is that of the sender's link, −1 if the transmissions only interfere there.
+    """
 
     mac: "Mac"
-    receiver: Receiver
-    link_index: int
+    index: int
     power: float
     delay: float
 
@@ -202,14 +213,12 @@ class Mac:
         self.on = True
         # The node's most recent emission.
         self.emission: Emission | None = None
-        # Set by `Medium.connect`: links its transmissions reach, neighbours on links that lose everything, receivers
-        # that sense its carrier, link index by neighbour number, nodes with a link to this one, and distances (m) to
-        # neighbours if energy depends on them.
+        # The nodes its transmissions reach, neighbours on links that lose everything, receivers that sense its carrier,
+        # link index by neighbour number, and distances (m) to neighbours if energy depends on them.
         self.links: list[RadioLink] = []
-        self.deaf: dict[int, Mac] = {}
+        self.deaf: list[RadioLink] = []
         self.sensers: list[Receiver] = []
         self.link_index_of: dict[int, int] = {}
-        self.heard_from: list[Mac] = []
         self.distances: list[float] = []
         key = np.array([draws.name_key(name)], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
@@ -230,6 +239,17 @@ class Mac:
         wiring, seed = self.wiring, self.medium.seed
         return [Path(link, wiring.keys[i : i + 1], seed, purpose) for i, link in enumerate(wiring.links)]
 
+    def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
+        """Let transmissions reach a node; ``index`` is the link's, −1 if they only interfere there."""
+        self.links.append(RadioLink(mac, index, power, delay))
+        if index >= 0:
+            self.link_index_of[mac.number] = index
+
+    def reach_deaf(self, mac: "Mac", index: int) -> None:
+        """Let a neighbour's link lose everything."""
+        self.deaf.append(RadioLink(mac, index, 0.0, 0.0))
+        self.link_index_of[mac.number] = index
+
     # --- taking frames ------------------------------------------------------------------------------------------------
 
     @property
@@ -237,12 +257,21 @@ class Mac:
         """Whether unicast frames are acknowledged."""
         return self._radio.acks
 
-    def take(self, request: TxRequest, now: float) -> int:
-        """Queue a frame at time ``now`` (s); return 0, or the cause of its rejection."""
+    def take(
+        self,
+        now: float,
+        number: int,
+        kind: int,
+        frame: Frame,
+        to: int,
+        outcome: "asyncio.Future[bool] | None",
+        late_at: float,
+    ) -> int:
+        """Queue a frame (see `PendingFrame`) at time ``now`` (s); return 0, or the cause of its rejection."""
         self.medium.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
-        fragments = self._transmitter.fragments(len(request.frame.data))
+        fragments = self._transmitter.fragments(len(frame.data))
         bits, link = sum(fragments), self.link
         if len(self._queue) >= (link.queue or math.inf) or self._queued_bits + bits > (link.queue_bits or math.inf):
             return QUEUE_FULL
@@ -250,7 +279,9 @@ class Mac:
         not_before = now if release is None else release(now, bits)
         if not_before == math.inf:
             return REFUSED
-        pending = self._open[request.number] = PendingFrame(request, fragments, now, not_before)
+        opened = set(range(len(self.wiring.links))) if to < 0 else {to}
+        pending = PendingFrame(number, kind, frame, to, outcome, late_at, fragments, now, not_before, opened)
+        self._open[number] = pending
         self._queued_bits += bits
         self._queue.append(pending)
         if len(self._queue) == 1:
@@ -261,11 +292,11 @@ class Mac:
         """Yield the key and kind id of each link message whose outcome is still unknown."""
         for pending in self._open.values():
             for link_index in sorted(pending.open):
-                yield self.key(link_index, pending), pending.request.kind
+                yield self._key(link_index, pending), pending.kind
 
-    def key(self, link_index: int, pending: PendingFrame) -> int:
+    def _key(self, link_index: int, pending: PendingFrame) -> int:
         """Return the key of a link message."""
-        return (self.wiring.first + link_index << self.medium.tally.shift) + pending.request.number
+        return (self.wiring.first + link_index << self.medium.tally.shift) + pending.number
 
     def _is_present(self, pending: PendingFrame) -> bool:
         return bool(self._queue) and self._queue[0] is pending
@@ -301,10 +332,6 @@ class Mac:
         """Return the earliest time (s) at or after ``time`` at which the radio is on."""
         return time if self.schedule is None else self.schedule.next_awake(time)
 
-    def is_awake(self, time: float) -> bool:
-        """Return whether the radio is on at a time (s)."""
-        return self.schedule is None or self.schedule.is_awake(time)
-
     def is_busy(self, since: float, now: float) -> bool:
         """Return whether the node sensed a carrier between ``since`` and ``now`` (s), and count it if so."""
         busy = self.receiver.is_busy(since, now)
@@ -337,7 +364,7 @@ class Mac:
         end = now + seconds
         if self._radio.transmit_share is not None:
             self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
-        self.medium.transmit(self, pending, now, end)
+        self._transmit(pending, now, end)
 
     def leave_unsent(self, seconds: float) -> None:
         """Subtract the last ``seconds`` of the current emission from the counts: they will not be sent."""
@@ -353,20 +380,22 @@ class Mac:
         """Return whether the battery is empty at a time (s), even if the battery watch has not run yet."""
         return self.meter is not None and self.meter.dies_at <= now
 
-    def sent(self, pending: PendingFrame, now: float) -> None:
+    def _sent(self, pending: PendingFrame, now: float) -> None:
         """Wait for an acknowledgement, or move on, after a fragment has been sent."""
         if not self._is_present(pending):
             return
         pending.since = now
-        if not (pending.request.to_one and self._radio.acks):
+        if not (pending.to >= 0 and self._radio.acks):
             self._fragment_done(now)
             return
         wait = self._radio.wait_for_ack(self.link)
         # An acknowledgement that arrives exactly at the time-out, within rounding error, is in time.
         self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
 
-    def acknowledged(self, pending: PendingFrame, turn: int, now: float) -> None:
-        """Continue after an acknowledgement; ignore one that is for an earlier turn."""
+    def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
+        """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
+        if signal.fate(self.medium.captures_above) or not self.inbox.up:
+            return
         if self._is_present(pending) and turn == self.turn and self.on:
             self.turn += 1
             pending.since = now
@@ -388,7 +417,7 @@ class Mac:
     def _fragment_done(self, now: float) -> None:
         pending = self._queue[0]
         if pending.is_last:
-            self._finish(now, acknowledged=pending.request.to_one and self._radio.acks)
+            self._finish(now, acknowledged=pending.to >= 0 and self._radio.acks)
             return
         pending.index += 1
         pending.retries = 0
@@ -398,21 +427,123 @@ class Mac:
         self._end_all(self._queue[0], now, cause)
         self._finish(now, acknowledged=False)
 
+    # --- on the air ---------------------------------------------------------------------------------------------------
+
+    def _transmit(self, pending: PendingFrame, now: float, end: float) -> None:
+        """Send the current fragment from ``now`` to ``end`` (s) and schedule its arrivals."""
+        medium = self.medium
+        if medium.tally.keeps and pending.index == pending.retries == 0:
+            for each in range(len(self.wiring.links)) if pending.to < 0 else (pending.to,):
+                medium.tally.left(now, self._key(each, pending), pending.number, sum(pending.fragments))
+        arrivals = self._emit(pending, now, end, pending.kind, pending.bits, pending.to)
+        for arrival, signals in arrivals.items():
+            medium.events.at(arrival, partial(self._arrive, pending, pending.index, self.turn, signals))
+        medium.events.at(end, partial(self._sent, pending))
+
+    def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
+        """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
+        # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting.
+        busy = self.receiver.sends_until > now + time_tolerance(now)
+        if busy or turn != sender.turn or self.is_battery_empty(now):
+            return
+        bits, to = self._radio.ack_bits, self.link_index_of[sender.number]
+        end = now + self._radio.seconds(bits, self.link)
+        self.counts.acks += 1
+        self.counts.ack_airtime_s += end - now
+        arrivals = self._emit(pending, now, end, self.medium.ack_kind, bits, to)
+        [(arrival, [signal])] = arrivals.items()
+        self.medium.events.at(arrival, partial(sender._acknowledged, pending, turn, signal))
+
+    def _emit(
+        self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int
+    ) -> dict[float, list[Signal]]:
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
+        medium, is_ack = self.medium, kind == self.medium.ack_kind
+        joules = self._spend(now, end, bits, to)
+        if not is_ack:
+            pending.energy += joules
+        medium.tally.aired(self.number, kind, bits)
+        if medium.airtime.log is not None:
+            link = self.wiring.first + to if to >= 0 else -1
+            row = (self.number, link, kind, pending.number, pending.index, pending.retries, bits)
+            medium.airtime.log.append((now, end, *row))
+        self.receiver.send(now, end)
+        width, paths = time_tolerance(now), self.ack_paths if is_ack else self.paths
+        arrivals: dict[float, list[Signal]] = {}
+        emission = self.emission = Emission(end, is_ack, [])
+        for each in self.links:
+            mac, index = each.mac, each.index
+            is_target = index >= 0 and to in (-1, index)
+            if is_target:
+                arrival, lost = paths[index].cross(end)
+                # A transmission over a cut link interferes like any other, but is not received.
+                cause = LINK_DOWN if index in self.down else 0
+                signal = Signal(mac, index, now + (arrival - end), arrival, each.power, lost, cause)
+                arrivals.setdefault(arrival, []).append(signal)
+            else:
+                signal = Signal(mac, index, now + each.delay, end + each.delay, each.power)
+            if index >= 0:
+                mac._begin_reception(signal, now, end, bits, is_ack and is_target)
+            mac.receiver.hear(signal, now, width)
+            emission.reached.append(signal)
+        for each in self.deaf:
+            mac, index = each.mac, each.index
+            if to in (-1, index):
+                signal = Signal(mac, index, now, end, 0.0, cause=LINK_DOWN if index in self.down else LOST)
+                if not mac.on or mac.is_battery_empty(now):
+                    signal.spoil(RECEIVER_DOWN)
+                # It causes no interference; it is registered because its receiver may be switched off before its end.
+                mac.receiver.hear(signal, now, width)
+                arrivals.setdefault(end, []).append(signal)
+        for receiver in self.sensers:
+            receiver.sense(now, end, width)
+        return arrivals
+
+    def _spend(self, now: float, end: float, bits: int, to: int) -> float:
+        """Charge this node for an emission on link ``to`` (−1: all) and return its energy (J)."""
+        meter = self.meter
+        if meter is None:
+            return 0.0
+        distances = self.distances
+        distance = 0.0 if not distances else distances[to] if to >= 0 else max(distances)
+        meter.transmit(now, end, bits, distance)
+        self._watch_battery(now)
+        return meter.energy.to_send(bits, end - now, distance)
+
+    def _begin_reception(self, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> None:
+        """Start to receive a neighbour's signal if this node is awake or awaits it, and meter that."""
+        meter = self.meter
+        if not self.on or self.is_battery_empty(now):
+            signal.spoil(RECEIVER_DOWN)
+        elif not (awaits or self.schedule is None or self.schedule.is_awake(now)):
+            signal.spoil(ASLEEP)
+        elif meter is not None and self.receiver.sends_until <= now + time_tolerance(now):
+            signal.reception = meter.receive(now, end, bits)
+            self._watch_battery(now)
+
+    def _watch_battery(self, now: float) -> None:
+        assert self.meter is not None
+        if self.meter.committed > self.meter.allowance:
+            self.medium.watch.plan(self, now)
+
     # --- outcomes of a frame
     # -------------------------------------------------------------------------------------------
 
-    def arrived(
-        self, pending: PendingFrame, index: int, turn: int, link_index: int, to: "Mac", cause: int, now: float
-    ) -> None:
+    def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
+        """End a fragment, sent at ``turn``, at the neighbours that its signals reach now."""
+        for signal in signals:
+            cause = signal.fate(self.medium.captures_above) if signal.mac.inbox.up else RECEIVER_DOWN
+            self._arrived(pending, index, turn, signal, cause, now)
+
+    def _arrived(self, pending: PendingFrame, index: int, turn: int, signal: Signal, cause: int, now: float) -> None:
         """Record that a neighbour received a fragment, or the cause of its failure."""
-        if not to.inbox.up:
-            cause = RECEIVER_DOWN
-        if pending.request.to_one and self._radio.acks:
+        link_index, to = signal.link_index, signal.mac
+        if pending.to >= 0 and self._radio.acks:
             pending.cause = (
                 cause or pending.failed.get(link_index, 0) or self._take_in(pending, index, link_index, to, now)
             )
             if not pending.cause:
-                to.at(now + self._radio.turnaround, partial(to.acknowledge, self, pending, turn))
+                to.at(now + self._radio.turnaround, partial(to._acknowledge, self, pending, turn))
             return
         if cause:
             pending.failed.setdefault(link_index, cause)
@@ -434,15 +565,18 @@ class Mac:
 
     def _deliver(self, pending: PendingFrame, link_index: int, now: float) -> int:
         """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
-        path, frame = self.paths[link_index], pending.request.frame
+        path, frame = self.paths[link_index], pending.frame
         [(time, corrupted)] = self.bursts.delayed(link_index, [path.arrive(now)])
+        late_at = pending.late_at
         if corrupted:
             link = self.wiring.links[link_index]
             received = None if link.crc else damaged(frame, path.damaged_share(), self.medium.names)
             if received is None:
                 return CORRUPTED
-            frame = received
-        self.wiring.inboxes[link_index].arrivals.push(time, self.key(link_index, pending), pending.request.kind, frame)
+            # It may tell another round.
+            frame, late_at = received, -math.inf
+        key = self._key(link_index, pending)
+        self.wiring.inboxes[link_index].arrivals.push(time, key, pending.kind, frame, late_at)
         self._close(pending, link_index)
         if link_index in self.subscribers:
             self.subscribers[link_index].watch()
@@ -455,23 +589,13 @@ class Mac:
 
     def _ended(self, pending: PendingFrame, link_index: int, now: float, cause: int) -> None:
         """Count a link message as not delivered, with its cause."""
-        self.medium.tally.ended(now, self.key(link_index, pending), pending.request.kind, cause)
+        self.medium.tally.ended(now, self._key(link_index, pending), pending.kind, cause)
         self._close(pending, link_index)
 
     def _close(self, pending: PendingFrame, link_index: int) -> None:
         pending.open.discard(link_index)
         if not pending.open:
-            del self._open[pending.request.number]
-
-    def acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
-        """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
-        # This node may have begun to send, its battery may be empty, or the sender may have stopped waiting.
-        if (
-            self.receiver.sends_until <= now + time_tolerance(now)
-            and turn == sender.turn
-            and not self.is_battery_empty(now)
-        ):
-            self.medium.acknowledge(self, sender, pending, turn, now)
+            del self._open[pending.number]
 
     def on_neighbour_off(self, neighbour: "Mac") -> None:
         """Fail partly sent frames at a neighbour that was switched off and so lost their earlier fragments."""

@@ -1,13 +1,19 @@
 """A transmission at a receiver: whether it is received, and if not, why.
 
-A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending.
+A signal is spoiled by the others that overlap it in time at that receiver, and by the receiver's own sending. This is
+the rule of reception; its compiled twin is in `_mac.pyx`.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from netsim._former import former_names
 from netsim.core.records import ASLEEP, COLLIDED, HALF_DUPLEX, LINK_DOWN, LOST, RECEIVER_DOWN
 from netsim.transport.transmitter import time_tolerance
+
+if TYPE_CHECKING:
+    from netsim.radio.energy import Reception
+    from netsim.radio.mac import Mac
 
 __all__ = ["Receiver", "Signal"]
 
@@ -21,6 +27,9 @@ _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 class Signal:
     """One transmission at one receiver."""
 
+    # The receiving node, and the sender's index of its link there; −1: it only interferes.
+    mac: "Mac"
+    link_index: int
     # When it reaches the receiver, in seconds.
     start: float
     end: float
@@ -32,6 +41,8 @@ class Signal:
     cause: int = 0
     # The power of all that overlaps it, added up.
     noise: float = 0.0
+    # What its receiver spends on it, where energy is metered.
+    reception: "Reception | None" = None
 
     def spoil(self, cause: int) -> None:
         """Note a cause for which it is not received."""

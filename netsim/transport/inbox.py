@@ -139,6 +139,9 @@ class Inbox:
         """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
+        if self._abandoned and not self.arrivals.careful and self.up:
+            self.arrivals.deliver(until)
+            return
         for entry in self.arrivals.due(until):
             self._settle_one(entry)
 
@@ -155,8 +158,11 @@ class Inbox:
 
     def discard_from_now(self) -> None:
         """Count and discard all further frames, because the agent has ended."""
-        self.settle_now()
+        if self._limit < math.inf:
+            # The frames that have arrived find the inbox as full as it is.
+            self.settle_now()
         self._abandoned = True
+        self.settle_now()
         self._ready = ()
         self._subscribe()
 

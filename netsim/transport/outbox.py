@@ -18,7 +18,6 @@ from netsim.links.link import Link
 from netsim.transport.path import Bursts
 from netsim.transport.shared import Shared
 from netsim.transport.stages import LinkStages
-from netsim.transport.transmitter import TxRequest
 from netsim.util import check, draws
 from netsim.util.draws import Keys
 
@@ -148,14 +147,16 @@ class Outbox:
             shared.tally,
             min(headers, default=0),
             wiring.radio is not None,
+            mac,
         )
-        # Whether a broadcast needs only one row of link draws, so that it can use the fast path.
-        self._fast_path_allowed = (
-            mac is None
-            and len(headers) <= 1
-            and bool(kinds)
-            and all(link.is_simple for link in kinds)
-            and not any(link.has_port for link in transmitters)
+        # Whether a broadcast needs only one row of link draws, or a MAC layer, so that it can use the fast path.
+        self._fast_path_allowed = bool(kinds) and (
+            mac is not None
+            or (
+                len(headers) <= 1
+                and all(link.is_simple for link in kinds)
+                and not any(link.has_port for link in transmitters)
+            )
         )
         self._uses_fast_path = self._fast_path_allowed
         self._link_index_of: dict[Hashable, int] | None = None
@@ -308,38 +309,11 @@ class Outbox:
 
         A frame that arrives at or after ``deadline`` (s) may be late.
         """
-        if self._mac is not None:
-            return self._queue_at_mac(self._mac, kind_id, frame, payload, raw_data, link_index, outcome)
-        stages = self._stages
-        if stages is None:
-            path, shared = self._broadcast_path, self._shared
-            stages = self._stages = LinkStages(path, self._wiring, shared, self._agents, self.down, self.bursts)
         # A receiver may close a round earlier than this agent.
         deadline = -math.inf if self._rounds_differ else deadline
-        return stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)
-
-    def _queue_at_mac(
-        self,
-        mac: "Mac",
-        kind_id: int,
-        frame: Frame,
-        payload: Any,
-        raw_data: bool,
-        link_index: int,
-        outcome: asyncio.Future[bool] | None,
-    ) -> int:
-        """Pass a frame to the MAC layer and count it; return how many links accepted it."""
-        wiring, path, tally, to_all = self._wiring, self._broadcast_path, self._shared.tally, link_index == TO_ALL
-        link_indices = range(len(wiring.links)) if to_all else (link_index,)
-        number = path.sent
-        path.sent += 1
-        cause = mac.take(TxRequest(number, kind_id, frame, link_indices, not to_all, outcome), frame.sent_at)
-        if cause:
-            for index in link_indices:
-                tally.ended(frame.sent_at, (wiring.first + index << tally.shift) + number, kind_id, cause)
-            if outcome is not None:
-                outcome.set_result(False)
-        # The medium counts the bits at transmission, because a sender cannot detect that a link is down.
-        link = TO_ALL if to_all else wiring.first + link_index
-        path.count(number, kind_id, frame, payload, raw_data, link, 0 if cause else len(link_indices), 0, 0)
-        return 0 if cause else len(link_indices)
+        path = self._broadcast_path
+        if self._mac is not None:
+            return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome)
+        if self._stages is None:
+            self._stages = LinkStages(path, self._wiring, self._shared, self._agents, self.down, self.bursts)
+        return self._stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)

@@ -4,18 +4,16 @@ The transmitter model only computes times. A transmitter stores the time until w
 frame's departure times when the frame is offered and needs no timer.
 """
 
-import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from netsim._former import former_names
-from netsim.core import Frame
 from netsim.links.link import Budget, Link
 from netsim.util.check import ROUNDING
 
-__all__ = ["Departure", "Transmitter", "TxRequest", "bit_limit", "time_tolerance", "transmitters_of"]
+__all__ = ["Departure", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
 
 __getattr__ = former_names(__name__)
 
@@ -84,21 +82,6 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         return max(now, offset + window * period)
 
     return release
-
-
-@dataclass(frozen=True, slots=True)
-class TxRequest:
-    """A frame that an outbox asks a node's MAC layer to send on a `netsim.Radio` (`netsim.radio.mac.Mac.take`)."""
-
-    # As in `netsim.core.records.Transmission`.
-    number: int
-    kind: int
-    frame: Frame
-    # The sender's links for the frame, and whether it is unicast, so that the receiver may acknowledge it.
-    link_indices: Sequence[int]
-    to_one: bool
-    # The future that receives whether the frame was acknowledged.
-    outcome: asyncio.Future[bool] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,928 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: embedsignature=False, always_allow_keywords=True
+"""The compiled twin of a radio's events, signals and MAC layer: what happens for each frame on a shared medium.
+
+Each class has a twin in Python, in `events.py`, `signals.py` or `mac.py`, which defines it and documents it: events,
+draws, counts and energies are the same with either. A law test compares them. Energy, sleep, budgets and unusual models
+of links stay in Python; they are called where there are any.
+"""
+
+from collections import deque
+from contextvars import copy_context
+from functools import partial
+from math import inf
+
+import numpy as np
+
+from netsim.clock.virtual_clock import FirstTimer
+from netsim.core.framing import damaged
+from netsim.core import records
+from netsim.links.latency import Uniform
+from netsim.links.loss import Bernoulli
+from netsim.radio.airtime import Counts
+from netsim.radio.energy import Meter
+from netsim.transport.path import Bursts, Path
+from netsim.transport.transmitter import Transmitter
+from netsim.util import draws
+
+from libc.math cimport INFINITY, ceil, nextafter
+from libc.stdint cimport int32_t, int64_t, uint64_t
+cimport cython
+
+from netsim.core._core cimport ArrivalQueue, Frame, Tally, uniform
+
+cdef int ACCESS_FAILED = records.ACCESS_FAILED, ASLEEP = records.ASLEEP, COLLIDED = records.COLLIDED
+cdef int CORRUPTED = records.CORRUPTED, HALF_DUPLEX = records.HALF_DUPLEX, LINK_DOWN = records.LINK_DOWN
+cdef int LOST = records.LOST, QUEUE_FULL = records.QUEUE_FULL, RECEIVER_DOWN = records.RECEIVER_DOWN
+cdef int REFUSED = records.REFUSED
+
+
+cdef inline double time_tolerance(double now) noexcept nogil:
+    cdef double rounding = 4 * (nextafter(now, INFINITY) - now)
+    return rounding if rounding > 1e-9 else 1e-9
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+cdef enum What:
+    ASSESSED
+    START
+    ARRIVE
+    SENT
+    NO_ACK
+    ACKNOWLEDGE
+    ACKNOWLEDGED
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Event:
+    """What happens to a node at a time (s)."""
+
+    cdef double time
+    cdef int64_t order
+    cdef What what
+    cdef Mac mac
+    # The node's count of flushes: the event is dropped if the node was switched off since; −1: it is not.
+    cdef int64_t flushed
+    # What it is about, as far as it needs that: a frame, sent at a turn (or found the channel busy so often), which
+    # fragment that was, its signals that end now, and the node that sent what is to be acknowledged.
+    cdef PendingFrame pending
+    cdef int64_t turn, index
+    cdef list signals
+    cdef Mac sender
+
+
+cdef inline bint before(Event a, Event b) noexcept:
+    return a.time < b.time or (a.time == b.time and a.order < b.order)
+
+
+@cython.final
+cdef class EventQueue:
+    """The medium's events in order of time; see `netsim.radio.events.EventQueue`."""
+
+    cdef object loop, clock, context, timer
+    cdef double timer_at
+    # A heap.
+    cdef list events
+    cdef int64_t count
+    cdef readonly int64_t done
+
+    def __init__(self, loop):
+        self.loop, self.clock, self.context = loop, loop.clock, copy_context()
+        self.events = []
+        self.timer_at = INFINITY
+
+    cdef int at(self, double time, Event event) except -1:
+        cdef list events = self.events
+        cdef Py_ssize_t place = len(events), parent
+        event.time, event.order = time, self.count
+        self.count += 1
+        events.append(event)
+        while place > 0:
+            parent = (place - 1) >> 1
+            if not before(event, <Event>events[parent]):
+                break
+            events[place] = events[parent]
+            place = parent
+        events[place] = event
+        if self.timer is None or time < self.timer_at:
+            self.set_timer()
+        return 0
+
+    cdef Event pop(self):
+        cdef list events = self.events
+        cdef Event first = <Event>events[0], event = <Event>events.pop()
+        cdef Py_ssize_t place = 0, child, size = len(events)
+        if size == 0:
+            return event
+        while True:
+            child = 2 * place + 1
+            if child >= size:
+                break
+            if child + 1 < size and before(<Event>events[child + 1], <Event>events[child]):
+                child += 1
+            if not before(<Event>events[child], event):
+                break
+            events[place] = events[child]
+            place = child
+        events[place] = event
+        return first
+
+    cdef double next_time(self) noexcept:
+        return (<Event>self.events[0]).time if self.events else INFINITY
+
+    cdef int catch_up(self, double now) except -1:
+        while self.next_time() < now:
+            self.next()
+        return 0
+
+    def stop(self):
+        """Discard all events and cancel the timer."""
+        self.events.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    cdef int set_timer(self) except -1:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_at = self.next_time()
+        timer = self.timer = FirstTimer(self.timer_at, self.context)
+        self.clock.set_timer(self.timer_at, timer, partial(self.start, timer), True)
+        return 0
+
+    def start(self, timer):
+        """Run what is due: at once if nothing else acts now, else in its turn."""
+        if timer.cancelled():
+            return
+        if not self.clock.is_alone():
+            self.loop.call_soon(self.due, timer, context=self.context)
+            return
+        try:
+            self.context.run(self.due, timer)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            context = {"message": "Exception in an event of the medium", "exception": error, "handle": timer}
+            self.loop.call_exception_handler(context)
+
+    def due(self, timer):
+        """Run what is due, and what follows."""
+        cdef double now
+        if timer.cancelled():
+            return
+        now = self.clock.now()
+        try:
+            while True:
+                while self.next_time() <= now:
+                    self.next()
+                if not self.events or not self.clock.skip_to(self.next_time()):
+                    break
+                now = self.next_time()
+        finally:
+            self.timer = None
+            if self.events:
+                self.set_timer()
+
+    cdef int next(self) except -1:
+        cdef Event event = self.pop()
+        self.done += 1
+        return event.mac.run(event, event.time)
+
+
+# --- reception --------------------------------------------------------------------------------------------------------
+
+@cython.final
+@cython.freelist(1024)
+cdef class Signal:
+    """One transmission at one receiver; see `netsim.radio.signals.Signal`."""
+
+    cdef RadioLink link
+    cdef public double start, end
+    cdef double power, noise
+    cdef bint lost
+    cdef int cause
+    cdef readonly object reception
+
+    @property
+    def mac(self):
+        """The receiving node."""
+        return self.link.mac
+
+    cpdef spoil(self, int cause):
+        """Note a cause for which it is not received."""
+        if not self.cause or rank(cause) < rank(self.cause):
+            self.cause = cause
+
+    cdef int fate(self, double captures_above) noexcept:
+        if self.cause:
+            return self.cause
+        if self.noise and not (self.power >= captures_above * self.noise and self.power > self.noise):
+            return COLLIDED
+        return LOST if self.lost else 0
+
+
+cdef int rank(int cause) noexcept:
+    """Return the place of a cause: of several the first counts."""
+    if cause == RECEIVER_DOWN:
+        return 0
+    if cause == LINK_DOWN:
+        return 1
+    if cause == LOST:
+        return 2
+    return 3 if cause == HALF_DUPLEX else 4
+
+
+@cython.final
+cdef class Receiver:
+    """One node's receiver; see `netsim.radio.signals.Receiver`."""
+
+    cdef list signals
+    cdef double carrier_start, earlier_until, carrier_until
+    cdef public double sends_until
+
+    def __init__(self):
+        self.signals = []
+        self.carrier_start = self.earlier_until = self.carrier_until = self.sends_until = -1.0
+
+    cdef int hear(self, Signal signal, double now, double width) except -1:
+        cdef Signal each
+        cdef list kept
+        if self.sends_until > signal.start + width:
+            signal.spoil(HALF_DUPLEX)
+        if self.signals:
+            kept = []
+            for each in self.signals:
+                if each.end > now:
+                    kept.append(each)
+                    if each.end > signal.start + width and each.start < signal.end - width:
+                        each.noise += signal.power
+                        signal.noise += each.power
+            self.signals = kept
+        self.signals.append(signal)
+        return 0
+
+    cdef int send(self, double now, double end) except -1:
+        cdef Signal each
+        cdef double width = time_tolerance(now)
+        self.sends_until = end
+        for each in self.signals:
+            if each.end > now + width and each.start < end - width:
+                each.spoil(HALF_DUPLEX)
+        return 0
+
+    def deafen(self, double now):
+        """Receive nothing of what is there now (s): the radio has gone off."""
+        cdef Signal each
+        for each in self.signals:
+            if each.end > now:
+                each.spoil(RECEIVER_DOWN)
+
+    cdef void sense(self, double now, double end, double width) noexcept:
+        if now > self.carrier_start + width:
+            self.carrier_start, self.earlier_until = now, self.carrier_until
+        if end > self.carrier_until:
+            self.carrier_until = end
+
+    def senses_until(self, double end):
+        """Sense carriers until ``end`` (s) only: another has ceased."""
+        self.carrier_until = end
+        self.earlier_until = min(self.earlier_until, end)
+
+    cdef bint is_busy(self, double since, double now) noexcept:
+        cdef double width = time_tolerance(now)
+        cdef double until = self.earlier_until if self.carrier_start >= now - width else self.carrier_until
+        return max(until, self.sends_until) > since + width
+
+
+# --- frames and links -------------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class PendingFrame:
+    """A frame whose outcome is not yet known on every link; see `netsim.radio.mac.PendingFrame`."""
+
+    cdef int64_t number, bits
+    cdef int32_t kind
+    cdef Frame frame
+    cdef int to
+    cdef object outcome
+    cdef double late_at, since, not_before, energy
+    cdef list fragments
+    # By link index, whether the outcome is unknown there, and the cause of a failure; 0: none.
+    cdef bytearray open, failed
+    cdef int64_t n_open
+    cdef int64_t index, retries, received
+    cdef bint begun
+    cdef int cause
+
+    cdef bint is_last(self) noexcept:
+        return self.index == len(self.fragments) - 1
+
+    cdef int fail(self, int link_index, int cause) except -1:
+        """Note why a fragment fails on a link, unless one before it did."""
+        if not self.failed[link_index]:
+            self.failed[link_index] = cause
+        return 0
+
+    cdef int set_outcome(self, bint acknowledged) except -1:
+        if self.outcome is not None and not self.outcome.done():
+            self.outcome.set_result(acknowledged)
+        return 0
+
+
+@cython.final
+cdef class Crossing:
+    """One link's draws of losses and delays in turn, as `netsim.transport.path.Path` has them.
+
+    ``path`` is such a one for models that are not usual, else None.
+    """
+
+    cdef object path
+    cdef double loss, low, width
+    cdef uint64_t loss_key, latency_key
+    cdef int64_t count
+
+    cdef double cross(self, double end, bint* lost) except? -1.0:
+        """Return when what left at ``end`` (s) arrives, or would, and set whether it is lost."""
+        cdef double delay = self.low
+        if self.path is not None:
+            arrival, lost[0] = self.path.cross(end)
+            return arrival
+        lost[0] = self.loss != 0.0 and uniform(self.loss_key, self.count) < self.loss
+        if self.width >= 0.0:
+            delay += self.width * uniform(self.latency_key, self.count)
+        self.count += 1
+        return end + delay
+
+
+cdef list crossings(wiring, seed, str purpose):
+    """Return the draws of each of a node's links."""
+    cdef Crossing each
+    found = []
+    loss_keys = draws.stream_keys(seed, wiring.keys, purpose + "loss").tolist()
+    latency_keys = draws.stream_keys(seed, wiring.keys, purpose + "latency").tolist()
+    for i, link in enumerate(wiring.links):
+        each = Crossing.__new__(Crossing)
+        loss, latency = link.loss_model, link.latency_model
+        is_uniform = type(latency) is Uniform
+        if type(loss) is Bernoulli and (latency.fixed is not None or is_uniform) and not (link.corrupt or link.fifo):
+            each.loss, each.loss_key, each.latency_key = loss.mean, loss_keys[i], latency_keys[i]
+            each.low, each.width = (latency.low, latency.high - latency.low) if is_uniform else (latency.fixed, -1.0)
+        else:
+            each.path = Path(link, wiring.keys[i : i + 1], seed, purpose)
+        found.append(each)
+    return found
+
+
+@cython.final
+cdef class RadioLink:
+    """A node that a sender's transmissions reach; see `netsim.radio.mac.RadioLink`."""
+
+    cdef Mac mac
+    cdef int index
+    cdef double power, delay
+    # Of a neighbour that may receive: where frames go, and what becomes of them and of acknowledgements on the way.
+    cdef ArrivalQueue arrivals
+    cdef Crossing crossing, ack_crossing
+
+
+@cython.final
+cdef class Emission:
+    """A fragment or acknowledgement on the air; see `netsim.radio.mac.Emission`."""
+
+    cdef readonly double end
+    cdef readonly bint is_ack
+    cdef readonly list reached
+
+
+# --- the layer --------------------------------------------------------------------------------------------------------
+
+ACCESS = ("aloha", "slotted_aloha", "csma")
+"""The ways of access that this twin knows."""
+
+cdef enum Access:
+    ALOHA
+    SLOTTED_ALOHA
+    CSMA
+
+
+@cython.final
+cdef class Mac:
+    """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
+
+    cdef readonly object medium, name, wiring, inbox, schedule, meter
+    cdef readonly int64_t number
+    # The number of its first link.
+    cdef int64_t first
+    cdef public set down
+    cdef public dict subscribers
+    cdef public object bursts
+    cdef public bint on
+    cdef readonly Emission emission
+    cdef public list sensers, distances
+    cdef readonly dict link_index_of
+    cdef readonly Receiver receiver
+    cdef EventQueue events
+    cdef Tally tally
+    cdef list links, deaf, crossings, ack_crossings, log
+    # The settings of the radio and of the transmitter.
+    cdef object radio, link, transmitter
+    cdef Access access
+    cdef readonly bint acknowledges
+    cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
+    cdef double slot, unit_backoff, cca, turnaround, captures_above, rate, transmit_share, most_queued, most_queued_bits
+    # Draws of back-offs.
+    cdef uint64_t stream
+    cdef int64_t drawn
+    # As in the twin.
+    cdef object queue
+    cdef int64_t queued_bits, turn, flush_count
+    cdef double silent_until
+    cdef dict open
+    # As in `netsim.radio.airtime.Counts`.
+    cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
+    cdef double airtime_s, ack_airtime_s, queueing_s, access_s
+
+    def __init__(self, medium, number, name, wiring, inbox, clock=None):
+        radio, link = medium.radio, wiring.radio
+        self.medium, self.radio, self.link = medium, radio, link
+        self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
+        self.first = wiring.first
+        self.events, self.tally, self.log = medium.events, medium.tally, medium.airtime.log
+        self.crossings = crossings(wiring, medium.seed, "")
+        self.ack_crossings = crossings(wiring, medium.seed, "ack ") if radio.acks else []
+        self.receiver = Receiver()
+        cycle, energy = radio.duty_cycle, radio.energy_of(name)
+        self.schedule = None if cycle is None else cycle.of(name, clock)
+        self.meter = None if energy is None else Meter(energy, self.schedule)
+        self.down, self.subscribers, self.bursts = set(), {}, Bursts()
+        self.on = True
+        self.links, self.deaf, self.sensers, self.distances, self.link_index_of = [], [], [], [], {}
+        self.transmitter = Transmitter(link, medium.round_period)
+        self.access = ACCESS.index(radio.access)
+        self.acknowledges, self.ack_kind = radio.acks, medium.ack_kind
+        self.min_be, self.max_be, self.max_csma_backoffs = radio.min_be, radio.max_be, radio.max_csma_backoffs
+        self.max_frame_retries, self.slot = radio.max_frame_retries, radio.slot or 0.0
+        self.unit_backoff, self.cca, self.turnaround = radio.unit_backoff, radio.cca, radio.turnaround
+        self.captures_above, self.transmit_share = medium.captures_above, radio.transmit_share or 0.0
+        # 0: the radio tells the time on the air.
+        self.rate = link.rate if radio.airtime is None else 0.0
+        self.most_queued, self.most_queued_bits = link.queue or inf, link.queue_bits or inf
+        key = np.array([draws.name_key(name)], dtype=np.uint64)
+        self.stream = draws.stream_keys(medium.seed, key, "back-off")[0]
+        self.queue, self.open = deque(), {}
+
+    def reach(self, Mac mac, int index, double power, double delay):
+        """Let transmissions reach a node; ``index`` is the link's, −1 if they only interfere there."""
+        self.links.append(self.link_to(mac, index, power, delay))
+
+    def reach_deaf(self, Mac mac, int index):
+        """Let a neighbour's link lose everything."""
+        self.deaf.append(self.link_to(mac, index, 0.0, 0.0))
+
+    cdef RadioLink link_to(self, Mac mac, int index, double power, double delay):
+        cdef RadioLink link = RadioLink.__new__(RadioLink)
+        link.mac, link.index, link.power, link.delay = mac, index, power, delay
+        if index >= 0:
+            self.link_index_of[mac.number] = index
+            link.arrivals, link.crossing = self.wiring.inboxes[index].arrivals, self.crossings[index]
+            link.ack_crossing = self.ack_crossings[index] if self.acknowledges else None
+        return link
+
+    @property
+    def counts(self):
+        """What it has counted so far."""
+        return Counts(self.frames, self.retries, self.acks, self.duplicates, self.no_ack, self.busy,
+                      self.access_failures, self.airtime_s, self.ack_airtime_s, self.queueing_s, self.access_s)
+
+    # --- taking frames ------------------------------------------------------------------------------------------------
+
+    def take(self, double now, int64_t number, int32_t kind, Frame frame, int to, outcome, double late_at):
+        """Queue a frame at time ``now`` (s); return 0, or the cause of its rejection."""
+        cdef PendingFrame pending
+        cdef Py_ssize_t n_links = len(self.crossings)
+        cdef int64_t bits
+        cdef double not_before = now
+        self.events.catch_up(now)
+        if not self.on:
+            return LINK_DOWN
+        fragments = self.transmitter.fragments(len(frame.data))
+        bits = sum(fragments)
+        if len(self.queue) >= self.most_queued or self.queued_bits + bits > self.most_queued_bits:
+            return QUEUE_FULL
+        if self.transmitter.release is not None:
+            not_before = self.transmitter.release(now, bits)
+            if not_before == INFINITY:
+                return REFUSED
+        pending = PendingFrame.__new__(PendingFrame)
+        pending.number, pending.kind, pending.frame, pending.to = number, kind, frame, to
+        pending.outcome, pending.late_at, pending.fragments, pending.bits = outcome, late_at, fragments, bits
+        pending.since, pending.not_before = now, not_before
+        pending.failed = bytearray(n_links)
+        if to < 0:
+            pending.open, pending.n_open = bytearray(b"\x01") * n_links, n_links
+        else:
+            pending.open, pending.n_open = bytearray(n_links), 1
+            pending.open[to] = 1
+        self.open[number] = pending
+        self.queued_bits += bits
+        self.queue.append(pending)
+        if len(self.queue) == 1:
+            self.contend(max(now, not_before))
+        return 0
+
+    def under_way(self):
+        """Return the key and kind id of each link message whose outcome is still unknown."""
+        cdef PendingFrame pending
+        found = []
+        for pending in self.open.values():
+            found += [(self.key(i, pending), pending.kind) for i in range(len(pending.open)) if pending.open[i]]
+        return found
+
+    cdef int64_t key(self, int link_index, PendingFrame pending) noexcept:
+        return (self.first + link_index << self.tally.shift) + pending.number
+
+    cdef bint is_present(self, PendingFrame pending) except -1:
+        return len(self.queue) > 0 and self.queue[0] is pending
+
+    cdef int finish(self, double now, bint acknowledged) except -1:
+        """Remove the current frame from the queue, set its outcome and begin with the next one."""
+        cdef PendingFrame pending = self.queue.popleft()
+        self.queued_bits -= pending.bits
+        if self.meter is not None:
+            self.meter.last_frame = pending.energy
+        pending.set_outcome(acknowledged)
+        if self.queue:
+            pending = self.queue[0]
+            self.contend(max(now, pending.not_before))
+        return 0
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    cdef Event event(self, What what, PendingFrame pending=None, int64_t turn=0):
+        cdef Event event = Event.__new__(Event)
+        event.what, event.mac, event.flushed, event.pending, event.turn = what, self, -1, pending, turn
+        return event
+
+    cdef int at(self, double time, Event event) except -1:
+        """Let an event of this node happen at a time (s), unless the node is switched off before."""
+        event.flushed = self.flush_count
+        return self.events.at(time, event)
+
+    cdef int run(self, Event event, double now) except -1:
+        """Let an event of this node happen now."""
+        if event.flushed >= 0 and not (self.on and event.flushed == self.flush_count):
+            return 0
+        if event.what == ASSESSED:
+            return self.assessed(event.turn, now)
+        if event.what == START:
+            return self.start(now)
+        if event.what == ARRIVE:
+            return self.arrive(event, now)
+        if event.what == SENT:
+            return self.sent(event.pending, now)
+        if event.what == NO_ACK:
+            return self.gets_no_ack(event.turn, now)
+        if event.what == ACKNOWLEDGE:
+            return self.acknowledge(event.sender, event.pending, event.turn, now)
+        return self.acknowledged(event, now)
+
+    # --- access -------------------------------------------------------------------------------------------------------
+
+    cdef int contend(self, double at) except -1:
+        """Contend for the channel for the current fragment from a time (s) on."""
+        cdef PendingFrame pending = self.queue[0]
+        cdef double begin = self.awake_from(max(at, self.silent_until))
+        self.queueing_s += begin - pending.since
+        pending.since = begin
+        return self.seek_access(begin, pending.retries)
+
+    cdef double awake_from(self, double time) except? -1.0:
+        return time if self.schedule is None else self.schedule.next_awake(time)
+
+    cdef int64_t units(self, int64_t failures) noexcept:
+        """Return a random back-off, in units, after this number of failed attempts."""
+        cdef int64_t most = 1
+        most <<= min(self.min_be + failures, <int64_t>self.max_be)
+        self.drawn += 1
+        return <int64_t>(uniform(self.stream, self.drawn - 1) * most)
+
+    cdef int seek_access(self, double at, int64_t retries) except -1:
+        cdef double first, later
+        if self.access == ALOHA:
+            later = self.units(retries - 1) * self.unit_backoff if retries else 0.0
+            return self.at(self.awake_from(at + later), self.event(START))
+        if self.access == SLOTTED_ALOHA:
+            at = self.awake_from(at)
+            later = self.units(retries - 1) if retries else 0.0
+            first = ceil((at - time_tolerance(at)) / self.slot)
+            return self.at(max(at, (first + later) * self.slot), self.event(START))
+        return self.back_off(at, 0)
+
+    cdef int back_off(self, double at, int64_t busy) except -1:
+        cdef double wait = self.units(busy) * self.unit_backoff, begin = self.awake_from(at) + wait
+        cdef double awake = self.awake_from(begin)
+        if awake != begin:
+            begin = awake + wait
+        return self.at(begin + self.cca, self.event(ASSESSED, None, busy))
+
+    cdef int assessed(self, int64_t busy, double now) except -1:
+        if not self.receiver.is_busy(now - self.cca, now):
+            return self.at(now + self.turnaround, self.event(START))
+        self.busy += 1
+        if busy == self.max_csma_backoffs:
+            self.access_failures += 1
+            return self.give_up(now, ACCESS_FAILED)
+        return self.back_off(now, busy + 1)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    cdef double seconds(self, int64_t bits) except -1.0:
+        """Return for how long (s) bits are on the air."""
+        return bits / self.rate if self.rate > 0.0 else self.radio.seconds(bits, self.link)
+
+    cdef int start(self, double now) except -1:
+        """Send the current fragment."""
+        cdef PendingFrame pending = self.queue[0]
+        cdef double seconds
+        if self.is_battery_empty(now):
+            return 0
+        if self.receiver.sends_until > now + time_tolerance(now):
+            return self.seek_access(self.receiver.sends_until, pending.retries)
+        seconds = self.seconds(pending.fragments[pending.index])
+        self.frames += 1
+        self.retries += pending.retries > 0
+        self.airtime_s += seconds
+        self.access_s += now - pending.since
+        self.turn += 1
+        pending.begun = True
+        if self.transmit_share > 0.0:
+            self.silent_until = now + seconds + seconds * (1.0 / self.transmit_share - 1.0)
+        return self.transmit(pending, now, now + seconds)
+
+    def leave_unsent(self, double seconds):
+        """Subtract the last ``seconds`` of the current emission from the counts: they will not be sent."""
+        if self.emission.is_ack:
+            self.ack_airtime_s -= seconds
+            return
+        self.airtime_s -= seconds
+        if self.transmit_share > 0.0:
+            self.silent_until -= seconds / self.transmit_share
+
+    cdef bint is_battery_empty(self, double now) except -1:
+        return self.meter is not None and self.meter.dies_at <= now
+
+    cdef int sent(self, PendingFrame pending, double now) except -1:
+        """Wait for an acknowledgement, or move on, after a fragment has been sent."""
+        if not self.is_present(pending):
+            return 0
+        pending.since = now
+        if pending.to < 0 or not self.acknowledges:
+            return self.fragment_done(now)
+        wait = self.radio.wait_for_ack(self.link)
+        return self.at(now + <double>wait + time_tolerance(now), self.event(NO_ACK, None, self.turn))
+
+    cdef int acknowledged(self, Event event, double now) except -1:
+        """Continue after an acknowledgement, if it is received; ignore one that is for an earlier turn."""
+        if (<Signal>event.signals[0]).fate(self.captures_above) or not self.inbox.up:
+            return 0
+        if self.is_present(event.pending) and event.turn == self.turn and self.on:
+            self.turn += 1
+            event.pending.since = now
+            return self.fragment_done(now)
+        return 0
+
+    cdef int gets_no_ack(self, int64_t turn, double now) except -1:
+        cdef PendingFrame pending
+        if turn != self.turn:
+            return 0
+        pending = self.queue[0]
+        self.turn += 1
+        self.no_ack += 1
+        pending.since = now
+        if pending.retries == self.max_frame_retries:
+            return self.give_up(now, pending.cause or LOST)
+        pending.retries += 1
+        return self.contend(now)
+
+    cdef int fragment_done(self, double now) except -1:
+        cdef PendingFrame pending = self.queue[0]
+        if pending.is_last():
+            return self.finish(now, pending.to >= 0 and self.acknowledges)
+        pending.index += 1
+        pending.retries = 0
+        return self.contend(now)
+
+    cdef int give_up(self, double now, int cause) except -1:
+        self.end_all(self.queue[0], now, cause)
+        return self.finish(now, False)
+
+    # --- on the air ---------------------------------------------------------------------------------------------------
+
+    cdef int transmit(self, PendingFrame pending, double now, double end) except -1:
+        """Send the current fragment from ``now`` to ``end`` (s) and schedule its arrivals."""
+        cdef Event event
+        if self.tally.keeps and pending.index == 0 and pending.retries == 0:
+            for each in range(len(pending.open)) if pending.to < 0 else (pending.to,):
+                self.tally.left(now, self.key(each, pending), pending.number, pending.bits)
+        arrivals = self.emit(pending, now, end, pending.kind, pending.fragments[pending.index], pending.to)
+        for arrival, signals in arrivals.items():
+            event = self.event(ARRIVE, pending, self.turn)
+            event.index, event.signals = pending.index, signals
+            self.events.at(arrival, event)
+        return self.events.at(end, self.event(SENT, pending))
+
+    cdef int acknowledge(self, Mac sender, PendingFrame pending, int64_t turn, double now) except -1:
+        """Acknowledge a fragment that a neighbour sent at ``turn``, unless this is impossible or useless by now."""
+        cdef Event event
+        cdef double end
+        cdef bint busy = self.receiver.sends_until > now + time_tolerance(now)
+        if busy or turn != sender.turn or self.is_battery_empty(now):
+            return 0
+        bits, to = self.radio.ack_bits, self.link_index_of[sender.number]
+        end = now + self.seconds(bits)
+        self.acks += 1
+        self.ack_airtime_s += end - now
+        [(arrival, signals)] = self.emit(pending, now, end, self.ack_kind, bits, to).items()
+        event = sender.event(ACKNOWLEDGED, pending, turn)
+        event.signals = signals
+        return self.events.at(arrival, event)
+
+    cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the signals there by arrival time (s)."""
+        cdef bint is_ack = kind == self.ack_kind, is_target, lost = False
+        cdef double width = time_tolerance(now), joules = self.spend(now, end, bits, to), arrival, last = -1.0
+        cdef dict arrivals = {}
+        cdef list reached = [], together = None
+        cdef RadioLink link
+        cdef Signal signal
+        cdef Receiver receiver
+        if not is_ack:
+            pending.energy += joules
+        self.tally.aired(self.number, kind, bits)
+        if self.log is not None:
+            row = (self.number, self.first + to if to >= 0 else -1, kind, pending.number, pending.index)
+            self.log.append((now, end, *row, pending.retries, bits))
+        self.receiver.send(now, end)
+        self.emission = Emission.__new__(Emission)
+        self.emission.end, self.emission.is_ack, self.emission.reached = end, is_ack, reached
+        for link in self.links:
+            is_target = link.index >= 0 and (to < 0 or to == link.index)
+            signal = Signal.__new__(Signal)
+            signal.link, signal.power = link, link.power
+            if is_target:
+                arrival = (link.ack_crossing if is_ack else link.crossing).cross(end, &lost)
+                signal.start, signal.end, signal.lost = now + (arrival - end), arrival, lost
+                if self.down and link.index in self.down:
+                    signal.cause = LINK_DOWN
+                if together is None or arrival != last:
+                    together, last = arrivals.setdefault(arrival, []), arrival
+                together.append(signal)
+            else:
+                signal.start, signal.end = now + link.delay, end + link.delay
+            if link.index >= 0:
+                link.mac.begin_reception(signal, now, end, bits, is_ack and is_target)
+            link.mac.receiver.hear(signal, now, width)
+            reached.append(signal)
+        for link in self.deaf:
+            if to < 0 or to == link.index:
+                signal = Signal.__new__(Signal)
+                signal.link, signal.start, signal.end = link, now, end
+                signal.cause = LINK_DOWN if link.index in self.down else LOST
+                if not link.mac.on or link.mac.is_battery_empty(now):
+                    signal.spoil(RECEIVER_DOWN)
+                link.mac.receiver.hear(signal, now, width)
+                arrivals.setdefault(end, []).append(signal)
+        for receiver in self.sensers:
+            receiver.sense(now, end, width)
+        return arrivals
+
+    cdef double spend(self, double now, double end, int64_t bits, int to) except? -1.0:
+        """Charge this node for an emission on link ``to`` (−1: all) and return its energy (J)."""
+        meter, distances = self.meter, self.distances
+        if meter is None:
+            return 0.0
+        distance = 0.0 if not distances else distances[to] if to >= 0 else max(distances)
+        meter.transmit(now, end, bits, distance)
+        self.watch_battery(now)
+        return meter.energy.to_send(bits, end - now, distance)
+
+    cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
+        """Start to receive a neighbour's signal if this node is awake or awaits it, and meter that."""
+        if not self.on or self.is_battery_empty(now):
+            signal.spoil(RECEIVER_DOWN)
+        elif not (awaits or self.schedule is None or self.schedule.is_awake(now)):
+            signal.spoil(ASLEEP)
+        elif self.meter is not None and self.receiver.sends_until <= now + time_tolerance(now):
+            signal.reception = self.meter.receive(now, end, bits)
+            self.watch_battery(now)
+        return 0
+
+    cdef int watch_battery(self, double now) except -1:
+        if self.meter.committed > self.meter.allowance:
+            self.medium.watch.plan(self, now)
+        return 0
+
+    # --- outcomes of a frame ------------------------------------------------------------------------------------------
+
+    cdef int arrive(self, Event event, double now) except -1:
+        """End a fragment, sent at a turn, at the neighbours that its signals reach now."""
+        cdef Signal signal
+        for signal in event.signals:
+            cause = signal.fate(self.captures_above) if signal.link.mac.inbox.up else RECEIVER_DOWN
+            self.arrived(event, signal.link, cause, now)
+        return 0
+
+    cdef int arrived(self, Event event, RadioLink link, int cause, double now) except -1:
+        """Record that a neighbour received a fragment, or the cause of its failure."""
+        cdef PendingFrame pending = event.pending
+        cdef Event answer
+        if pending.to >= 0 and self.acknowledges:
+            cause = cause or <int>pending.failed[link.index]
+            pending.cause = cause or self.take_in(pending, event.index, link, now)
+            if not pending.cause:
+                answer = link.mac.event(ACKNOWLEDGE, pending, event.turn)
+                answer.sender = self
+                link.mac.at(now + self.turnaround, answer)
+            return 0
+        if cause:
+            pending.fail(link.index, cause)
+        if event.index == len(pending.fragments) - 1 and pending.open[link.index]:
+            cause = <int>pending.failed[link.index] or self.deliver(pending, link, now)
+            if cause:
+                self.ended(pending, link.index, now, cause)
+        return 0
+
+    cdef int take_in(self, PendingFrame pending, int64_t index, RadioLink link, double now) except -1:
+        """Receive a fragment that is to be acknowledged; return 0, or the cause of its failure."""
+        cdef int cause = 0
+        if index < pending.received:
+            link.mac.duplicates += 1
+            return 0
+        if index == len(pending.fragments) - 1 and pending.open[link.index]:
+            cause = self.deliver(pending, link, now)
+        pending.received += not cause
+        return cause
+
+    cdef int deliver(self, PendingFrame pending, RadioLink link, double now) except -1:
+        """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
+        cdef Frame frame = pending.frame
+        cdef double time = now, late_at = pending.late_at
+        cdef bint corrupted = False
+        path = link.crossing.path
+        if path is not None:
+            time, corrupted = path.arrive(now)
+        if self.bursts.matter:
+            [(time, corrupted)] = self.bursts.delayed(link.index, [(time, corrupted)])
+        if corrupted:
+            crc = self.wiring.links[link.index].crc
+            received = None if crc else damaged(frame, path.damaged_share(), self.medium.names)
+            if received is None:
+                return CORRUPTED
+            frame, late_at = received, -INFINITY
+        link.arrivals.add(time, self.key(link.index, pending), pending.kind, frame)
+        if not frame.plain or time >= late_at:
+            link.arrivals.careful = True
+        self.close(pending, link.index)
+        if self.subscribers and link.index in self.subscribers:
+            self.subscribers[link.index].watch()
+        return 0
+
+    cdef int end_all(self, PendingFrame pending, double now, int cause) except -1:
+        """Count a frame as not delivered on every link on which its outcome is still unknown."""
+        cdef int link_index
+        for link_index in range(len(pending.open)):
+            if pending.open[link_index]:
+                self.ended(pending, link_index, now, <int>pending.failed[link_index] or cause)
+        return 0
+
+    cdef int ended(self, PendingFrame pending, int link_index, double now, int cause) except -1:
+        """Count a link message as not delivered, with its cause."""
+        self.tally.count_outcome(now, self.key(link_index, pending), pending.kind, cause)
+        return self.close(pending, link_index)
+
+    cdef int close(self, PendingFrame pending, int link_index) except -1:
+        pending.open[link_index] = 0
+        pending.n_open -= 1
+        if pending.n_open == 0:
+            del self.open[pending.number]
+        return 0
+
+    def on_neighbour_off(self, Mac neighbour):
+        """Fail partly sent frames at a neighbour that was switched off and so lost their earlier fragments."""
+        cdef PendingFrame pending
+        cdef int link_index = self.link_index_of[neighbour.number]
+        for pending in self.open.values():
+            if pending.open[link_index] and (pending.index or pending.received):
+                pending.fail(link_index, RECEIVER_DOWN)
+
+    def flush(self, double now):
+        """Drop all queued frames; one already on the air with unknown outcome counts as lost."""
+        cdef PendingFrame pending
+        self.flush_count += 1
+        self.queued_bits = 0
+        waiting, self.queue = self.queue, deque()
+        for pending in waiting:
+            self.end_all(pending, now, (pending.cause or LOST) if pending.begun else REFUSED)
+            pending.set_outcome(False)

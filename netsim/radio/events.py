@@ -1,0 +1,94 @@
+"""The events of a shared medium: ends of back-offs, starts and ends of transmissions, time-outs."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+
+from netsim.clock.clock import Loop
+from netsim.clock.virtual_clock import FirstTimer
+
+__all__ = ["EventQueue"]
+
+
+class EventQueue:
+    """The medium's events in order of time, driven by a single timer of the event loop.
+
+    Events run before the agents act at the same instant, so an agent sees everything that ended at that instant.
+    The timer exists only while events are pending, so it neither hides a standstill nor outlives the run. As long as
+    nothing but the medium acts, its events follow each other without a pass of the event loop.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop, self._clock = loop, loop.clock
+        # The run's context, because the medium's events belong to no agent.
+        self._context = copy_context()
+        self._events: list[tuple[float, int, Callable[[float], None]]] = []
+        self._order = itertools.count()
+        self._timer: FirstTimer | None = None
+        # The number of events processed.
+        self.done = 0
+
+    def at(self, time: float, call: Callable[[float], None]) -> None:
+        """Schedule ``call(time)`` at ``time`` (s); calls at equal times run in the order they were scheduled."""
+        heapq.heappush(self._events, (time, next(self._order), call))
+        if self._timer is None or time < self._timer.when:
+            self._set_timer()
+
+    def catch_up(self, now: float) -> None:
+        """Run the events due before ``now`` (s): with a wall clock, time passes while agents act."""
+        events = self._events
+        while events and events[0][0] < now:
+            self._next()
+
+    def stop(self) -> None:
+        """Discard all events and cancel the timer."""
+        self._events.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        time = self._events[0][0]
+        timer = self._timer = FirstTimer(time, self._context)
+        self._clock.set_timer(time, timer, partial(self._start, timer), first=True)
+
+    def _start(self, timer: FirstTimer) -> None:
+        """Run what is due: at once if nothing else acts now, else in its turn."""
+        if timer.cancelled():
+            return
+        if not self._clock.is_alone():
+            self._loop.call_soon(self._due, timer, context=self._context)
+            return
+        try:
+            self._context.run(self._due, timer)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            context = {"message": "Exception in an event of the medium", "exception": error, "handle": timer}
+            self._loop.call_exception_handler(context)
+
+    def _due(self, timer: FirstTimer) -> None:
+        if timer.cancelled():
+            return
+        # Meanwhile the timer is not moved: it stands in the past.
+        events, now = self._events, self._clock.now()
+        try:
+            while True:
+                while events and events[0][0] <= now:
+                    self._next()
+                if not events or not self._clock.skip_to(events[0][0]):
+                    break
+                now = events[0][0]
+        finally:
+            self._timer = None
+            if events:
+                self._set_timer()
+
+    def _next(self) -> None:
+        time, _, call = heapq.heappop(self._events)
+        self.done += 1
+        call(time)
