@@ -311,8 +311,12 @@ class Part:
         self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Note that all agents of this worker have ended, or that time is up."""
+        """Note that all agents of this worker have ended, or that time is up, when nothing more happens."""
         self._is_over = True
+        until, run = self._settings.until, self.runtime
+        if until is not None and run.loop.now() >= run.rounds.snap(until):
+            while not self._is_closed:
+                self.advance(math.inf)
 
     def closing(self) -> None:
         """Exchange the last frames, unless the workers agreed on the end; called before counting ends."""
@@ -348,12 +352,16 @@ class Part:
         self._was_over = self._is_over
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
+        if time < math.inf and (trial := self._rounds.trial) is not None:
+            # Its end matters only if others take part in it, who have that, too.
+            time = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, time)
         except Lost as error:
             run.fail(error)
             self._close()
             return -math.inf
+        self._rounds.agree(min(report.round for i, report in enumerate(reports) if i != rank))
         states = [report.status for report in reports]
         if FAILED in states or INTERRUPTED in states or set(states) == {OVER}:
             if set(states) == {OVER}:
@@ -376,7 +384,6 @@ class Part:
         # No window goes beyond the end of a round, when workers tell which rounds agents want.
         number = math.floor(self._rounds.instant_end(earliest) / self._rounds.period) + 1
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(number))
-        self._rounds.agree(min(report.round for i, report in enumerate(reports) if i != rank))
         return earliest
 
     def _exchange(self, status: int, time: float) -> list[Report]:

@@ -5,6 +5,7 @@ worker opens the next round on trial; before time passes, workers tell one anoth
 round that none asked for is taken back.
 """
 
+import asyncio
 import math
 from collections.abc import Callable
 
@@ -32,6 +33,11 @@ class JointRounds(RoundClock):
         if self._opens_at == -math.inf:
             return -math.inf if self._own else math.inf
         return self._opens_at if len(self._opening) or self._followers else math.inf
+
+    @property
+    def trial(self) -> asyncio.TimerHandle | None:
+        """The timer that ends the open round, if no agent of this worker takes part in it."""
+        return self._timer if self._opens_at == -math.inf and not self._own else None
 
     def agree(self, elsewhere: float) -> None:
         """Note when (s) agents of other workers want a round, as `wanted` has it."""

@@ -63,6 +63,11 @@ class WindowSelector(VirtualSelector):
         """Let time pass to that of the other workers (s), at the end of a run."""
         self._now = time
 
+    def next_but(self, handle: asyncio.TimerHandle) -> float:
+        """Return the time (s) of the first timer other than this one; infinite if there is none."""
+        others = (time for time, _, each, _ in self._timers if each is not handle and not each.cancelled())
+        return min(others, default=math.inf)
+
     def wait(self, until: float) -> Ready:
         """Let time pass to ``until`` (s), or as far as the window allows."""
         return self._pass(until)
