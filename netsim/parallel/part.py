@@ -283,6 +283,7 @@ class Part:
         """Prepare for frames; called once the run is built."""
         run = self.runtime
         self._tally, self._rounds = run.shared.tally, run.rounds
+        run.tasks.is_part = True
         self._queues: list[Any] = [None] * len(self._names)
         for name, inbox in run.inboxes.items():
             self._queues[self._numbers[name]] = inbox.arrivals
@@ -293,7 +294,7 @@ class Part:
 
     def last_round(self) -> int:
         """Return the number of the last round that opened."""
-        return self._rounds.open_round
+        return self._rounds.last
 
     def refuse_of_agent(self, what: str) -> None:
         """Raise BadInput if an agent's code calls what all workers would have to know."""

@@ -35,6 +35,11 @@ class JointRounds(RoundClock):
         return self._opens_at if len(self._opening) or self._followers else math.inf
 
     @property
+    def last(self) -> int:
+        """The number of the last round that opened, without one in which no agent of this worker takes part."""
+        return self._before[1] if self.trial is not None else self.open_round
+
+    @property
     def trial(self) -> asyncio.TimerHandle | None:
         """The timer that ends the open round, if no agent of this worker takes part in it."""
         return self._timer if self._opens_at == -math.inf and not self._own else None
