@@ -257,6 +257,7 @@ class Network:
         progress: Progress | None = None,
         blas_threads: int | None = 1,
         transport: Transport | None = None,
+        workers: int = 1,
         **clock: Unpack[Clock],
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
@@ -291,6 +292,9 @@ class Network:
             Carries frames in real time to the other processes that run some of the agents (`netsim.distributed.UDP`,
             `netsim.distributed.MQTT`). With a transport, probes receive only the agents of this process, and the ledger
             counts only the frames that this process saw.
+        workers : int
+            The number of processes over which the run is spread, in virtual time. The results are the same, and each
+            process holds its share of the links. ``docs/scale.md`` tells when it pays, and what cannot be split.
         clock : {"virtual", "wall"}
             "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
         speed : float
@@ -316,12 +320,23 @@ class Network:
         settings = self._settings_of(until, sample, trace, blas_threads)
         clock_and_speed = _checked_clock(clock, transport)
         result = self.result_of(agents, probes, progress)
+        if workers != 1:
+            if transport is not None or clock:
+                other = "transport" if transport is not None else next(iter(clock))
+                raise BadInput(f"workers = {workers!r}: must be 1 with {other}, which runs in real time")
+            return self.play_in_workers(settings, result, workers)
         backend = BACKEND.get() if transport is None else None
         return (
             self.play(settings, result, transport, *clock_and_speed)
             if backend is None
             else backend(self, settings, result)
         )
+
+    def play_in_workers(self, settings: Settings, result: Run, workers: int) -> Run:
+        """Run with validated ``settings`` over several processes, as `play` does in one."""
+        from netsim.parallel.launch import run_in_workers
+
+        return run_in_workers(settings, result, self._scheduled, self._active, workers)
 
     def play(
         self,

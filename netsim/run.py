@@ -62,14 +62,18 @@ class Run:
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
 
-    def add_row(self, number: int, time: float, totals: tuple[int, ...], measure: bool = True) -> None:
+    def add_row(
+        self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
+    ) -> None:
         """Add a round's row; raise NetsimError if a probe fails, returns a non-number or duplicates a column.
 
-        If ``measure`` is False, no probe is called and the probes' columns are NaN in this row.
+        If ``measure`` is False, no probe is called and the probes' columns are NaN in this row. ``parts`` has, of each
+        probe that is measured in parts, what its ``local`` returned in each worker.
         """
         measured: dict[str, float] = {}
-        for probe in self._probes if measure else ():
-            columns = self._measure(probe, number)
+        for i, probe in enumerate(self._probes if measure else ()):
+            local = parts[i] if parts and is_split(probe) else None
+            columns = self._measure(probe, number, local)
             clash = columns.keys() & {*_RESERVED_COLUMNS, *self.ledger.causes, *measured}
             if clash:
                 raise BadInput(f"probe column {min(clash)!r}: must not duplicate an existing column")
@@ -80,9 +84,9 @@ class Run:
         if self._progress is not None:
             self._progress(number)
 
-    def _measure(self, probe: Probe, number: int) -> Mapping[str, float]:
+    def _measure(self, probe: Any, number: int, parts: Sequence[Any] | None) -> Mapping[str, float]:
         try:
-            value = probe(self.agents)
+            value = probe(self.agents) if parts is None else probe.combine(parts)
         except Exception as error:
             raise NetsimError(
                 f"probe {_probe_name(probe)} raised {type(error).__name__} after "
@@ -317,6 +321,11 @@ class Run:
             f"{totals['transmissions']} transmissions, "
             f"{totals['delivered']} of {totals['link_messages']} link messages delivered{missing}>"
         )
+
+
+def is_split(probe: Probe) -> bool:
+    """Return whether a probe can be measured in parts: it has methods ``local`` and ``combine``."""
+    return callable(getattr(probe, "local", None)) and callable(getattr(probe, "combine", None))
 
 
 def _probe_name(probe: Probe) -> str:

@@ -9,15 +9,18 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from netsim.clock.clock import Loop
 from netsim.clock.pacing import PacedSelector
+from netsim.clock.rounds import RoundClock
+from netsim.core import Tally
+from netsim.core.records import SOCKET_CAUSES
 from netsim.distributed.journal import JournalWriter
 from netsim.distributed.membership import Membership, Phase, clock
-from netsim.distributed.relay import Relay
+from netsim.distributed.relay import Relay, RemoteEndpoint
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings
 from netsim.engine.diagnosis import waiting
@@ -27,6 +30,8 @@ from netsim.errors import BadInput, NetsimError, Stalled, one_line
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.transport.context import Context
+from netsim.transport.inbox import Inbox
+from netsim.transport.shared import Shared
 
 __all__ = ["Missed", "Node", "journal_name", "mark_of", "places_of"]
 
@@ -90,6 +95,8 @@ class Node:
     """
 
     runtime: Runtime
+    causes = SOCKET_CAUSES
+    round_clock = RoundClock
 
     def __init__(self, settings: Settings, result: Run, transport: Transport) -> None:
         self._process_of = places_of(settings, transport)
@@ -114,6 +121,27 @@ class Node:
     def journals(self) -> bool:
         """Whether it writes a journal."""
         return self._transport.folder is not None
+
+    def is_local(self, agent: Hashable) -> bool:
+        """Return whether an agent runs in this process."""
+        return self.relay.is_local(agent)
+
+    def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
+        """Return the agents whose links are built here: all."""
+        return names
+
+    def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> Inbox:
+        """Return an agent's inbox."""
+        return Inbox(shared, limit)
+
+    def neighbor_inboxes(
+        self, inboxes: Mapping[Hashable, Inbox], tally: Tally
+    ) -> "Mapping[Hashable, Inbox | RemoteEndpoint]":
+        """Return the inbox of each agent of this process, and the endpoints of the others."""
+        return {name: self.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
+
+    def refuse_of_agent(self, what: str) -> None:
+        """Allow agents to change their own process's links."""
 
     @property
     def _contexts(self) -> list[Context]:

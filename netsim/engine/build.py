@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from netsim.engine.observers import Viewer
     from netsim.engine.runtime import Runtime
 
-__all__ = ["Settings", "build", "check_agents"]
+__all__ = ["Settings", "build", "check_agents", "ends_of_links"]
 
 _Indices = NDArray[np.int64]
 
@@ -92,25 +92,30 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     attribute hides an attribute of Agent.
     """
     settings, agents, node = run.settings, run.agents, run.node
-    graph, names = settings.graph, list(agents)
+    graph, names = settings.graph, list(settings.graph)
     neighbors = {name: tuple(graph[name]) for name in names}
-    senders, receivers, firsts = _ends_of_links(neighbors)
+    senders, receivers, firsts = ends_of_links(neighbors)
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     keys = draws.link_keys(name_keys[senders], name_keys[receivers])
     keeps_events = settings.trace or settings.viewer is not None or (node is not None and node.journals)
     tally = Tally(name_keys, keys, keeps_events)
     on_medium = isinstance(settings.medium, Radio)
-    causes = SOCKET_CAUSES if node or merged else RADIO_CAUSES if on_medium else ()
+    causes = SOCKET_CAUSES if merged else RADIO_CAUSES if on_medium else () if node is None else node.causes
     run.ledger = run.result.ledger = Ledger(names, senders, receivers, name_keys, tally, causes)
     run.ledger.keeps_trace = settings.trace
     run.loop = loop
-    run.rounds = RoundClock(loop, settings.round_period, run.round_ended)
+    round_clock = RoundClock if node is None else node.round_clock
+    run.rounds = round_clock(loop, settings.round_period, run.round_ended)
     run.shared = shared = Shared(loop, tally, run.rounds)
     run.own = own = _skewed_shared(settings, shared)
-    run.inboxes = inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
-    neighbor_inboxes: Mapping[Hashable, Inbox | RemoteEndpoint] = inboxes
-    if node is not None:
-        neighbor_inboxes = {name: node.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
+    neighbor_inboxes: Mapping[Hashable, Inbox | RemoteEndpoint]
+    if node is None:
+        neighbor_inboxes = inboxes = {name: Inbox(own.get(name, shared), settings.inbox_limit) for name in names}
+    else:
+        wired = node.wired(names)
+        inboxes = {name: node.inbox(own.get(name, shared), settings.inbox_limit, name) for name in wired}
+        neighbor_inboxes = node.neighbor_inboxes(inboxes, tally)
+    run.inboxes = inboxes
     run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
     if isinstance(settings.medium, Radio):
@@ -119,6 +124,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     # Draw random numbers in large blocks, but in small ones if the network has many links.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
+        if name not in inboxes:
+            continue
         ends = slice(int(firsts[i]), int(firsts[i + 1]))
         wiring = Wiring(
             links=_links(settings, name, neighbors[name]),
@@ -152,7 +159,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         run.medium.connect(graph)
 
 
-def _ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
+def ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
     """Return each link's sender and receiver, shape (links,), and each agent's first link, shape (agents + 1,)."""
     index = {name: i for i, name in enumerate(neighbors)}
     degrees = np.array([len(others) for others in neighbors.values()], dtype=np.int64)

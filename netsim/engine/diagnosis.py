@@ -5,7 +5,7 @@ import inspect
 import os
 import sysconfig
 import traceback
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,11 +15,13 @@ from netsim.transport.context import Context
 from netsim.transport.inbox import Inbox
 
 __all__ = [
+    "SHOWN",
     "agent_error",
     "cancelled_error",
     "endless",
     "failure",
     "is_shutdown_error",
+    "stalled",
     "standstill",
     "uncancellable_error",
     "waiting",
@@ -28,6 +30,9 @@ __all__ = [
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
 """Tasks, and the names of their agents."""
+
+SHOWN = 5
+"""The most agents that the error for a standstill names."""
 
 _FOLDERS = [os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
 _LIBRARIES = tuple(folder + os.sep for folder in _FOLDERS)
@@ -96,17 +101,27 @@ def is_shutdown_error(error: BaseException) -> bool:
 def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stalled:
     """Return the error for a run in which every task waits for an event that can never come."""
     loop = next(iter(contexts.values())).shared.loop
-    beyond = f" (what is to be later than {LATEST:g} s never comes)" if loop.clock.beyond else ""
-    waits = waiting(unfinished, contexts)
-    return Stalled(f"at {loop.now():g} s every task waits for what can never come: {waits}{beyond}")
+    return stalled(loop.now(), _waits(unfinished, contexts), len(unfinished), loop.clock.beyond)
+
+
+def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
+    """Return that error from what the first agents wait for, in words, and the number of unfinished agents."""
+    late = f" (what is to be later than {LATEST:g} s never comes)" if beyond else ""
+    return Stalled(f"at {now:g} s every task waits for what can never come: {_listed(waits, unfinished)}{late}")
 
 
 def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
     """Return in words what the first few agents wait for."""
-    waits = [
-        f"agent {name!r} waits for {_waits_for(task, contexts[name])}" for task, name in list(unfinished.items())[:5]
-    ]
-    more = [f"and {len(unfinished) - 5} more"] if len(unfinished) > 5 else []
+    return _listed(_waits(unfinished, contexts), len(unfinished))
+
+
+def _waits(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> list[str]:
+    first = list(unfinished.items())[:SHOWN]
+    return [f"agent {name!r} waits for {_waits_for(task, contexts[name])}" for task, name in first]
+
+
+def _listed(waits: Sequence[str], unfinished: int) -> str:
+    more = [f"and {unfinished - SHOWN} more"] if unfinished > SHOWN else []
     return "; ".join([*waits, *more])
 
 

@@ -36,6 +36,7 @@ from netsim.transport.shared import Shared
 
 if TYPE_CHECKING:
     from netsim.distributed.node import Node
+    from netsim.parallel.part import Part
 
 __all__ = ["Action", "Runtime"]
 
@@ -61,8 +62,9 @@ class Runtime:
         The object that holds the agents and receives the results.
     scheduled : sequence of (float, callable)
         The functions to call and their times (s).
-    node : Node, optional
-        This process's node in a distributed run, where other processes run some of the agents.
+    node : Node or Part, optional
+        This process's node in a distributed run, or its part of a run over several workers: other processes run some of
+        the agents.
 
     Attributes
     ----------
@@ -91,7 +93,11 @@ class Runtime:
     view: View | None
 
     def __init__(
-        self, settings: Settings, result: Run, scheduled: Sequence[Action] = (), node: "Node | None" = None
+        self,
+        settings: Settings,
+        result: Run,
+        scheduled: Sequence[Action] = (),
+        node: "Node | Part | None" = None,
     ) -> None:
         self.settings, self.result, self.node = settings, result, node
         self.agents = result.agents
@@ -110,7 +116,7 @@ class Runtime:
 
     def is_local(self, agent: Hashable) -> bool:
         """Return whether an agent runs in this process."""
-        return self.node is None or self.node.relay.is_local(agent)
+        return self.node is None or self.node.is_local(agent)
 
     async def run(self, loop: Loop) -> Run:
         """Run all agents on a loop; an error that ends the run has the partial result as ``run``."""
@@ -150,9 +156,9 @@ class Runtime:
             self.view = View(settings.viewer, result, loop, self._scene, self._last_round)
         result.sampled = self.sampler is not None
         self.ledger.in_flight = self._in_flight
-        for name, agent in self.agents.items():
-            if type(agent).answer is not Agent.answer:
-                self.inboxes[name].set_request_handler(self._request_handler(name))
+        for name, inbox in self.inboxes.items():
+            if type(self.agents[name]).answer is not Agent.answer:
+                inbox.set_request_handler(self._request_handler(name))
         # The result contains only the agents of this process.
         result.agents = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
         if self.node is not None:
@@ -190,6 +196,7 @@ class Runtime:
         if not self.started:
             self.scheduled.append((time, action))
             return
+        self._must_be_shared("Network.at")
         if time < self.loop.now():
             raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the current time of the run")
         call = partial(self._act, time, action)
@@ -197,16 +204,32 @@ class Runtime:
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Take down or restore one direction of a link."""
-        self.outboxes[sender].set_link(receiver, up)
+        self._must_be_shared("Network.set_link")
+        if sender in self.outboxes:
+            self.outboxes[sender].set_link(receiver, up)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on."""
-        inbox = self.inboxes[agent]
-        inbox.settle_now()
-        inbox.up = up
+        self._must_be_shared("Network.set_receiver")
+        if agent in self.inboxes:
+            inbox = self.inboxes[agent]
+            inbox.settle_now()
+            inbox.up = up
+
+    def _must_be_shared(self, what: str) -> None:
+        """Raise BadInput if an agent calls what the processes that run the other agents would have to know."""
+        if self.node is not None:
+            self.node.refuse_of_agent(what)
+
+    def slow(self, agent: Hashable, delay: float) -> None:
+        """Let each message of an agent leave ``delay`` seconds late."""
+        if agent in self.contexts:
+            self.contexts[agent].delay = delay
 
     def halt(self, agent: Hashable) -> None:
         """Cancel an agent's tasks, switch off its radio and discard its unread frames."""
+        if agent not in self.contexts:
+            return
         self.contexts[agent].down = True
         self.inboxes[agent].clear_unread()
         if self.medium:
@@ -219,6 +242,8 @@ class Runtime:
 
     def restart(self, agent: Hashable) -> None:
         """Start or restart an agent's code unless the agent has finished."""
+        if agent not in self.contexts:
+            return
         self.contexts[agent].down = False
         if self.medium:
             self.medium.switch(agent, on=True)
@@ -386,7 +411,7 @@ class Runtime:
     def _on_deadlock(self) -> None:
         """Resolve a deadlock by ending inbox iterations, or fail the run with what each agent waits for."""
         if self.end_iterations():
-            self._count_ready_agents()
+            self.count_ready_agents()
             return
         unfinished = {task: name for task, name in self.tasks.main_tasks.items() if not task.done()}
         self.fail(self.tasks.first_background_error() or standstill(unfinished, self.contexts))
@@ -396,7 +421,7 @@ class Runtime:
         self.loop.clock.passes += _PASSES_PER_STANDSTILL
         return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
-    def _count_ready_agents(self) -> None:
+    def count_ready_agents(self) -> None:
         """Count the agents that are ready to run, if the iteration limit for one instant is exceeded."""
         if self.loop.clock.passes <= self.loop.clock.limit:
             return
@@ -408,7 +433,7 @@ class Runtime:
 
     def _on_livelock(self) -> None:
         """After sampling a few iterations, fail the run with an error naming the agent that ran most often."""
-        self._count_ready_agents()
+        self.count_ready_agents()
         self.iterations_sampled += 1
         # The agent may belong to another run on this loop, so wait longer to let that run fail first.
         if self.iterations_sampled < (_LIVELOCK_SAMPLES if self.ready_counts else 2 * _LIVELOCK_SAMPLES):

@@ -66,6 +66,8 @@ class AgentTasks:
         Whether the run has ended, after which cancellation or a refused send is not an agent's error.
     closed : bool
         Whether background tasks are cancelled as soon as agents create them.
+    is_part : bool
+        Whether the run may go on when these agents have ended, because other workers run others.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class AgentTasks:
         self.background: dict[asyncio.Task[Any], Hashable] = {}
         self.over = False
         self.closed = False
+        self.is_part = False
 
     def start(self, name: Hashable, coroutine: Coroutine[Any, Any, None]) -> None:
         """Start the main task of an agent."""
@@ -203,7 +206,7 @@ class AgentTasks:
     def _discard_frames_of_ended(self) -> None:
         """Discard the frames of agents that have ended, if the run goes on."""
         gone, self._ended_now = self._ended_now, []
-        if self._unfinished and not self.over:
+        if (self._unfinished or self.is_part) and not self.over:
             busy = set(self.background.values())
             for name in gone:
                 if name not in busy:

@@ -76,18 +76,20 @@ class Player:
         self.mend(self._outgoing(agent))
         if agent in self._lost:
             self._lost.remove(agent)
-            _restore(self._run.agents[agent], self._states[agent])
+            if agent in self._states:
+                _restore(self._run.agents[agent], self._states[agent])
         self._run.restart(agent)
 
     def keep_state(self, agent: Hashable) -> None:
         """Keep what an agent is to begin anew with, when it has lost its state."""
-        self._states[agent] = _state_of(agent, self._run.agents[agent])
+        if agent in self._run.contexts:
+            self._states[agent] = _state_of(agent, self._run.agents[agent])
 
     def slow(self, agent: Hashable, delay: float, begins: bool) -> None:
         """Let an agent need ``delay`` seconds more for each message, or no more."""
         delays = self._delays.setdefault(agent, [])
         (delays.append if begins else delays.remove)(delay)
-        self._run.contexts[agent].delay = sum(delays)
+        self._run.slow(agent, sum(delays))
 
     def _outgoing(self, agent: Hashable) -> list[tuple[Hashable, Hashable]]:
         return [(agent, other) for other in self.graph[agent]]
@@ -111,8 +113,9 @@ class Player:
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
         """Yield the senders' outboxes and the links' indices there; without links, those of all links."""
         for sender, receiver in links or [pair for a, b in self.graph.edges for pair in ((a, b), (b, a))]:
-            outbox = self._run.contexts[sender].outbox
-            yield outbox, outbox.link_index_of[receiver]
+            # Other processes may run the sender.
+            if (outbox := self._run.outboxes.get(sender)) is not None:
+                yield outbox, outbox.link_index_of[receiver]
 
 
 def _state_of(name: Hashable, agent: Agent) -> Any:

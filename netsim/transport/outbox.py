@@ -5,7 +5,7 @@ The data path is agent → outbox (this module) → link → inbox → agent.
 
 import asyncio
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +234,11 @@ class Outbox:
     def sent(self) -> int:
         """The number of messages sent so far."""
         return self._broadcast_path.sent
+
+    @property
+    def kinds(self) -> Iterable[str]:
+        """The kinds of message sent so far, in the order of their first use."""
+        return self._kinds
 
     @property
     def acknowledges(self) -> bool:

@@ -61,6 +61,8 @@ class Habits:
     answers: bool = False
     background: bool = False
     looks: bool = False
+    # Whether it counts the frames in its inbox at the end.
+    counts: bool = True
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Noting(netsim.Agent):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        self.notes.left_at, self.notes.unread = self.now, len(self.inbox)
+        self.notes.left_at, self.notes.unread = self.now, len(self.inbox) if self.habits.counts else 0
 
     # --- habits -------------------------------------------------------------------------------------------------------
 

@@ -232,16 +232,17 @@ class Case:
         trace: bool = False,
         looks_at: Sequence[float] = (),
         sample: float | None = None,
+        workers: int = 1,
     ) -> Played:
         """Run the network with new agents.
 
         ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too. ``sample``:
-        the interval of rows in seconds.
+        the interval of rows in seconds. ``workers``: the number of processes.
         """
         agents = {node: agent(habits) for node, habits in self.habits.items()}
         for time in looks_at:
             self.network.at(time, lambda: [len(agent.inbox) for agent in agents.values()].clear())
-        settings: dict[str, Any] = {"until": self.until, "trace": trace, "sample": sample}
+        settings: dict[str, Any] = {"until": self.until, "trace": trace, "sample": sample, "workers": workers}
         if watched:
             with looking_at_each_row():
                 run = self.network.run(agents, [look], progress=lambda k: None, **settings)

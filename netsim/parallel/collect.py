@@ -1,0 +1,176 @@
+"""The caller's side of a run over several workers: it adds up their rows and counts, and ends them all with one."""
+
+import pickle
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from netsim.agent import Agent
+from netsim.engine.build import Settings
+from netsim.engine.diagnosis import failure
+from netsim.engine.process import limited_blas
+from netsim.errors import BadInput, NetsimError
+from netsim.parallel.merged import empty_ledger, merge
+from netsim.parallel.part import least_latency
+from netsim.parallel.states import Placed, learn
+from netsim.parallel.worker import Ending
+from netsim.radio.settings import Radio
+from netsim.run import Run
+from netsim.util import check
+
+__all__ = ["Collector", "Crew", "Message", "must_split"]
+
+Message = tuple[int, str, Any]
+"""A worker's number, the name of the message ("row", "end" or "lost"), and its content."""
+
+# Real seconds that workers have to end once the run is interrupted.
+_PATIENCE = 5.0
+
+
+class Crew(Protocol):
+    """The workers of a run."""
+
+    def messages(self, timeout: float | None) -> Iterator[Message]:
+        """Yield what workers send, until all have ended or, if given, for ``timeout`` real seconds."""
+        ...
+
+    def stop(self) -> None:
+        """Let all workers end soon, with what they counted."""
+        ...
+
+    def kill(self) -> None:
+        """End all workers at once."""
+        ...
+
+
+def must_split(settings: Settings, result: Run, workers: int) -> None:
+    """Raise BadInput unless a run can be split over this many workers."""
+    workers = check.integer("workers", workers, low=1)
+    because = f"workers = {workers}: must be 1"
+    if workers > len(settings.graph):
+        raise check.refuse("workers", workers, f"from 1 to {len(settings.graph)}, the number of agents")
+    if isinstance(settings.medium, Radio):
+        raise BadInput(f"{because} on a netsim.Radio: what agents share on the air is in one process")
+    if settings.viewer is not None:
+        raise BadInput(f"{because} with --watch, which shows the runs of one process")
+    if all(least_latency(link.latency_model) for link in (settings.link, *settings.links.values())):
+        return
+    why = "over links without latency: the order of frames within an instant is known in one process only"
+    more = "; give all links a latency (latency=1e-6, say)"
+    if settings.link.reliability_model.numbers:
+        raise BadInput(f"{because} for reliability = {settings.link.reliability_model.way!r} {why}{more}")
+    if settings.inbox_limit is not None:
+        raise BadInput(f"{because} for inbox_limit {why}{more}")
+    for name, agent in result.agents.items():
+        if type(agent).answer is not Agent.answer:
+            raise BadInput(f"{because} for agent {name!r}, which answers requests, {why}{more}")
+
+
+class Collector:
+    """Collects the results of a run from its workers.
+
+    Parameters
+    ----------
+    settings : Settings
+        Those of the run.
+    result : Run
+        Has the caller's agents, and receives the results.
+    crew : Crew
+        The workers, which have begun.
+    count : int
+        How many they are.
+    """
+
+    def __init__(self, settings: Settings, result: Run, crew: Crew, count: int) -> None:
+        self._settings, self._result, self._crew, self._count = settings, result, crew, count
+        self._agents = list(result.agents.values())
+        self._rows: list[deque[Any]] = [deque() for _ in range(count)]
+        self._endings: dict[int, Ending] = {}
+        # Workers that ended without a word, and how.
+        self._dead: dict[int, str] = {}
+        self._error: NetsimError | None = None
+        result.ledger = empty_ledger(settings, list(result.agents))
+        result.sampled = settings.sample is not None
+
+    def collect(self) -> Run:
+        """Return the run once all workers have ended; an error has it as ``run``."""
+        Placed.all(self._settings.graph, self._result.agents)
+        try:
+            with limited_blas(self._settings.blas_threads):
+                self._receive(None)
+            self._finish()
+        except BaseException as error:
+            # A Ctrl-C, say: what workers have counted by now is the partial result.
+            try:
+                self._crew.stop()
+                self._receive(_PATIENCE)
+                self._finish()
+            finally:
+                self._crew.kill()
+                if not isinstance(error, NetsimError) or error is not self._error:
+                    error.run = self._result  # type: ignore[attr-defined]
+            raise
+        if self._error is not None:
+            self._error.run = self._result  # type: ignore[attr-defined]
+            raise self._error
+        return self._result
+
+    def _receive(self, timeout: float | None) -> None:
+        for worker, what, content in self._crew.messages(timeout):
+            if what == "row":
+                self._rows[worker].append(content)
+                self._add_rows()
+            elif what == "end":
+                self._endings[worker] = content
+            else:
+                self._dead[worker] = content
+
+    def _add_rows(self) -> None:
+        """Add the rows that all workers have sent."""
+        while all(self._rows):
+            parts = [rows.popleft() for rows in self._rows]
+            if self._error is not None:
+                continue
+            number, at, totals, measured = parts[0]
+            summed = tuple(map(sum, zip(*(part[2] for part in parts), strict=True)))
+            values: list[Any] = []
+            if measured is not None:
+                for states, _ in (part[3] for part in parts):
+                    if states is not None:
+                        learn(self._agents, states)
+                values = list(zip(*(local for _, local in (part[3] for part in parts)), strict=True))
+            try:
+                self._result.add_row(number, at, summed, parts=values)
+            except Exception as error:
+                self._error = failure("progress", error)
+                self._crew.stop()
+
+    def _finish(self) -> None:
+        """Put the results together, and note the error that ended the run."""
+        endings = [ending for _, ending in sorted(self._endings.items())]
+        for ending in endings:
+            if ending.states is not None:
+                learn(self._agents, ending.states)
+        merge(self._settings, self._result, [ending.counts for ending in endings if ending.counts is not None])
+        if self._error is not None:
+            return
+        if self._dead:
+            worker, how = min(self._dead.items())
+            self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
+            return
+        failed = [
+            (ending.is_lost, ending.at, worker, ending.error)
+            for worker, ending in self._endings.items()
+            if ending.error is not None
+        ]
+        if failed:
+            self._error = _error_of(min(failed)[3])
+
+
+def _error_of(raw: bytes) -> Any:
+    """Return a worker's error, with its cause."""
+    error, cause, notes = pickle.loads(raw)
+    error.__cause__ = cause
+    if cause is not None:
+        cause.__notes__ = notes
+    return error

@@ -1,0 +1,143 @@
+"""Workers on this machine: processes that end with the one that started them."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any
+
+from netsim.errors import NetsimError, one_line
+from netsim.parallel.collect import Message
+from netsim.parallel.mesh import Mesh, local_meshes
+from netsim.parallel.part import Part
+from netsim.parallel.worker import Assignment, work
+
+__all__ = ["LocalCrew"]
+
+# Real seconds that a process has to end after its last message.
+_LAST_SECONDS = 5.0
+
+
+class LocalCrew:
+    """The workers of a run, as processes of this machine.
+
+    They are forked where that is safe, and agents need not be picklable then. Elsewhere they are spawned.
+    """
+
+    def __init__(self, assignment: Assignment, count: int, method: str | None = None) -> None:
+        if method is None:
+            method = "fork" if sys.platform == "linux" else "spawn"
+        context: Any = multiprocessing.get_context(method)
+        meshes = local_meshes(count)
+        pipes = [context.Pipe(duplex=False) for _ in range(count)]
+        self._pipes: dict[int, Connection] = {worker: reader for worker, (reader, _) in enumerate(pipes)}
+        self._processes: list[Any] = []
+        everything = [end for ends in meshes for end in ends.values()] + [end for pipe in pipes for end in pipe]
+        try:
+            for worker in range(count):
+                kept = [pipes[worker][1], *meshes[worker].values()]
+                others = [end for end in everything if end not in kept] if method == "fork" else []
+                arguments = assignment, worker, meshes[worker], pipes[worker][1], others, os.getpid()
+                process = context.Process(target=_main, args=arguments, name=f"worker {worker + 1}", daemon=True)
+                self._processes.append(process)
+                process.start()
+        except Exception as error:
+            self.kill()
+            raise NetsimError(
+                f"workers: must be given what can be pickled where processes are spawned ({one_line(error)})"
+            ) from error
+        finally:
+            for end in everything:
+                if end not in self._pipes.values():
+                    end.close()
+
+    def messages(self, timeout: float | None) -> Iterator[Message]:
+        """As `Crew.messages`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._pipes:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            ready = wait(list(self._pipes.values()), left)
+            if not ready:
+                return
+            for worker, pipe in list(self._pipes.items()):
+                if pipe in ready:
+                    yield self._message(worker, pipe)
+
+    def _message(self, worker: int, pipe: Connection) -> Message:
+        try:
+            what, content = pipe.recv()
+        except (EOFError, OSError):
+            self._forget(worker)
+            return worker, "lost", self._how_ended(worker)
+        if what == "end":
+            self._forget(worker)
+            self._processes[worker].join(_LAST_SECONDS)
+        return worker, what, content
+
+    def _forget(self, worker: int) -> None:
+        self._pipes.pop(worker).close()
+
+    def _how_ended(self, worker: int) -> str:
+        process = self._processes[worker]
+        process.join(_LAST_SECONDS)
+        code = process.exitcode
+        if code is None:
+            return f"(process {process.pid}) has closed its connection"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return f"(process {process.pid}) {how}"
+
+    def stop(self) -> None:
+        """As `Crew.stop`."""
+        for process in self._processes:
+            if process.is_alive():
+                process.terminate()
+
+    def kill(self) -> None:
+        """As `Crew.kill`."""
+        for process in self._processes:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+        for worker in list(self._pipes):
+            self._forget(worker)
+
+
+def _main(
+    assignment: Assignment,
+    worker: int,
+    sockets: dict[int, socket.socket],
+    pipe: Connection,
+    others: list[Any],
+    parent: int,
+) -> None:
+    """Do a worker's work in a process of its own."""
+    # The process that started this one is interrupted, too, and then ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in others:
+        end.close()
+    # What came from the parent is not looked at by the collector, which would copy it.
+    gc.freeze()
+
+    def started(part: Part) -> None:
+        def stop(number: int, frame: FrameType | None) -> None:
+            part.stop = True
+
+        signal.signal(signal.SIGTERM, stop)
+
+    def send(what: str, content: Any) -> None:
+        try:
+            pipe.send((what, content))
+        except OSError:
+            # The process that started this one has gone.
+            os._exit(1)
+
+    work(assignment, Mesh(worker, sockets), send, started)
+    with suppress(OSError):
+        pipe.close()

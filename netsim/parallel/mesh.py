@@ -1,0 +1,112 @@
+"""The connections among workers: each sends all others a message, and gets theirs.
+
+The messages of a window are exchanged at once, over sockets that do not block, so large ones cannot lock one another.
+"""
+
+import select
+import socket
+import struct
+from collections.abc import Mapping
+
+from netsim.errors import NetsimError
+
+__all__ = ["Lost", "Mesh", "local_meshes"]
+
+_LENGTH = struct.Struct("<Q")
+_CHUNK = 1 << 20
+
+
+class Lost(NetsimError):  # noqa: N818  named after the event
+    """The connection to another worker has ended."""
+
+    def __init__(self, worker: int) -> None:
+        super().__init__(f"worker {worker} has gone")
+        self.worker = worker
+
+
+class Mesh:
+    """A worker's connections to all others; ``sockets`` has them by the workers' numbers.
+
+    Attributes
+    ----------
+    rank, count : int
+        The worker's own number, from 0, and the number of workers.
+    """
+
+    def __init__(self, rank: int, sockets: Mapping[int, socket.socket]) -> None:
+        self.rank, self.count = rank, len(sockets) + 1
+        self._sockets = dict(sockets)
+        for each in self._sockets.values():
+            each.setblocking(False)
+
+    def exchange(self, messages: Mapping[int, list[bytes]]) -> dict[int, memoryview]:
+        """Send each other worker its message, given in pieces, and return theirs; raises Lost if one has gone."""
+        left = {}
+        for worker, pieces in messages.items():
+            data = memoryview(b"".join([_LENGTH.pack(sum(map(len, pieces))), *pieces]))
+            if rest := self._send(worker, data):
+                left[worker] = rest
+        received = {worker: bytearray() for worker in self._sockets}
+        complete: dict[int, memoryview] = {}
+        by_number = {each.fileno(): worker for worker, each in self._sockets.items()}
+        poll = select.poll()
+        for number, worker in by_number.items():
+            poll.register(number, select.POLLIN | (select.POLLOUT if worker in left else 0))
+        while left or len(complete) < len(received):
+            for number, events in poll.poll():
+                worker = by_number[number]
+                if events & (select.POLLIN | select.POLLHUP | select.POLLERR) and worker not in complete:
+                    self._receive(worker, received[worker], complete)
+                if events & select.POLLOUT and worker in left:
+                    left[worker] = self._send(worker, left[worker])
+                    if not left[worker]:
+                        del left[worker]
+                waits = (select.POLLIN if worker not in complete else 0) | (select.POLLOUT if worker in left else 0)
+                if waits:
+                    poll.modify(number, waits)
+                else:
+                    poll.unregister(number)
+        return complete
+
+    def _send(self, worker: int, data: memoryview) -> memoryview:
+        """Send what can be sent at once; return the rest."""
+        try:
+            while data:
+                data = data[self._sockets[worker].send(data) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            raise Lost(worker) from None
+        return data
+
+    def _receive(self, worker: int, received: bytearray, complete: dict[int, memoryview]) -> None:
+        """Receive what is there of a message, and no byte of the next."""
+        while True:
+            head = len(received) < _LENGTH.size
+            size = _LENGTH.size + (0 if head else _LENGTH.unpack_from(received)[0])
+            if not head and len(received) == size:
+                complete[worker] = memoryview(received)[_LENGTH.size :]
+                return
+            try:
+                data = self._sockets[worker].recv(min(size - len(received), _CHUNK))
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                raise Lost(worker)
+            received += data
+
+    def close(self) -> None:
+        """Close the connections."""
+        for each in self._sockets.values():
+            each.close()
+
+
+def local_meshes(workers: int) -> list[dict[int, socket.socket]]:
+    """Return the sockets of each of some workers on this machine."""
+    ends: list[dict[int, socket.socket]] = [{} for _ in range(workers)]
+    for one in range(workers):
+        for other in range(one):
+            ends[one][other], ends[other][one] = socket.socketpair()
+    return ends

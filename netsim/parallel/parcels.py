@@ -1,0 +1,102 @@
+"""Frames on their way to another worker, as bytes.
+
+A parcel holds the frames of one window for one worker: the kinds' names, then each frame once, with the links on which
+it travels. In agent → outbox → link → inbox → agent this is between link and inbox.
+"""
+
+import math
+import struct
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from netsim.core import ArrivalQueue, Frame, Tally
+from netsim.util.compiled import compiled
+
+__all__ = ["pack", "unpack"]
+
+_COUNTS, _LENGTH = struct.Struct("<II"), struct.Struct("<I")
+# Of a frame: its kind, that of its link messages, flags, bytes, links; round, time sent, request, sequence number; where
+# a vector begins in the bytes, and its length (which only the compiled core uses).
+_HEAD, _LEG = struct.Struct("<IIIIIqdqqqq"), struct.Struct("<dq")
+_PLAIN, _REQUEST, _REPLY = 1, 2, 4
+
+
+def pack(queue: ArrivalQueue, kinds: list[str]) -> tuple[bytes, float]:
+    """Take all frames out of a queue; return them as bytes, and the time (s) of the first arrival.
+
+    ``kinds`` has the kinds' names by their ids in this process.
+    """
+    entries = queue.due(math.inf)
+    if not entries:
+        return b"", math.inf
+    texts: dict[str, int] = {}
+    frames: dict[tuple[int, int], tuple[Frame, list[bytes]]] = {}
+    for time, key, kind, frame in entries:
+        _, legs = frames.setdefault((id(frame), kind), (frame, []))
+        legs.append(_LEG.pack(time, key))
+    parts = []
+    for (_, kind), (frame, legs) in frames.items():
+        own, counted = (texts.setdefault(text, len(texts)) for text in (frame.kind, kinds[kind]))
+        flags = _PLAIN * frame.plain + _REQUEST * (frame.request is not None) + _REPLY * frame.is_reply
+        numbers = frame.round, frame.sent_at, frame.request or 0, frame.sequence
+        parts += [_HEAD.pack(own, counted, flags, len(frame.data), len(legs), *numbers, 0, 0), frame.data, *legs]
+    names = [text.encode("utf-8", "surrogatepass") for text in texts]
+    head = [_COUNTS.pack(len(texts), len(frames)), *(_LENGTH.pack(len(name)) + name for name in names)]
+    return b"".join([*head, *parts]), entries[0][0]
+
+
+def unpack(
+    data: bytes,
+    tally: Tally,
+    names: Sequence[Hashable],
+    senders: Any,
+    receivers: Any,
+    queues: Sequence[ArrivalQueue | None],
+    watched: bytearray,
+    open_round: int,
+    open_deadline: float,
+) -> list[tuple[float, int]]:
+    """Put the frames of a parcel into their receivers' queues; raises ValueError if it cannot be read.
+
+    Returns when (s) each frame for a receiver that is ``watched`` was sent, and the receiver's index. ``senders`` and
+    ``receivers`` are the agents' indices at the ends of each link; ``queues`` has the queue of each agent of this
+    process. A frame that may be late, by the open round and its deadline (s), makes its queue careful.
+    """
+    touched: list[tuple[float, int]] = []
+    if not data:
+        return touched
+    try:
+        texts, frames = _COUNTS.unpack_from(data)
+        at, kinds = _COUNTS.size, []
+        for _ in range(texts):
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size + length
+            kinds.append(data[at - length : at].decode("utf-8", "surrogatepass"))
+        for _ in range(frames):
+            own, counted, flags, size, count, round_number, sent_at, request, sequence, *_ = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + size
+            frame, kind = None, tally.kind(kinds[counted])
+            for time, key in (_LEG.unpack_from(data, at + i * _LEG.size) for i in range(count)):
+                link = key >> tally.shift
+                if frame is None:
+                    fields = round_number, sent_at, data[at - size : at], bool(flags & _PLAIN)
+                    asked = request if flags & _REQUEST else None
+                    frame = Frame(kinds[own], names[senders[link]], *fields, asked, bool(flags & _REPLY), sequence)
+                receiver = int(receivers[link])
+                queue = queues[receiver]
+                if queue is None:
+                    raise ValueError("the parcel has a frame for an agent of another worker")
+                may_be_late = time >= open_deadline if round_number == open_round else round_number != 0
+                queue.incoming.append((time, key, kind, frame))
+                queue.careful = queue.careful or may_be_late or not frame.plain
+                if watched[receiver]:
+                    touched.append((sent_at, receiver))
+            at += count * _LEG.size
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"the parcel cannot be read ({error})") from None
+    return touched
+
+
+_compiled = compiled("parallel._parcels")
+if _compiled is not None:
+    globals().update(pack=_compiled.pack, unpack=_compiled.unpack)

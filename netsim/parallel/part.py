@@ -1,0 +1,462 @@
+"""One worker's part of a run: it runs some of the agents, and exchanges frames with the other workers.
+
+Before time passes, each worker sends every other one its frames for it, and where it is: the time of its next event,
+whether an agent waits for frames, which rounds its agents want, whether all its agents have ended. All workers have the
+same reports then, and draw the same conclusions from them; none decides for the others.
+"""
+
+import math
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from netsim.clock.clock import Loop
+from netsim.clock.task import OWNER
+from netsim.core import ArrivalQueue, Frame, Tally
+from netsim.engine.diagnosis import SHOWN, stalled, waiting
+from netsim.errors import AgentError, BadInput, NetsimError, Stalled
+from netsim.links.latency import Latency
+from netsim.parallel.mesh import Lost, Mesh
+from netsim.parallel.parcels import pack, unpack
+from netsim.parallel.rounds import JointRounds
+from netsim.parallel.window import WindowSelector
+from netsim.transport.inbox import Inbox
+from netsim.transport.shared import Shared
+
+if TYPE_CHECKING:
+    from netsim.engine.build import Settings
+    from netsim.engine.runtime import Runtime
+
+__all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency", "least_latency"]
+
+# How a worker is, in a report.
+GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
+
+
+def least_latency(model: Latency) -> float:
+    """Return a latency (s) below which no delay of a model is."""
+    bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
+    found = [bound for bound in bounds if bound is not None]
+    return float(found[0]) if found else 0.0
+
+
+def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> float:
+    """Return the smallest latency (s) that a frame between two workers can have; infinite if none can be."""
+    usual, crossing = least_latency(settings.link.latency_model), math.inf
+    for sender in settings.graph:
+        here = place[sender]
+        for receiver in settings.graph[sender]:
+            if place[receiver] != here:
+                link = settings.links.get((sender, receiver)) if settings.links else None
+                crossing = min(crossing, usual if link is None else least_latency(link.latency_model))
+                if not settings.links:
+                    return crossing
+    return crossing
+
+
+class PartInbox(Inbox):
+    """The inbox of one of a worker's agents; its part knows whether it waits for frames."""
+
+    __slots__ = ("_name", "_part", "_waits_since", "unordered")
+
+    def __init__(self, shared: Shared, limit: int | None, name: Hashable, part: "Part", unordered: bool) -> None:
+        super().__init__(shared, limit)
+        self._name, self._part = name, part
+        # Whether frames may arrive at the instant at which they are sent.
+        self.unordered = unordered
+        self._waits_since = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a task or a callback waits for a frame."""
+        return bool(self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None)
+
+    def arrived(self, sent_at: float) -> None:
+        """Note a frame of another worker, which was sent at a time (s)."""
+        clock = self._part.selector
+        clock.set_at = max(sent_at, self._waits_since)
+        try:
+            self.watch()
+        finally:
+            clock.set_at = None
+
+    def __len__(self) -> int:
+        self._must_be_ordered()
+        return super().__len__()
+
+    def take(self, until: float) -> list[Frame]:
+        """As `Inbox.take`; raises AgentError for frames that have not arrived, or may arrive at this instant."""
+        present = self._shared.loop.time()
+        if until > math.nextafter(present, math.inf):
+            raise AgentError(
+                f"agent {self._name!r} cannot take frames before they arrive, with workers: "
+                "those of other workers are not known"
+            )
+        if until > present:
+            self._must_be_ordered()
+        return super().take(until)
+
+    async def _block(self) -> bool:
+        self._note_wait()
+        return await super()._block()
+
+    def _settled(self) -> int:
+        self._must_be_ordered()
+        return super()._settled()
+
+    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
+        """As `Inbox.wait_for_reply`."""
+        self._must_be_ordered()
+        self._note_wait()
+        return await super().wait_for_reply(request, timeout)
+
+    def _on_timer(self) -> None:
+        self._waits_since = self._loop.now()
+        super()._on_timer()
+
+    def _note_wait(self) -> None:
+        if not self.waits:
+            self._waits_since = self._loop.now()
+
+    def _subscribe(self) -> None:
+        super()._subscribe()
+        self._part.subscribed(self._name, self)
+
+    def _must_be_ordered(self) -> None:
+        """Raise AgentError if the order of frames within an instant would depend on which worker sent them."""
+        if self.unordered:
+            raise AgentError(
+                f"agent {self._name!r} reads frames as they arrive, over links without latency: with workers, "
+                "give the links a latency (latency=1e-6, say), or read with collect()"
+            )
+
+
+class _Endpoint:
+    """Stands for the inboxes of another worker's agents: links put frames into its queue."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.arrivals = ArrivalQueue(tally)
+
+    @property
+    def watchers(self) -> list[Any]:
+        """A list that nobody reads: frames leave when time passes."""
+        return []
+
+    @watchers.setter
+    def watchers(self, value: list[Any]) -> None:
+        pass
+
+    def watch(self) -> None:
+        """Do nothing."""
+
+
+class _Inboxes(dict[Hashable, Any]):
+    """Inboxes by agent, and for agents of other workers their endpoints."""
+
+    def __init__(self, inboxes: Mapping[Hashable, Inbox], part: "Part") -> None:
+        super().__init__(inboxes)
+        self._part = part
+
+    def __missing__(self, name: Hashable) -> _Endpoint:
+        return self._part.endpoints[self._part.place[name]]
+
+
+@dataclass(slots=True)
+class Report:
+    """Where a worker is, as all others see it.
+
+    Attributes
+    ----------
+    status : int
+        Whether it goes on, its agents have ended, it has failed, or is to end.
+    now, next : float
+        Its time (s), and that of its next event.
+    waits : bool
+        Whether an agent waits for frames.
+    round : float
+        When (s) its agents want a round (`JointRounds.wanted`).
+    arrivals : list of float
+        Of each worker, when the first of the frames for it arrives (s).
+    """
+
+    status: int
+    now: float
+    next: float
+    waits: bool
+    round: float
+    arrivals: list[float]
+
+
+class Part:
+    """The part of a run in this worker: a `Runtime` calls it as it begins, at each row, and as it ends.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        The connections to the other workers.
+    place : mapping
+        The worker of each agent.
+    settings : Settings
+        Those of the run.
+    send : callable
+        Called with the name of a message for the caller of the run, and its content.
+    measure : callable, optional
+        Called at each row; returns what goes with it.
+    """
+
+    journals = False
+    causes = ()
+    round_clock = JointRounds
+    runtime: "Runtime"
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        place: Mapping[Hashable, int],
+        settings: "Settings",
+        send: Callable[[str, Any], None],
+        measure: Callable[[], Any] | None = None,
+    ) -> None:
+        self.place, self.selector = place, WindowSelector()
+        self._mesh, self._send, self._measure = mesh, send, measure
+        self._settings, self._lookahead = settings, crossing_latency(settings, place)
+        self.endpoints: dict[int, _Endpoint] = {}
+        # Inboxes whose agents wait for frames at times, by the agents' names.
+        self._subscribed: dict[Hashable, PartInbox] = {}
+        self._watched = bytearray(len(place))
+        # First uses of kinds of message here: the kind, when (s), the agent's number, how many kinds it had used.
+        self.kinds: dict[str, tuple[float, int, int]] = {}
+        self._kinds_seen = 0
+        self._is_over = self._was_over = self._is_closed = False
+        # The latest of the instants at which all workers were; how far this one may go by itself.
+        self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
+        self.stop = False
+        self.windows = 0
+
+    def is_local(self, agent: Hashable) -> bool:
+        """Return whether an agent runs in this worker."""
+        return self.place[agent] == self._mesh.rank
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def wired(self, names: list[Hashable]) -> list[Hashable]:
+        """Return the agents whose links are built here."""
+        return [name for name in names if self.place[name] == self._mesh.rank]
+
+    def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> PartInbox:
+        """Return the inbox of an agent of this worker."""
+        settings = self._settings
+        links = {id(link): link for link in (settings.link,)}
+        if settings.links:
+            links = {id(link): link for link in (self._link(other, name) for other in settings.graph[name])}
+        return PartInbox(
+            shared, limit, name, self, any(not least_latency(each.latency_model) for each in links.values())
+        )
+
+    def _link(self, sender: Hashable, receiver: Hashable) -> Any:
+        return self._settings.links.get((sender, receiver), self._settings.link)
+
+    def neighbor_inboxes(self, inboxes: Mapping[Hashable, Inbox], tally: Tally) -> Mapping[Hashable, Any]:
+        """Return the inbox of each agent, or the endpoint that stands for it."""
+        others = range(self._mesh.count)
+        self.endpoints = {worker: _Endpoint(tally) for worker in others if worker != self._mesh.rank}
+        return _Inboxes(inboxes, self)
+
+    def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
+        """Note that an agent waits for frames at times."""
+        self._subscribed[name] = inbox
+        self._watched[self._numbers[name]] = 1
+
+    # --- hooks of the runtime -----------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def taking_part(self, loop: Loop) -> AsyncIterator[None]:
+        """Do nothing around the run."""
+        names = list(self._settings.graph)
+        self._names, self._numbers = names, {name: i for i, name in enumerate(names)}
+        yield
+
+    def joined(self) -> None:
+        """Prepare for frames; called once the run is built."""
+        run = self.runtime
+        self._tally, self._rounds = run.shared.tally, run.rounds
+        run.tasks.is_part = True
+        self._queues: list[Any] = [None] * len(self._names)
+        for name, inbox in run.inboxes.items():
+            self._queues[self._numbers[name]] = inbox.arrivals
+
+    def starting(self) -> None:
+        """Go on with the other workers from now on."""
+        self.selector.window = self
+
+    def last_round(self) -> int:
+        """Return the number of the last round that opened."""
+        return self._rounds.last
+
+    def refuse_of_agent(self, what: str) -> None:
+        """Raise BadInput if an agent's code calls what all workers would have to know."""
+        if OWNER.get() is not None:
+            raise BadInput(f"{what}: must be called before the run, or by an action of Network.at, with workers")
+
+    def row_written(self, number: int, time: float) -> None:
+        """Send a row to the caller of the run."""
+        run = self.runtime
+        try:
+            measured = None if self._measure is None else self._measure()
+        except NetsimError as error:
+            run.fail(error)
+            return
+        self._send("row", (number, time, run.ledger.totals(), measured))
+
+    def agents_ended(self) -> None:
+        """Note that all agents of this worker have ended, or that time is up, when nothing more happens."""
+        self._is_over = True
+        until, run = self._settings.until, self.runtime
+        if until is not None and run.loop.now() >= run.rounds.snap(until):
+            while not self._is_closed:
+                self.advance(math.inf)
+
+    def closing(self) -> None:
+        """Exchange the last frames, unless the workers agreed on the end; called before counting ends."""
+        if self._is_closed:
+            return
+        if self.selector.window is not None:
+            # This worker failed or was interrupted, and the others learn of it.
+            run = self.runtime
+            with suppress(Lost):
+                self._exchange(INTERRUPTED if run.error is None else FAILED, math.inf)
+        self._close()
+
+    def closed(self) -> None:
+        """Do nothing: the results are sent later."""
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self.selector.window = None
+
+    # --- windows ------------------------------------------------------------------------------------------------------
+
+    def allows(self, time: float) -> bool:
+        """Return whether this worker may go on to a time (s) by itself."""
+        if len(self._tally.kinds) != self._kinds_seen:
+            self._note_kinds()
+        if self._is_over and (not self._was_over or time > self._end):
+            # The run may end before.
+            return False
+        return time < self._limit or time == self._earliest < math.inf
+
+    def advance(self, time: float) -> float:
+        """Exchange frames; ``time`` (s) is the next event here. Return the next event anywhere; −∞ if the run ends."""
+        self._was_over = self._is_over
+        status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
+        run, rank = self.runtime, self._mesh.rank
+        if time < math.inf and (trial := self._rounds.trial) is not None:
+            # Its end matters only if others take part in it, who have that, too.
+            time = self.selector.next_but(trial)
+        try:
+            reports = self._exchange(status, time)
+        except Lost as error:
+            run.fail(error)
+            self._close()
+            return -math.inf
+        self._rounds.agree(min(report.round for i, report in enumerate(reports) if i != rank))
+        states = [report.status for report in reports]
+        if FAILED in states or INTERRUPTED in states or set(states) == {OVER}:
+            if set(states) == {OVER}:
+                self.selector.set_now(max(report.now for report in reports))
+            self._close()
+            run.end()
+            return -math.inf
+        nexts = [
+            min(report.next, *(other.arrivals[i] for other in reports)) if report.waits else report.next
+            for i, report in enumerate(reports)
+        ]
+        earliest = min(nexts)
+        if earliest == math.inf:
+            self._stand_still()
+            return -math.inf
+        if earliest > self._earliest:
+            self.selector.passes = 0
+        self._earliest = earliest
+        self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=math.inf)
+        # No window goes beyond the end of a round, when workers tell which rounds agents want.
+        number = math.floor(self._rounds.instant_end(earliest) / self._rounds.period) + 1
+        self._limit = min(earliest + self._lookahead, self._rounds.deadline(number))
+        return earliest
+
+    def _exchange(self, status: int, time: float) -> list[Report]:
+        """Exchange frames and reports with all workers; return the reports by worker."""
+        self.windows += 1
+        rank, mesh, run = self._mesh.rank, self._mesh, self.runtime
+        kinds = list(self._tally.kinds)
+        parcels, arrivals = {}, [math.inf] * mesh.count
+        for worker, endpoint in self.endpoints.items():
+            parcels[worker], arrivals[worker] = pack(endpoint.arrivals, kinds)
+        waits = any(inbox.waits for inbox in self._subscribed.values())
+        mine = Report(status, run.loop.now(), time, waits, self._rounds.wanted, arrivals)
+        head = msgpack.packb(astuple(mine))
+        size = len(head).to_bytes(2, "little")
+        received = mesh.exchange({worker: [size, head, parcels[worker]] for worker in parcels})
+        reports, touched = [], []
+        for worker in range(mesh.count):
+            if worker == rank:
+                reports.append(mine)
+                continue
+            message = received[worker]
+            end = 2 + int.from_bytes(message[:2], "little")
+            reports.append(Report(*msgpack.unpackb(message[2:end])))
+            touched += self._unpack(bytes(message[end:]))
+        for sent_at, receiver in sorted(touched):
+            run.inboxes[self._names[receiver]].arrived(sent_at)  # type: ignore[attr-defined]
+        self._kinds_seen = len(self._tally.kinds)
+        return reports
+
+    def _unpack(self, parcel: bytes) -> list[tuple[float, int]]:
+        run = self.runtime
+        ends = run.ledger.senders, run.ledger.receivers
+        rounds = self._rounds.open_round, self._rounds.open_deadline
+        return unpack(parcel, self._tally, self._names, *ends, self._queues, self._watched, *rounds)
+
+    def _note_kinds(self) -> None:
+        """Note who used kinds of message for the first time at this instant."""
+        self._kinds_seen = len(self._tally.kinds)
+        now, run = self.runtime.loop.now(), self.runtime
+        for name, outbox in run.outboxes.items():
+            for used, kind in enumerate(outbox.kinds):
+                if kind not in self.kinds:
+                    self.kinds[kind] = now, self._numbers[name], used
+
+    # --- standstills --------------------------------------------------------------------------------------------------
+
+    def _stand_still(self) -> None:
+        """End iterations over inboxes in all workers or, if there are none, fail with what agents wait for."""
+        run = self.runtime
+        ended = run.end_iterations()
+        if ended:
+            run.count_ready_agents()
+        error = run.tasks.first_background_error()
+        unfinished = {
+            self._numbers[name]: (task, name) for task, name in run.tasks.main_tasks.items() if not task.done()
+        }
+        first = [(number, waiting(dict([unfinished[number]]), run.contexts)) for number in sorted(unfinished)[:SHOWN]]
+        mine = ended, error is not None, len(unfinished), first, self.selector.beyond
+        raw = msgpack.packb(mine)
+        received = self._mesh.exchange({worker: [raw] for worker in self.endpoints})
+        reports = [mine, *(msgpack.unpackb(message, use_list=False) for message in received.values())]
+        if any(report[0] for report in reports):
+            return
+        if error is not None:
+            run.fail(error)
+        elif any(report[1] for report in reports):
+            run.end()
+        else:
+            run.fail(self._standstill(reports))
+        self._close()
+
+    def _standstill(self, reports: list[Any]) -> Stalled:
+        texts = [text for _, text in sorted(each for report in reports for each in report[3])]
+        count, beyond = sum(report[2] for report in reports), any(report[4] for report in reports)
+        return stalled(self.runtime.loop.now(), texts[:SHOWN], count, beyond)

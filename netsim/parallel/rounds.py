@@ -1,0 +1,72 @@
+"""The network's rounds in one of several workers: a round that opens in one of them opens in all.
+
+A round opens while an agent takes part in it, which may be one of another worker. So where others took part lately, a
+worker opens the next round on trial; before time passes, workers tell one another which rounds agents asked for, and a
+round that none asked for is taken back.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from netsim.clock.clock import Loop
+from netsim.clock.rounds import RoundClock
+
+__all__ = ["JointRounds"]
+
+
+class JointRounds(RoundClock):
+    """Opens and closes rounds while an agent of any worker takes part in them."""
+
+    __slots__ = ("_before", "_elsewhere", "_own")
+
+    def __init__(self, loop: Loop, period: float, on_round_end: Callable[[int], None]) -> None:
+        super().__init__(loop, period, on_round_end)
+        # Whether agents of other workers take part, and whether own ones take part in the open round.
+        self._elsewhere = self._own = False
+        # What to restore if a round is taken back.
+        self._before = self.closed, self.open_round, self.open_deadline
+
+    @property
+    def wanted(self) -> float:
+        """When (s) the agents of this worker want a round: −∞ if one is open, ∞ if they want none."""
+        if self._opens_at == -math.inf:
+            return -math.inf if self._own else math.inf
+        return self._opens_at if len(self._opening) or self._followers else math.inf
+
+    @property
+    def last(self) -> int:
+        """The number of the last round that opened, without one in which no agent of this worker takes part."""
+        return self._before[1] if self.trial is not None else self.open_round
+
+    @property
+    def trial(self) -> asyncio.TimerHandle | None:
+        """The timer that ends the open round, if no agent of this worker takes part in it."""
+        return self._timer if self._opens_at == -math.inf and not self._own else None
+
+    def agree(self, elsewhere: float) -> None:
+        """Note when (s) agents of other workers want a round, as `wanted` has it."""
+        self._elsewhere = elsewhere < math.inf
+        is_open = self._opens_at == -math.inf
+        if is_open and not self._own and elsewhere > -math.inf:
+            # It was opened on trial, and nobody takes part in it.
+            self._timer.cancel()  # type: ignore[union-attr]
+            self._timer, self._opens_at = None, math.inf
+            self.closed, self.open_round, self.open_deadline = self._before
+            if len(self._opening):
+                self._open_by(self.close_time(self._passed(math.ceil)))
+        if elsewhere == -math.inf and not is_open:
+            self._open_by(self.close_time(self._passed(math.floor)))
+        elif -math.inf < elsewhere < math.inf:
+            self._open_by(elsewhere)
+
+    def is_followed(self, number: int) -> bool:
+        """As `RoundClock.is_followed`; other workers' agents may follow, too."""
+        return self._elsewhere or super().is_followed(number)
+
+    def _open(self) -> None:
+        waiting, before = len(self._opening) > 0, (self.closed, self.open_round, self.open_deadline)
+        super()._open()
+        if self._opens_at == -math.inf:
+            self._before = before
+            self._own = waiting or super().is_followed(self.open_round)

@@ -1,0 +1,186 @@
+"""Agents' states on their way from a worker to the caller of a run: the attributes that changed.
+
+Each attribute is compared by its pickled bytes, so an agent pays for what it holds (a megabyte takes about a
+millisecond), and the caller's agents keep every object that did not change. References to other agents of the network
+arrive as references to the caller's.
+"""
+
+import io
+import pickle
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
+from types import MemberDescriptorType
+from typing import Any
+
+from netsim.agent import Agent
+from netsim.errors import AgentError, NetsimError, one_line
+
+__all__ = ["Placed", "StateSender", "learn"]
+
+# Values that are their own digest: equal ones are the same to every reader.
+_SIMPLE = frozenset({int, str, bool, type(None), bytes})
+
+_AGENTS: ContextVar[Sequence[Agent]] = ContextVar("_AGENTS")
+
+
+class _Kept:
+    """A value that cannot be pickled; it has not changed as long as it is the same object."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Kept) and other.value is self.value
+
+    __hash__ = object.__hash__
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles what agents hold, and agents by their numbers."""
+
+    def __init__(self, file: io.BytesIO, number_of: Callable[[Agent], int | None]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._number_of = number_of
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Agent) and (number := self._number_of(value)) is not None:
+            return _agent, (number,)
+        return NotImplemented
+
+
+def _agent(number: int) -> Agent:
+    return _AGENTS.get()[number]
+
+
+def _attributes(agent: Agent) -> dict[str, Any]:
+    """Return an agent's attributes, those in slots, too, without its place in a network."""
+    found = {name: value for name, value in vars(agent).items() if name != "_netsim"}
+    for name in _slots_of(type(agent)):
+        if hasattr(agent, name):
+            found[name] = getattr(agent, name)
+    return found
+
+
+@cache
+def _slots_of(kind: type) -> list[str]:
+    members = [(name, member) for each in kind.__mro__ for name, member in vars(each).items()]
+    return [name for name, member in members if isinstance(member, MemberDescriptorType)]
+
+
+class StateSender:
+    """Finds what changed in the agents of a worker.
+
+    Parameters
+    ----------
+    agents : mapping
+        All agents of the network that this process has.
+    own : mapping
+        The number of each agent that runs here.
+    """
+
+    def __init__(self, agents: Mapping[Hashable, Agent], own: Mapping[Hashable, int]) -> None:
+        self._agents = agents
+        self._own = own
+        self._numbers: dict[int, int] = {}
+        self._digests = {name: self._digests_of(agents[name]) for name in own}
+
+    def changes(self) -> bytes:
+        """Return what changed since the last call, for `learn`; raises NetsimError if it cannot be pickled."""
+        changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
+        for name, number in self._own.items():
+            agent = self._agents[name]
+            before, now = self._digests[name], self._digests_of(agent)
+            if now == before:
+                continue
+            self._digests[name] = now
+            attributes = _attributes(agent)
+            changed = {
+                key: attributes[key] for key, digest in now.items() if key not in before or before[key] != digest
+            }
+            for key in changed:
+                if isinstance(now[key], _Kept):
+                    raise self._refusal(name, key, changed[key])
+            changes[number] = changed, [key for key in before if key not in now]
+        return self._pickled(changes)
+
+    def _digests_of(self, agent: Agent) -> dict[str, Any]:
+        return {name: self._digest(value) for name, value in _attributes(agent).items()}
+
+    def _digest(self, value: Any) -> Any:
+        if type(value) in _SIMPLE:
+            return type(value), value
+        try:
+            return hash(self._pickled(value))
+        except Exception:
+            return _Kept(value)
+
+    def _pickled(self, value: Any) -> bytes:
+        file = io.BytesIO()
+        _Pickler(file, self._number_of).dump(value)
+        return file.getvalue()
+
+    def _number_of(self, agent: Agent) -> int | None:
+        if not self._numbers:
+            self._numbers = {id(each): number for number, each in enumerate(self._agents.values())}
+        return self._numbers.get(id(agent))
+
+    def _refusal(self, name: Hashable, key: str, value: Any) -> NetsimError:
+        try:
+            self._pickled(value)
+            why = "it changes"
+        except Exception as error:
+            why = one_line(error)
+        return NetsimError(
+            f"agent {name!r}: its attribute {key!r} ({type(value).__name__}) cannot be sent from its worker ({why}); "
+            "with workers an agent may hold after its run only what can be pickled, or what it held before"
+        )
+
+
+def learn(agents: Sequence[Agent], changes: bytes) -> None:
+    """Let the caller's agents, by number, hold what changed in a worker."""
+    token = _AGENTS.set(agents)
+    try:
+        found = pickle.loads(changes)
+    finally:
+        _AGENTS.reset(token)
+    for number, (changed, gone) in found.items():
+        for name, value in changed.items():
+            object.__setattr__(agents[number], name, value)
+        for name in gone:
+            object.__delattr__(agents[number], name)
+
+
+class _Begun:
+    """Stands for what agents of a run share, in the process that called it."""
+
+    begun = over = True
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+
+class Placed:
+    """The place of an agent in the network, in the process that called the run, where no agent runs."""
+
+    __slots__ = ("name", "shared")
+
+    def __init__(self, name: Hashable, shared: "_Begun") -> None:
+        self.name, self.shared = name, shared
+
+    @property
+    def neighbors(self) -> tuple[Hashable, ...]:
+        """The names of the agents to which this agent has a link."""
+        return tuple(self.shared.graph[self.name])
+
+    def __getattr__(self, name: str) -> Any:
+        raise AgentError(
+            f"agent {self.name!r} runs in a worker, which has its {name}: here it has its own attributes only"
+        )
+
+    @classmethod
+    def all(cls, graph: Any, agents: Mapping[Hashable, Agent]) -> None:
+        """Give all agents their places."""
+        shared = _Begun(graph)
+        for name, agent in agents.items():
+            agent._netsim = cls(name, shared)  # type: ignore[assignment]

@@ -1,0 +1,97 @@
+"""Virtual time in one of several workers: it passes only as far as no frame of another worker can arrive earlier.
+
+Workers exchange their frames and the times of their next events before time passes. The earliest of these times over
+all workers, plus the smallest latency of a link between two, bounds the window in which each may go on by itself.
+"""
+
+import asyncio
+import heapq
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from netsim.clock.virtual_clock import LATEST, Ready, VirtualSelector
+
+__all__ = ["Window", "WindowSelector"]
+
+
+class Window(Protocol):
+    """What a worker asks before time passes."""
+
+    def allows(self, time: float) -> bool:
+        """Return whether this worker may go on to a time (s) by itself."""
+        ...
+
+    def advance(self, time: float) -> float:
+        """Exchange frames; ``time`` (s) is the next event here. Return the next event anywhere; −∞ if the run ends."""
+        ...
+
+
+class WindowSelector(VirtualSelector):
+    """Virtual time that asks a window before it passes.
+
+    Attributes
+    ----------
+    window : Window or None
+        What it asks; None before and after the run.
+    set_at : float or None
+        The time (s) that counts as that at which timers are set; None: the present. Timers of the same time run in the
+        order in which they were set, which for a frame of another worker is when it was sent.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window: Window | None = None
+        self.set_at: float | None = None
+
+    def set_timer(
+        self, time: float, handle: asyncio.TimerHandle, start: Callable[[], object], first: bool = False
+    ) -> None:
+        """As `ClockSelector.set_timer`."""
+        if time > LATEST:
+            self.beyond = self.beyond or time < math.inf
+            return
+        if len(self._timers) >= self._purge_size:
+            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._purge_size = max(1000, 2 * len(self._timers))
+        set_at = -math.inf if first else self._now if self.set_at is None else self.set_at
+        order: Any = (set_at, next(self._order))
+        heapq.heappush(self._timers, (time, order, handle, start))
+
+    def set_now(self, time: float) -> None:
+        """Let time pass to that of the other workers (s), at the end of a run."""
+        self._now = time
+
+    def next_but(self, handle: asyncio.TimerHandle) -> float:
+        """Return the time (s) of the first timer other than this one; infinite if there is none."""
+        others = (time for time, _, each, _ in self._timers if each is not handle and not each.cancelled())
+        return min(others, default=math.inf)
+
+    def wait(self, until: float) -> Ready:
+        """Let time pass to ``until`` (s), or as far as the window allows."""
+        return self._pass(until)
+
+    def _wait_for_onlookers(self, until: float) -> Ready:
+        return self._pass(until)
+
+    def _stand_still(self) -> Ready:
+        return super()._stand_still() if self.window is None else self._pass(math.inf)
+
+    def _pass(self, until: float) -> Ready:
+        if self.window is not None and not self.window.allows(until):
+            earliest = self.window.advance(until)
+            while self._timers and self._timers[0][2].cancelled():
+                heapq.heappop(self._timers)
+            # A frame may have set a timer.
+            until = self._timers[0][0] if self._timers else math.inf
+            if self.window is None or not self.window.allows(until):
+                until = earliest
+            if not self._now < until < math.inf:
+                return []
+        if self.onlookers and (first := min(self.onlookers, key=lambda each: each.until)).until < until:
+            if self._now < first.time:
+                super().wait(first.time)
+            first.look()
+            return []
+        return super().wait(until)

@@ -1,0 +1,153 @@
+"""What a worker does: it runs its part of a network, and sends rows, states and counts to the caller of the run."""
+
+import pickle
+import traceback
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from netsim.agent import Agent
+from netsim.clock.clock import Loop
+from netsim.engine.build import Settings
+from netsim.engine.diagnosis import failure
+from netsim.engine.launch import simulate
+from netsim.engine.runtime import Action, Runtime
+from netsim.errors import NetsimError, one_line
+from netsim.parallel.merged import counts_of
+from netsim.parallel.mesh import Lost, Mesh
+from netsim.parallel.part import Part
+from netsim.parallel.states import StateSender
+from netsim.run import Probe, Run, is_split
+from netsim.watch import Watch
+
+__all__ = ["Assignment", "Ending", "work"]
+
+Send = Callable[[str, Any], None]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What all workers of a run are given.
+
+    Attributes
+    ----------
+    settings : Settings
+        Those of the run.
+    agents : mapping
+        The agents, at least those that the worker runs.
+    place : mapping
+        The worker of each agent.
+    probes : sequence of callables
+        The probes, of which those that can be measured in parts are measured in the workers.
+    watch : Watch or None
+        Keeps the watched states.
+    scheduled : sequence of (float, callable)
+        The functions to call and their times (s), in every worker.
+    active : callable
+        Returns the context in which the network knows its runtime.
+    """
+
+    settings: Settings
+    agents: Mapping[Hashable, Agent]
+    place: Mapping[Hashable, int]
+    probes: Sequence[Probe]
+    watch: Watch | None
+    scheduled: Sequence[Action]
+    active: Callable[[Runtime], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a worker ended.
+
+    Attributes
+    ----------
+    at : float
+        When, in simulated seconds.
+    error : bytes or None
+        The pickled error, and its cause, that ended its part of the run.
+    is_lost : bool
+        Whether the error is only that another worker has gone.
+    counts : dict or None
+        What it counted, if the run began.
+    states : bytes or None
+        What changed in its agents.
+    windows : int
+        How many times it exchanged frames.
+    """
+
+    at: float
+    error: bytes | None
+    is_lost: bool
+    counts: Any
+    states: bytes | None
+    windows: int
+
+
+def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part], None]) -> None:
+    """Run a part of a network; send a message for each row, and how it ended.
+
+    ``started`` is called with the part, which ends early if its ``stop`` is set.
+    """
+    place, agents = assignment.place, assignment.agents
+    own = {name: number for number, (name, worker) in enumerate(place.items()) if worker == mesh.rank}
+    whole = [probe for probe in assignment.probes if not is_split(probe)]
+    states = StateSender(agents, own)
+    mine = {name: agents[name] for name in own}
+
+    def measure() -> Any:
+        parts = [_local(probe, mine) if is_split(probe) else None for probe in assignment.probes]
+        return states.changes() if whole else None, parts
+
+    settings = replace(assignment.settings, viewer=None)
+    part = Part(mesh, place, settings, send, measure if assignment.probes else None)
+    runtime = part.runtime = Runtime(
+        settings, Run(dict(agents), [], None, assignment.watch), assignment.scheduled, part
+    )
+    started(part)
+    error: BaseException | None = None
+    try:
+        with assignment.active(runtime):
+            simulate(runtime, Loop(part.selector))
+    except BaseException as raised:
+        # Any error: it is raised again in the caller's process.
+        error = raised
+    counts = changes = None
+    if runtime.closed:
+        counts = counts_of(runtime, part.kinds, own)
+        try:
+            changes = states.changes()
+        except NetsimError as refused:
+            error = error or refused
+    raw = None if error is None else _pickled(error)
+    at = runtime.loop.now() if runtime.built else 0.0
+    send("end", Ending(at, raw, isinstance(error, Lost), counts, changes, part.windows))
+
+
+def _local(probe: Any, agents: Mapping[Hashable, Agent]) -> Any:
+    """Return a worker's part of a probe's value."""
+    try:
+        return probe.local(agents)
+    except Exception as error:
+        name = getattr(probe, "__name__", type(probe).__name__)
+        raise failure(f"probe {name}", error) from error
+
+
+def _pickled(error: BaseException) -> bytes:
+    """Return an error and its cause; a cause that cannot be pickled becomes its text."""
+    cause = error.__cause__
+    if cause is not None:
+        cause.add_note("".join(traceback.format_exception(cause)).rstrip())
+    for raised, why in ((error, cause), (error, _as_text(cause)), (_as_text(error), _as_text(cause))):
+        try:
+            raw = pickle.dumps((raised, why, getattr(why, "__notes__", [])))
+            pickle.loads(raw)
+        except Exception:
+            continue
+        return raw
+    raise AssertionError("text can be pickled")
+
+
+def _as_text(error: BaseException | None) -> BaseException | None:
+    return None if error is None else NetsimError(f"{type(error).__name__}: {one_line(error)}")
