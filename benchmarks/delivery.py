@@ -12,7 +12,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -188,7 +187,7 @@ def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
     """Return the cost of a link message (µs of the processor's time, median), by the stages of its link."""
     graph = nx.random_regular_graph(DEGREE, agents, seed=1)
     runs = {name: partial(in_netsim, graph, rounds, link=link) for name, link in STAGES.items()}
-    seconds = median_seconds(runs, repeats, time.process_time)
+    seconds = median_seconds(runs, repeats)
     return {name: each / (agents * DEGREE * rounds) * 1e6 for name, each in seconds.items()}
 
 
