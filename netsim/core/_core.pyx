@@ -30,7 +30,16 @@ from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import Bernoulli
 from netsim.core.copies import as_state
 from netsim.wire import registry
-from netsim.wire.codec import ARRAY, array_trailer, is_mutable, payload_bits, saturated, unpack_payload
+from netsim.wire.codec import (
+    ARRAY,
+    array_trailer,
+    extension,
+    is_mutable,
+    payload_bits,
+    read_extension,
+    saturated,
+    unpack_payload,
+)
 
 cnp.import_array()
 
@@ -304,8 +313,8 @@ cdef class Frame:
         cdef object array
         cdef bytes raw
         cdef int kind
-        if self.coded:
-            return registry.unpack(self.data[self.coded - 1], self.data[self.coded :])
+        if self.extension:
+            return read_extension(self.data[self.extension - 1], self.data[self.extension :])
         if self.start == 0:
             return unpack_payload(self.data)[3]
         # Bytes of its own, so that the array is aligned, and cannot be made writable.
@@ -608,11 +617,14 @@ cdef class Copies:
                     copy_elements(row, frame, 0, self.width)
             else:
                 array = as_state(frame, self.table.shape[1:])
-                if add and is_plain(array):
+                if is_plain(array):
                     row = self.data + index * self.width
                     sent = <const double*>cnp.PyArray_DATA(array)
-                    for i in range(self.width):
-                        row[i] += sent[i]
+                    if add:
+                        for i in range(self.width):
+                            row[i] += sent[i]
+                    else:
+                        memcpy(row, sent, 8 * self.width)
                 elif add:
                     self.table[index] += array
                 else:
@@ -855,7 +867,7 @@ cdef class BroadcastPath:
         if self.encode_vector(frame, kind, round_number, payload):
             fields[F_PAYLOAD] = (32 if frame.single else 64) * frame.length
         else:
-            if not self.encode_coded(frame, kind, round_number, payload):
+            if not self.encode_extension(frame, kind, round_number, payload):
                 frame.data = self.encoder.encode(kind, self.number, round_number, payload)
                 frame.plain = not is_mutable(payload)
             fields[F_PAYLOAD] = payload_bits(payload)
@@ -911,21 +923,23 @@ cdef class BroadcastPath:
         memcpy(at + raw, PyBytes_AS_STRING(trailer), PyBytes_GET_SIZE(trailer))
         return True
 
-    cdef bint encode_coded(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write the bytes of a coded array; return whether it is one, and the encoder would raise no error."""
+    cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
+        """Write the bytes of any array or coded array; return whether it is one, and the encoder would raise no error."""
         cdef bytes content
         cdef uint8_t* at
         cdef int number
-        if type(payload) not in registry.NUMBERS or not 0 <= round_number <= 0x7FFFFFFF:
+        if type(payload) is not cnp.ndarray and type(payload) not in registry.NUMBERS:
+            return False
+        if not 0 <= round_number <= 0x7FFFFFFF:
             return False
         try:
-            number, content = registry.pack(payload)
+            number, content = extension(payload)
         except Exception:
             return False
         if PyBytes_GET_SIZE(content) > 0x7FFFFFFF:
             return False
         at = self.begin(frame, kind, round_number, number, PyBytes_GET_SIZE(content))
-        frame.coded = <int>(at - <uint8_t*>PyBytes_AS_STRING(frame.data))
+        frame.extension = <int>(at - <uint8_t*>PyBytes_AS_STRING(frame.data))
         memcpy(at, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
         return True
 
