@@ -45,6 +45,7 @@ cnp.import_array()
 
 cdef extern from "Python.h":
     object PyContext_CopyCurrent()
+    void PyErr_SetObject(object, object)
 
 cdef int ARRAY_NUMBER = ARRAY
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
@@ -1105,7 +1106,11 @@ cdef class Waiter:
         if self.state == PENDING:
             self._asyncio_future_blocking = True
             return self
-        raise StopIteration(self.result())
+        if self.state != DONE:
+            self.result()
+        # Set here, the number costs neither an exception nor a traceback; so does raising it without a value.
+        PyErr_SetObject(StopIteration, self.number)
+        raise StopIteration
 
     def run_callbacks(self):
         """Run the callbacks."""
