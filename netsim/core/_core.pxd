@@ -113,8 +113,8 @@ cdef class Frame:
     cdef int64_t start, length
     # Whether that vector is of float32 instead.
     cdef bint single
-    # Where in the data the bytes of a coded array begin, after its number; 0: the payload is something else.
-    cdef int coded
+    # Where in the data the content of another array, or of a coded one, begins, after its number; 0: it is neither.
+    cdef int extension
     cdef object decoded(self)
 
 
@@ -180,4 +180,4 @@ cdef class BroadcastPath:
                                double deadline, outcome) except -1
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int number, int64_t size) except NULL
     cdef bint encode_vector(self, Frame frame, str kind, int64_t round_number, payload) except -1
-    cdef bint encode_coded(self, Frame frame, str kind, int64_t round_number, payload) except -1
+    cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1

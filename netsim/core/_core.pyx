@@ -30,12 +30,22 @@ from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import Bernoulli
 from netsim.core.copies import as_state
 from netsim.wire import registry
-from netsim.wire.codec import ARRAY, array_trailer, is_mutable, payload_bits, saturated, unpack_payload
+from netsim.wire.codec import (
+    ARRAY,
+    array_trailer,
+    extension,
+    is_mutable,
+    payload_bits,
+    read_extension,
+    saturated,
+    unpack_payload,
+)
 
 cnp.import_array()
 
 cdef extern from "Python.h":
     object PyContext_CopyCurrent()
+    void PyErr_SetObject(object, object)
 
 cdef int ARRAY_NUMBER = ARRAY
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15ULL
@@ -306,8 +316,8 @@ cdef class Frame:
         cdef object array
         cdef bytes raw
         cdef int kind
-        if self.coded:
-            return registry.unpack(self.data[self.coded - 1], self.data[self.coded :])
+        if self.extension:
+            return read_extension(self.data[self.extension - 1], self.data[self.extension :])
         if self.start == 0:
             return unpack_payload(self.data)[3]
         # Bytes of its own, so that the array is aligned, and cannot be made writable.
@@ -615,11 +625,14 @@ cdef class Copies:
                     copy_elements(row, frame, 0, self.width)
             else:
                 array = as_state(frame, self.table.shape[1:])
-                if add and is_plain(array):
+                if is_plain(array):
                     row = self.data + index * self.width
                     sent = <const double*>cnp.PyArray_DATA(array)
-                    for i in range(self.width):
-                        row[i] += sent[i]
+                    if add:
+                        for i in range(self.width):
+                            row[i] += sent[i]
+                    else:
+                        memcpy(row, sent, 8 * self.width)
                 elif add:
                     self.table[index] += array
                 else:
@@ -872,7 +885,7 @@ cdef class BroadcastPath:
         frame.plain = request is None and sequence == 0
         if not frame.plain or not (
             self.encode_vector(frame, kind, round_number, payload)
-            or self.encode_coded(frame, kind, round_number, payload)
+            or self.encode_extension(frame, kind, round_number, payload)
         ):
             frame.data = self.encoder.encode(kind, self.number, round_number, payload, request, is_reply, sequence)
             frame.plain = frame.plain and not is_mutable(payload)
@@ -963,21 +976,23 @@ cdef class BroadcastPath:
         memcpy(at + raw, PyBytes_AS_STRING(trailer), PyBytes_GET_SIZE(trailer))
         return True
 
-    cdef bint encode_coded(self, Frame frame, str kind, int64_t round_number, payload) except -1:
-        """Write the bytes of a coded array; return whether it is one, and the encoder would raise no error."""
+    cdef bint encode_extension(self, Frame frame, str kind, int64_t round_number, payload) except -1:
+        """Write the bytes of any array or coded array; return whether it is one, and the encoder would raise no error."""
         cdef bytes content
         cdef uint8_t* at
         cdef int number
-        if type(payload) not in registry.NUMBERS or not 0 <= round_number <= 0x7FFFFFFF:
+        if type(payload) is not cnp.ndarray and type(payload) not in registry.NUMBERS:
+            return False
+        if not 0 <= round_number <= 0x7FFFFFFF:
             return False
         try:
-            number, content = registry.pack(payload)
+            number, content = extension(payload)
         except Exception:
             return False
         if PyBytes_GET_SIZE(content) > 0x7FFFFFFF:
             return False
         at = self.begin(frame, kind, round_number, number, PyBytes_GET_SIZE(content))
-        frame.coded = <int>(at - <uint8_t*>PyBytes_AS_STRING(frame.data))
+        frame.extension = <int>(at - <uint8_t*>PyBytes_AS_STRING(frame.data))
         memcpy(at, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
         return True
 
@@ -1143,7 +1158,11 @@ cdef class Waiter:
         if self.state == PENDING:
             self._asyncio_future_blocking = True
             return self
-        raise StopIteration(self.result())
+        if self.state != DONE:
+            self.result()
+        # Set here, the number costs neither an exception nor a traceback; so does raising it without a value.
+        PyErr_SetObject(StopIteration, self.number)
+        raise StopIteration
 
     def run_callbacks(self):
         """Run the callbacks."""

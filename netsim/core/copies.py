@@ -98,7 +98,8 @@ class Copies:
 def as_state(frame: Frame, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """Return a frame's payload as an array of this shape; raises AgentError if it is not one."""
     payload: Any = frame.payload
-    if isinstance(payload, Coded):
+    # The first condition is only for speed.
+    if type(payload) is not np.ndarray and isinstance(payload, Coded):
         # One of another shape may decode to much more than its bytes.
         if payload.shape == shape:
             return payload.values

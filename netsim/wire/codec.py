@@ -218,7 +218,7 @@ def _unknown(value: Any) -> WireError:
     )
 
 
-def _read_other(code: int, data: bytes) -> Any:
+def read_extension(code: int, data: bytes) -> Any:
     """Decode an extension type (msgpack's ``ext_hook``)."""
     if code == ARRAY:
         return _read_array(data)
@@ -250,7 +250,7 @@ def _pack(value: Any) -> bytes:
 
 def unpack_payload(data: bytes) -> Any:
     """Return the payload of trusted bytes, which `encode` wrote; for others use `decode`."""
-    return msgpack.unpackb(data, ext_hook=_read_other, strict_map_key=False)
+    return msgpack.unpackb(data, ext_hook=read_extension, strict_map_key=False)
 
 
 def _check_parts(value: Any, depth_left: int, action: str) -> None:
@@ -325,7 +325,7 @@ def _decode(data: bytes, depth_left: int) -> Any:
 
     def read_other(code: int, body: bytes) -> Any:
         if code != _TUPLE:
-            return _read_other(code, body)
+            return read_extension(code, body)
         if not depth_left:
             raise WireError(f"cannot decode the payload: tuples are nested deeper than {MOST_NESTED}")
         items = _decode(body, depth_left - 1)
