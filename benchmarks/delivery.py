@@ -1,15 +1,11 @@
-"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by size of the network.
+"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt; by size of the network, see `benchmarks.scale`.
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
 are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
-time. Sizes are run in processes of their own, so that peak memory is that of one size.
+time.
 """
 
 import asyncio
-import json
-import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -20,7 +16,6 @@ import numpy as np
 import netsim
 from benchmarks.report import median_seconds, parser, show
 from netsim import Link, Network, latency
-from netsim.core.records import DELIVERED
 from netsim.util.typing import Vector
 
 ELEMENTS, DEGREE, LOSS, LOW, HIGH = 100, 10, 0.05, 0.01, 0.05
@@ -158,40 +153,11 @@ def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
     }
 
 
-def one_size(agents: int, rounds: int, repeats: int) -> dict[str, float]:
-    """Return cost per delivery (µs, median) and peak memory (kB an agent, above what was there before) of a network."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
-    run = in_netsim(graph, rounds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    delivered = run.ledger.exits[DELIVERED]
-    del run
-    seconds = median_seconds({"run": partial(in_netsim, graph, rounds)}, repeats)["run"]
-    return {"microseconds": seconds / delivered * 1e6, "kB_per_agent": (peak - before) / agents}
-
-
-def sizes(rounds: int = 10) -> dict[str, dict[str, float]]:
-    """Return cost and memory of 1k, 10k and 100k agents for the same rounds, each in a process of its own."""
-    found = {}
-    for agents, repeats in ((1_000, 9), (10_000, 3), (100_000, 1)):
-        call = f"one_size({agents}, {rounds}, {repeats})"
-        code = f"import json; from benchmarks.delivery import one_size; print(json.dumps({call}))"
-        output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-        found[f"{agents:,} agents, {rounds} rounds"] = json.loads(output)
-    first = next(iter(found.values()))["microseconds"]
-    for row in found.values():
-        row["times_1k"] = row["microseconds"] / first
-    return found
-
-
 def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, agents=20, rounds=1000, repeats=5)
-    command.add_argument("--sizes", action="store_true", help="also run 1k, 10k and 100k agents (minutes)")
     chosen = command.parse_args()
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
-    if chosen.sizes:
-        result |= sizes()
     show(
         result,
         chosen.json,
