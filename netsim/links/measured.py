@@ -114,7 +114,7 @@ def _of_reception(
     loss_of: dict[Pair, Loss] = {}
     for pair, value in lost.items():
         # Of the many pairs that are not linked, only what is no probability is looked at.
-        if pair in good or pair[::-1] in good or not 0.0 <= value <= 1.0:
+        if pair in good or (pair[1], pair[0]) in good or not 0.0 <= value <= 1.0:
             if value not in models:
                 models[value] = losses.bernoulli(value)
             loss_of[pair] = models[value]
@@ -132,7 +132,10 @@ def _network(
     """Return the network of the pairs that are good in one direction, or in both, with these losses."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
-    edges = [(a, b) for a, b in loss_of if a != b and (a, b) in good and (not both or (b, a) in good)]
+    edges: dict[Pair, None] = {}
+    for a, b in loss_of:
+        if a != b and (a, b) in good and (not both or (b, a) in good) and (b, a) not in edges:
+            edges[a, b] = None
     if not edges:
         raise BadInput(f"{given}: must leave a link; no pair's reception is above zero and at least as large as asked")
     graph.add_nodes_from(sorted({node for pair in edges for node in pair}, key=_in_order))
