@@ -2,8 +2,7 @@
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
 are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
-time. Sizes are run in processes of their own, so that peak memory is that of one size. Links with more stages are
-compared with the core in Python, also in a process of its own.
+time. Links with more stages are compared with the core in Python. `benchmarks.scale` measures networks by size.
 
 Large models stand beside what no emulator can save: one copy of each message, its CRC, and one addition at each
 neighbour, of the same arrays, in CPU seconds. Both keep the memory that they freed (malloc's thresholds are raised):
@@ -31,7 +30,6 @@ from numpy.typing import NDArray
 import netsim
 from benchmarks.report import median_seconds, parser, show
 from netsim import Link, Network, latency, loss
-from netsim.core.records import DELIVERED
 from netsim.links import Budget
 from netsim.util.typing import Vector
 
@@ -203,38 +201,16 @@ def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
 
 def stages(agents: int, rounds: int, repeats: int) -> dict[str, dict[str, float]]:
     """Return the costs of links with more and more stages, beside those of the core in Python."""
-    code = f"import json; from benchmarks.delivery import *; print(json.dumps(costs_by_stages({agents}, {rounds}, 1)))"
     twin = os.environ | {"NETSIM_CORE": "python"}
-    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=twin).stdout
-    python = json.loads(output)
+    python = in_a_process(f"costs_by_stages({agents}, {rounds}, 1)", twin)
     return {
-        name: {"microseconds": cost, "in_python": python[name], "python_is_slower_by": python[name] / cost}
+        f"links with {name}": {
+            "microseconds": cost,
+            "in_python": python[name],
+            "python_is_slower_by": python[name] / cost,
+        }
         for name, cost in costs_by_stages(agents, rounds, repeats).items()
     }
-
-
-def one_size(agents: int, rounds: int, repeats: int) -> dict[str, float]:
-    """Return cost per delivery (µs, median) and peak memory (kB an agent, above what was there before) of a network."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
-    run = in_netsim(graph, rounds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    delivered = run.ledger.exits[DELIVERED]
-    del run
-    seconds = median_seconds({"run": partial(in_netsim, graph, rounds)}, repeats)["run"]
-    return {"microseconds": seconds / delivered * 1e6, "kB_per_agent": (peak - before) / agents}
-
-
-def sizes(rounds: int = 10) -> dict[str, dict[str, float]]:
-    """Return cost and memory of 1k, 10k and 100k agents for the same rounds, each in a process of its own."""
-    found = {}
-    for agents, repeats in ((1_000, 9), (10_000, 3), (100_000, 1)):
-        call = f"one_size({agents}, {rounds}, {repeats})"
-        found[f"{agents:,} agents, {rounds} rounds"] = in_a_process(call, dict(os.environ))
-    first = next(iter(found.values()))["microseconds"]
-    for row in found.values():
-        row["times_1k"] = row["microseconds"] / first
-    return found
 
 
 class Learner(netsim.Agent):
@@ -308,17 +284,10 @@ def in_a_process(call: str, environment: dict[str, str]) -> dict[str, float]:
 def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, agents=20, rounds=1000, repeats=5)
-    command.add_argument("--stages", action="store_true", help="also run links with rates, queues, fragments, bursts")
-    command.add_argument("--sizes", action="store_true", help="also run 1k, 10k and 100k agents (minutes)")
-    command.add_argument("--models", action="store_true", help="also run 32 models of 1M parameters (a minute)")
     chosen = command.parse_args()
     result = peers(chosen.agents, chosen.rounds, chosen.repeats)
-    if chosen.stages:
-        result |= stages(chosen.agents, chosen.rounds, chosen.repeats)
-    if chosen.sizes:
-        result |= sizes()
-    if chosen.models:
-        result |= large_models(chosen.repeats)
+    result |= stages(chosen.agents, chosen.rounds, chosen.repeats)
+    result |= large_models(chosen.repeats)
     show(
         result,
         chosen.json,

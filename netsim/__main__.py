@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from typing import Any
 
 
@@ -14,6 +15,10 @@ def main() -> None:
         if interrupts:
             signal.signal(signal.SIGINT, _quit)
         from netsim.studies import cli
+
+        if not cli.is_quick(sys.argv[1:]):
+            # What every run takes: once it is imported, a command can be interrupted between any two of its steps.
+            import netsim.studies.execute  # noqa: F401
 
         if interrupts:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,6 @@
 """Names that netsim had before: each still works for one version, with a DeprecationWarning that gives the new name."""
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 import warnings
@@ -220,14 +219,20 @@ def former_names(module: str) -> Callable[[str], Any]:
     return attribute
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Finder:
     """Imports a module under its former name as the module that it is now."""
+
+    # Not derived from importlib.abc, whose import takes as long as that of this package.
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         package, _, rest = name.partition(".")
-        return importlib.machinery.ModuleSpec(name, self) if package == "netsim" and rest in MODULES else None
+        loader: Any = self
+        return importlib.machinery.ModuleSpec(name, loader) if package == "netsim" and rest in MODULES else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         new = f"netsim.{MODULES[module.__name__.removeprefix('netsim.')]}"

@@ -16,6 +16,8 @@ from netsim.util import check
 from netsim.util.datafiles import used
 
 _MAX_DRAWS = 1_000
+# Up to so many agents it takes longer to import a search tree than to compare all pairs.
+_FEW = 500
 
 # Lower bounds for the bytes of a node and an edge in networkx; measured were 500, and 140 to 250.
 _NODE, _EDGE = 300, 130
@@ -119,7 +121,23 @@ def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int
     # An agent in a corner has the fewest neighbours; half of their mean number as above.
     _check_memory("radius", reach, np.pi * min(reach, 1.0) ** 2 / 4 * agents * (agents - 1) / 4)
     what = f"radius = {radius:g}"
-    return _until_connected(lambda rng: nx.random_geometric_graph(agents, reach, seed=rng), seed, what)
+    return _until_connected(lambda rng: _geometric(rng.random((agents, 2)), reach), seed, what)
+
+
+def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
+    """Return networkx's random geometric graph of these places, shape (n, 2); a small one without its search tree."""
+    pos = dict(enumerate(places.tolist()))
+    if len(places) <= _FEW:
+        squares = ((places[:, None] - places) ** 2).sum(axis=2)
+        # The tree's rounding decides on pairs that are exactly so far apart.
+        if not np.isclose(squares, reach**2, rtol=1e-9, atol=0.0).any():
+            graph: nx.Graph[int] = nx.empty_graph(len(places))
+            nx.set_node_attributes(graph, pos, "pos")
+            ends = np.nonzero(np.triu(squares <= reach**2, 1))
+            graph.add_edges_from(zip(*(each.tolist() for each in ends), strict=True))
+            return graph
+    found: nx.Graph[int] = nx.random_geometric_graph(len(places), reach, pos=pos)
+    return found
 
 
 def from_file(file: str | Path) -> "nx.Graph[Any]":

@@ -1,6 +1,6 @@
 """A link's settings: each stage of a frame's path, all of them off until asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -123,6 +123,15 @@ class Link:
         check.fields(self, check.probability, "duplicate", "corrupt")
         check.put(self, reliability=reliabilities.of(self.reliability))
         check.fields(self, check.flag, "crc", "fifo")
+
+    def with_loss(self, loss: Loss) -> "Link":
+        """Return the same settings with another loss: `dataclasses.replace`, but without checking the others again."""
+        if type(self) is not Link:
+            return replace(self, loss=loss)
+        link = object.__new__(Link)
+        for name in self.__dataclass_fields__:
+            object.__setattr__(link, name, getattr(self, name) if name != "loss" else loss)
+        return link
 
     @cached_property
     def has_port(self) -> bool:

@@ -5,7 +5,6 @@ found in the folder that the environment variable NETSIM_DATA names, or by a pat
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,8 +108,16 @@ def _of_reception(
     positions: Mapping[Any, Sequence[float]] | None,
 ) -> Measured:
     model, least = Link() if link is None else link, check.probability("least", least)
-    loss_of = {pair: losses.bernoulli(1.0 - value) for pair, value in reception.items()}
+    lost = {pair: 1.0 - value for pair, value in reception.items()}
     good = {pair for pair, value in reception.items() if value >= least and value > 0}
+    models: dict[float, Loss] = {}
+    loss_of: dict[Pair, Loss] = {}
+    for pair, value in lost.items():
+        # Of the many pairs that are not linked, only what is no probability is looked at.
+        if pair in good or (pair[1], pair[0]) in good or not 0.0 <= value <= 1.0:
+            if value not in models:
+                models[value] = losses.bernoulli(value)
+            loss_of[pair] = models[value]
     return _network(given, loss_of, good, model, both, positions)
 
 
@@ -125,7 +132,10 @@ def _network(
     """Return the network of the pairs that are good in one direction, or in both, with these losses."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
-    edges = [(a, b) for a, b in loss_of if a != b and (a, b) in good and (not both or (b, a) in good)]
+    edges: dict[Pair, None] = {}
+    for a, b in loss_of:
+        if a != b and (a, b) in good and (not both or (b, a) in good) and (b, a) not in edges:
+            edges[a, b] = None
     if not edges:
         raise BadInput(f"{given}: must leave a link; no pair's reception is above zero and at least as large as asked")
     graph.add_nodes_from(sorted({node for pair in edges for node in pair}, key=_in_order))
@@ -135,8 +145,16 @@ def _network(
             graph.nodes[node]["pos"] = tuple(positions[node])
     # What was never measured is never heard.
     silent = losses.bernoulli(1.0)
-    pairs = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
-    return Measured(graph, {pair: replace(link, loss=loss_of.get(pair, silent)) for pair in pairs})
+    # Links with the same loss share their settings: of a large network there may be millions.
+    settings: dict[int, Link] = {}
+    links: dict[Pair, Link] = {}
+    for a, b in graph.edges:
+        for pair in ((a, b), (b, a)):
+            loss = loss_of.get(pair, silent)
+            if id(loss) not in settings:
+                settings[id(loss)] = link.with_loss(loss)
+            links[pair] = settings[id(loss)]
+    return Measured(graph, links)
 
 
 def _in_order(node: Hashable) -> tuple[bool, float, str]:

@@ -6,23 +6,34 @@ Communications", 2nd ed. 2002, section 4.9.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, permutations
 from typing import Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.links.link import Link
 from netsim.links.measured import Measured, from_reception
 from netsim.util import check, draws
+from netsim.util.typing import Array
 
 __all__ = ["LogDistance", "within"]
 
 # Nowhere is a path loss near so steep.
 _MOST_EXPONENT = 100.0
+
+# The largest of the normal numbers that are drawn, and more than any.
+_MOST_SHADOW = 8.5
+# Numbers too large for squares or powers of ten.
+_FAR, _MOST_DECADES = 1e150, 300.0
+# Pairs that are looked at in one go.
+_BLOCK = 2**20
+
+_Numbers = NDArray[np.int64]
+_Places = dict[Any, tuple[float, ...]]
 
 Positions = Mapping[Any, Any]
 """{node: (x, y)} in metres."""
@@ -83,17 +94,11 @@ class LogDistance:
 
         Shadowing is a function of the seed and the names of the two ends.
         """
-        places = _places(positions)
-        check.integer("seed", seed, low=0)
-        found = {}
-        for (a, here), (b, there) in permutations(places.items(), 2):
-            shadow = self.shadowing * _normal(seed, a, b, self.symmetric) if self.shadowing else 0.0
-            found[a, b] = self.transmit_power - self.path_loss(math.dist(here, there)) - shadow
-        return found
+        return self._powers(_places(positions), check.integer("seed", seed, low=0))
 
     def reception(self, positions: "Positions | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
         """Return the probability with which a frame of each reaches each other: {(sender, receiver): probability}."""
-        return {ends: self._received(power) for ends, power in self.powers(positions, seed=seed).items()}
+        return self._received(self.powers(positions, seed=seed))
 
     def network(
         self,
@@ -109,31 +114,115 @@ class LogDistance:
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; its edges do not matter.
         """
         places, least = _places(positions), check.probability("least", least)
-        received = self.reception(places, seed=seed)
-        best = max(min(p, received[ends[::-1]]) if both else p for ends, p in received.items())
+        check.integer("seed", seed, low=0)
+        if type(self).reception is LogDistance.reception:
+            received = self._received(self._powers(places, seed, self._weakest(least)))
+        else:
+            received = self.reception(places, seed=seed)
+        best = _best(received, both)
         if best < least or not best:
-            power = max(self.powers(places, seed=seed).values())
-            raise BadInput(
-                f"positions: must be nearer to one another, or transmit_power larger; the best pair receives {best:.2g}"
-                f"{' each way' if both else ''} (least = {least:g}), the strongest signal is {power:.4g} dBm "
-                f"(sensitivity = {self.sensitivity:g})"
-            )
+            raise self._too_weak(places, least, both, seed)
         return from_reception(received, link=link, least=least, both=both, positions=places)
 
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
         """Return an edge for each pair received with at least ``threshold`` dBm: for `netsim.Radio`'s sensing, say."""
         level = check.finite("threshold", threshold)
+        places = _places(positions)
         graph: nx.DiGraph[Any] = nx.DiGraph()
-        graph.add_nodes_from(_places(positions))
-        graph.add_edges_from(ends for ends, power in self.powers(positions, seed=seed).items() if power >= level)
+        graph.add_nodes_from(places)
+        powers = self._powers(places, check.integer("seed", seed, low=0), level)
+        graph.add_edges_from(ends for ends, power in powers.items() if power >= level)
         return graph
 
-    def _received(self, power: float) -> float:
-        if not self.fading:
-            return float(power >= self.sensitivity)
-        from scipy.special import ndtr
+    # --- pairs that matter --------------------------------------------------------------------------------------------
 
-        return float(ndtr((power - self.sensitivity) / self.fading))
+    def _powers(self, places: "_Places", seed: int, level: float = -math.inf) -> dict[tuple[Any, Any], float]:
+        """Return the powers of all pairs of which one direction reaches ``level`` dBm, both directions, in order."""
+        if level > -math.inf and type(self).powers is not LogDistance.powers:
+            return self.powers(places, seed=seed)
+        names, at = list(places), list(places.values())
+        points = np.array(at)
+        keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
+        # A path loss of a class derived from this one is known only where it is computed.
+        if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
+            level = -math.inf
+        slack = 1e-9 * (1.0 + abs(self.transmit_power) + abs(self.reference_loss) + abs(level) + self.exponent)
+        ends, powers = [], []
+        for i, j, distances in _near(points, self._reach(level - slack)):
+            shadows = self._shadows(keys[i], keys[j], seed)
+            if level > -math.inf:
+                # First roughly, and all at once; only what is left is computed as `path_loss` does.
+                decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
+                roughly = self.transmit_power - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
+                left = (roughly >= level - slack).any(axis=0)
+                i, j, shadows = i[left], j[left], shadows[:, left]
+            exactly = map(math.dist, map(at.__getitem__, i.tolist()), map(at.__getitem__, j.tolist()))
+            ends += [(i, j), (j, i)]
+            powers += list(self.transmit_power - self._path_losses(list(exactly)) - shadows)
+        senders, receivers = (np.concatenate([part[end] for part in ends]) for end in (0, 1))
+        order = np.lexsort((receivers, senders))
+        pairs = zip(senders[order].tolist(), receivers[order].tolist(), strict=True)
+        found = np.concatenate(powers)[order].tolist()
+        return {(names[a], names[b]): power for (a, b), power in zip(pairs, found, strict=True)}
+
+    def _path_losses(self, distances: list[float]) -> Array:
+        """Return PL(d) in dB for distances in metres, to the last bit as `path_loss`: numpy's log10 may differ."""
+        if type(self).path_loss is not LogDistance.path_loss:
+            return np.array(list(map(self.path_loss, distances)), dtype=float)
+        ratios = np.maximum(np.array(distances) / self.reference_distance, 1.0)
+        return self.reference_loss + 10.0 * self.exponent * np.array(list(map(math.log10, ratios.tolist())))
+
+    def _shadows(self, a: draws.Keys, b: draws.Keys, seed: int) -> Array:
+        """Return X in dB of links in both directions, shape (2, links), from the keys of their ends."""
+        if not self.shadowing:
+            return np.zeros((2, len(a)))
+        ways = [(np.minimum(a, b), np.maximum(a, b))] if self.symmetric else [(a, b), (b, a)]
+        return np.broadcast_to([self.shadowing * _normals(seed, *way) for way in ways], (2, len(a)))
+
+    def _reach(self, level: float) -> float:
+        """Return the distance in metres beyond which no shadowing lets a signal reach ``level`` dBm."""
+        if level == -math.inf:
+            return math.inf
+        most = self.transmit_power + _MOST_SHADOW * self.shadowing
+        decades = (most - self.reference_loss - level) / (10.0 * self.exponent)
+        return self.reference_distance * 10.0 ** max(decades, 0.0) if decades < _MOST_DECADES else math.inf
+
+    def _received(self, powers: Mapping[tuple[Any, Any], float]) -> dict[tuple[Any, Any], float]:
+        """Return the probabilities with which frames are received with these powers (dBm)."""
+        power = np.fromiter(powers.values(), float, len(powers))
+        if self.fading:
+            from scipy.special import ndtr
+
+            received = ndtr((power - self.sensitivity) / self.fading)
+        else:
+            received = (power >= self.sensitivity).astype(float)
+        return dict(zip(powers, received.tolist(), strict=True))
+
+    def _weakest(self, least: float) -> float:
+        """Return a power in dBm below which less than ``least`` is received, or nothing."""
+        if not self.fading:
+            return self.sensitivity
+        from scipy.special import ndtri
+
+        # Φ is 0 below −39 and 1 above 8.3, in float64.
+        return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
+
+    def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
+        """Return the error on positions of which no pair receives enough."""
+        level = self.sensitivity
+        while True:
+            powers = self._powers(places, seed, level)
+            if powers and _best(powers, both) >= level:
+                break
+            level = level - 100.0 if level > -_FAR else -math.inf
+        as_here = type(self).reception is LogDistance.reception
+        best = _best(self._received(powers) if as_here else self.reception(places, seed=seed), both)
+        power = max(powers.values())
+        return BadInput(
+            f"positions: must be nearer to one another, or transmit_power larger; the best pair receives {best:.2g}"
+            f"{' each way' if both else ''} (least = {least:g}), the strongest signal is {power:.4g} dBm "
+            f"(sensitivity = {self.sensitivity:g})"
+        )
 
 
 def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph[Any]":
@@ -141,12 +230,40 @@ def within(positions: "Positions | nx.Graph[Any]", distance: float) -> "nx.Graph
     places, reach = _places(positions), check.finite("distance", distance, above=0)
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(places)
-    pairs = combinations(places, 2)
-    graph.add_edges_from((a, b) for a, b in pairs if math.dist(places[a], places[b]) <= reach)
+    names, at = list(places), list(places.values())
+    found = [zip(i.tolist(), j.tolist(), strict=True) for i, j, _ in _near(np.array(at), reach)]
+    pairs = sorted((a, b) for part in found for a, b in part if math.dist(at[a], at[b]) <= reach)
+    graph.add_edges_from((names[a], names[b]) for a, b in pairs)
     return graph
 
 
-def _places(positions: "Positions | nx.Graph[Any]") -> dict[Any, tuple[float, ...]]:
+def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Array]]:
+    """Yield, block by block, the numbers i < j of the points within ``reach``, and a few more, and their distances."""
+    axis = int(np.ptp(points, axis=0).argmax())
+    order = np.argsort(points[:, axis], kind="stable")
+    points = points[order]
+    reach = reach * (1.0 + 1e-9) if reach < _FAR else math.inf
+    # In their order along one axis, the points that may be near one another are neighbours.
+    ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
+    start = 0
+    while start < len(points):
+        stop = min(start + max(1, _BLOCK // int(ends[start] - start)), len(points))
+        here, there = points[start:stop], points[start : ends[stop - 1]]
+        with np.errstate(over="ignore"):
+            squares = sum((a[:, None] - b[None, :]) ** 2 for a, b in zip(here.T, there.T, strict=True))
+        distances = np.sqrt(squares)
+        rows, columns = np.nonzero(np.triu(distances <= reach, 1))
+        a, b = order[start + rows], order[start + columns]
+        yield np.minimum(a, b), np.maximum(a, b), distances[rows, columns]
+        start = stop
+
+
+def _best(values: Mapping[tuple[Any, Any], float], both: bool) -> float:
+    """Return the largest value of a pair, or the largest that a pair has in both directions."""
+    return max((min(value, values[ends[::-1]]) if both else value for ends, value in values.items()), default=0.0)
+
+
+def _places(positions: "Positions | nx.Graph[Any]") -> _Places:
     if isinstance(positions, nx.Graph):
         for node, data in positions.nodes(data=True):
             if "pos" not in data:
@@ -162,11 +279,10 @@ def _places(positions: "Positions | nx.Graph[Any]") -> dict[Any, tuple[float, ..
     return places
 
 
-def _normal(seed: int, a: Hashable, b: Hashable, symmetric: bool) -> float:
-    """Return a link's own normal number."""
+def _normals(seed: int, first: draws.Keys, second: draws.Keys) -> Array:
+    """Return each link's own normal number, shape (links,), from the keys of its ends."""
     from scipy.special import ndtri
 
-    ends = [draws.name_key(a), draws.name_key(b)]
-    first, second = (np.array([key], dtype=np.uint64) for key in (sorted(ends) if symmetric else ends))
-    key = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")
-    return float(ndtri(np.maximum(draws.uniforms(key, 0, 1)[0, 0], 2.0**-54)))
+    keys = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")
+    normals: Array = ndtri(np.maximum(draws.uniforms(keys, 0, 1)[0], 2.0**-54))
+    return normals

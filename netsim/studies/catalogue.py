@@ -10,18 +10,17 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any
-
-from threadpoolctl import threadpool_limits
+from typing import TYPE_CHECKING, Any
 
 from netsim._former import former_names, must_be_current
 from netsim.errors import BadInput, NetsimError, chain, one_line
-from netsim.studies import Study, script
-from netsim.studies.origin import source_of
-from netsim.studies.terminal import Reporter
-from netsim.util import check
 from netsim.util.datafiles import digest_of, recording
+
+if TYPE_CHECKING:
+    from netsim.studies.study import Study
+    from netsim.studies.terminal import Reporter
+
+# To list the studies takes no networks: what runs one is imported where it does.
 
 __getattr__ = former_names(__name__)
 
@@ -77,14 +76,17 @@ class Scenario:
     sha256: str = ""
     """Of its file, if it has one."""
 
-    def execute(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
+    def execute(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Run it and return the study; raises BadInput for an unknown parameter."""
         study = self.prepare(trace, reporter, **parameters)
         self.play(study)
         return study
 
-    def prepare(self, trace: bool = False, reporter: Reporter | None = None, **parameters: Any) -> Study:
+    def prepare(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Return a study for `play`; raises BadInput for an unknown parameter."""
+        from netsim.studies.study import Study
+        from netsim.util import check
+
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name, value in parameters.items():
             if name not in known:
@@ -97,11 +99,13 @@ class Scenario:
 
     def made_of(self) -> dict[str, Any]:
         """Return the SHA-256 of its file, if it has one, and of its package's source and netsim's (`origin`)."""
+        from netsim.studies.origin import source_of
+
         packages = ["netsim"] if self.module else ["netsim", self.function.__module__.partition(".")[0]]
         source = {name: digest for each in dict.fromkeys(packages) for name, digest in source_of(each).items()}
         return ({"file_sha256": self.sha256} if self.sha256 else {}) | {"source_sha256": source}
 
-    def play(self, study: Study) -> None:
+    def play(self, study: "Study") -> None:
         """Run it into a study that `prepare` made; if it raises, the study is marked partial.
 
         The study's origin gets the SHA-256 of the files read, also of one that a parameter names, if it did not change.
@@ -115,7 +119,11 @@ class Scenario:
                 same = {name: digest for name, digest in named.items() if digest and digest_of(name) == digest}
                 study.origin["files_sha256"] = dict(sorted((same | read).items()))
 
-    def _play(self, study: Study, arguments: dict[str, Any]) -> None:
+    def _play(self, study: "Study", arguments: dict[str, Any]) -> None:
+        from threadpoolctl import threadpool_limits
+
+        from netsim.studies import script
+
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
@@ -129,6 +137,8 @@ class Scenario:
 
 @cache
 def _registries() -> tuple[Registry, ...]:
+    from importlib.metadata import entry_points
+
     found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
     # An environment may have netsim under a former name, too: the same registry twice.
     return tuple(each.load() for each in {each.value: each for each in found}.values())
@@ -160,6 +170,9 @@ def find_study(name: str) -> Scenario:
     In a file it is the one function whose first parameter is called ``study``. Raises BadInput if there is none of that
     name, or the file cannot be used.
     """
+    from netsim.studies import script
+    from netsim.util import check
+
     if not name.endswith(".py"):
         studies = listed()
         place, _, function = studies[check.one_of("scenario", name, studies)].place.partition(":")
@@ -177,6 +190,8 @@ def find_study(name: str) -> Scenario:
 
 def raised(scenario: Scenario, error: BaseException) -> str:
     """Return one line on the error that a scenario's own code raised, and its place."""
+    from netsim.studies import script
+
     where = script.where(error, scenario.function.__code__.co_filename)
     return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
 
@@ -261,6 +276,8 @@ def _parameters(name: str, source: Callable[..., Any]) -> list[Parameter]:
 
 
 def _hints(name: str, source: Callable[..., Any]) -> dict[str, Any]:
+    from netsim.studies.study import Study
+
     try:
         # A file may import Study for type checkers only.
         return typing.get_type_hints(source, localns={"Study": Study})

@@ -5,7 +5,7 @@ import itertools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,18 +13,16 @@ from typing import Any, NoReturn
 import click
 
 from netsim._former import SETTINGS, must_be_current
-from netsim.distributed.transport import TRANSPORTS, transport_of
+from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
-from netsim.studies.execute import INTERRUPTED, execute, status_of_interrupt, viewed
-from netsim.studies.folder import Unsaved, load, partial_text
-from netsim.studies.formats import Formats
-from netsim.studies.origin import about
 from netsim.studies.terminal import Reporter, forget, text
-from netsim.util import check
+from netsim.util.compiled import is_built
 
-# Name, type, default and help of the flags of everything that writes a run folder; of `netsim run`; of `netsim deploy`.
+# Networks, and all that they take, are imported by the commands that need them: others answer at once.
+
+# Name, type, default and help of the flags of everything that writes a run folder, and of `netsim run`.
 _Flags = tuple[tuple[str, type, Any, str], ...]
 _OUT: _Flags = (("--out", str, None, "The run folder, new or empty. Default: the next free runs/NAME-n."),)
 _FORMATS: _Flags = (
@@ -36,15 +34,6 @@ _WATCHING: _Flags = (
     ("--watch", bool, False, "Show the run in the browser while it goes on; nothing in it changes."),
     ("--pace", float, None, "With --watch: simulated seconds that are shown in a second."),
     ("--no-browser", bool, False, "With --watch: only print the address."),
-)
-_PROCESSES: _Flags = (
-    ("--processes", int, None, "Number of processes on this machine."),
-    ("--nodes", str, None, "Instead: a TOML file with a table [hosts.NAME] of each process's address, and agents."),
-    ("--transport", str, "udp", f"{', or '.join(TRANSPORTS)}."),
-    ("--broker", str, None, "Of MQTT. Default: 127.0.0.1:1883."),
-    ("--round-time", float, 0.1, "Real seconds that a round takes."),
-    ("--patience", float, 60.0, "Real seconds to wait for other processes."),
-    ("--silence", float, 5.0, "Real seconds after which a silent process is dead."),
 )
 
 
@@ -83,6 +72,11 @@ def _refuse_former(context: click.Context, option: click.Parameter, value: bool 
         must_be_current(str(option.name), value)
 
 
+def is_quick(arguments: Sequence[str]) -> bool:
+    """Return whether a command line only asks what there is, and needs no network."""
+    return not arguments or arguments[0] in ("list", "--version") or arguments[-1] in ("-h", "--help")
+
+
 class _Scenarios(click.Group):
     """A command for each scenario, which ``make`` makes of it."""
 
@@ -95,6 +89,11 @@ class _Scenarios(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         return self._make(catalogue.find_study(cmd_name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # The titles are known without importing every scenario.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.title) for name, entry in catalogue.listed().items()])
 
 
 # --- run --------------------------------------------------------------------------------------------------------------
@@ -111,6 +110,9 @@ def _run_command(scenario: Scenario) -> click.Command:
         no_browser: bool,
         **parameters: Any,
     ) -> None:
+        from netsim.studies.execute import execute, viewed
+        from netsim.studies.formats import Formats
+
         formats, reporter = Formats.chosen(figures, tables), Reporter()
         with viewed(watch, pace, not no_browser, reporter) as session:
             execute(scenario, parameters, out=out, trace=trace, formats=formats, reporter=reporter, session=session)
@@ -136,6 +138,8 @@ class _RunCommand(click.Command):
             name = None if error.param is None else error.param.name
             value = given.get(f"--{name}".replace("_", "-")) or ""
             if {*value} & {*",:"} and (command := self._sweep(str(name), given)):
+                from netsim.util import check
+
                 raise check.refuse(str(name), value, f"one value; several are a sweep: {command}") from None
             raise
 
@@ -170,9 +174,21 @@ def _names(parameter: click.Parameter) -> list[str]:
     return [*parameter.opts, *parameter.secondary_opts]
 
 
+def _version(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Print the version of netsim and its core."""
+    if value and not context.resilient_parsing:
+        click.echo(f"netsim, version {__version__} (core: {'compiled' if is_built('core._core') else 'python'})")
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(
-    about()["netsim"], prog_name="netsim", message=f"%(prog)s, version %(version)s (core: {about()['core']})"
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version and exit.",
 )
 def app() -> None:
     """Emulate networks of agents that learn together."""
@@ -234,6 +250,7 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
 def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the values that flags list, by parameter."""
     from netsim.studies.sweeps.grid import values_of
+    from netsim.util import check
 
     known = {f"--{each.name.replace('_', '-')}": each for each in scenario.parameters}
     texts: dict[str, list[str]] = {}
@@ -257,6 +274,8 @@ def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
 @click.argument("folder")
 def show(folder: str) -> None:
     """Show what a run folder or a sweep holds."""
+    from netsim.studies.folder import load, partial_text
+
     if (Path(folder) / "sweep.json").is_file():
         _show_sweep(Path(folder))
         return
@@ -407,8 +426,22 @@ def compare_them(
 # --- deploy -----------------------------------------------------------------------------------------------------------
 
 
+def _process_flags() -> _Flags:
+    from netsim.distributed.transport import TRANSPORTS
+
+    return (
+        ("--processes", int, None, "Number of processes on this machine."),
+        ("--nodes", str, None, "Instead: a TOML file with a table [hosts.NAME] of each process's address, and agents."),
+        ("--transport", str, "udp", f"{', or '.join(TRANSPORTS)}."),
+        ("--broker", str, None, "Of MQTT. Default: 127.0.0.1:1883."),
+        ("--round-time", float, 0.1, "Real seconds that a round takes."),
+        ("--patience", float, 60.0, "Real seconds to wait for other processes."),
+        ("--silence", float, 5.0, "Real seconds after which a silent process is dead."),
+    )
+
+
 def _deploy_command(scenario: Scenario) -> click.Command:
-    taken = {name.removeprefix("--").replace("-", "_") for name, *_ in _PROCESSES}
+    taken = {name.removeprefix("--").replace("-", "_") for name, *_ in _process_flags()}
     for parameter in scenario.parameters:
         if parameter.name in taken:
             raise BadInput(
@@ -426,8 +459,10 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         tables: str,
         **given: Any,
     ) -> None:
+        from netsim.distributed.transport import TRANSPORTS, transport_of
         from netsim.studies.deploy.deploy import deploy
         from netsim.studies.deploy.plan import Connection, Plan, hosts_in, local_hosts
+        from netsim.studies.formats import Formats
 
         times = {name: given.pop(name) for name in ("round_time", "patience", "silence")}
         if (processes is None) == (nodes is None):
@@ -446,7 +481,7 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         click.get_current_context().exit(0 if whole else 1)
 
     title = scenario.function.__doc__ and scenario.title
-    options = _options(scenario) + _made(_PROCESSES, _OUT, _TRACE, _FORMATS)
+    options = _options(scenario) + _made(_process_flags(), _OUT, _TRACE, _FORMATS)
     return click.Command(scenario.name, callback=call, params=options, help=title, short_help=title)
 
 
@@ -487,6 +522,7 @@ def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
 def gather_it(folder: str, out: str | None, figures: str, tables: str) -> None:
     """Make a run folder of what the processes of a deployment wrote, and compare it with the simulation."""
     from netsim.studies.deploy.deploy import gather_folder
+    from netsim.studies.formats import Formats
 
     whole = gather_folder(Path(folder), out, Formats.chosen(figures, tables), Reporter())
     click.get_current_context().exit(0 if whole else 1)
@@ -508,19 +544,27 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except KeyboardInterrupt:
-        _stop(INTERRUPTED, status_of_interrupt())
+        _stop_interrupted()
     except BrokenPipeError:
         # The reader of the output has gone, as with `netsim list | head`.
         forget(sys.stdout)
     except Exception as error:
         if isinstance(error, click.Abort) or catalogue.interrupted(error):
             messages = [str(each) for each in chain(error) if isinstance(each, KeyboardInterrupt)]
-            _stop(next(filter(None, messages), INTERRUPTED), status_of_interrupt())
+            _stop_interrupted(next(filter(None, messages), ""))
         if isinstance(error, click.ClickException):
             _stop(error.format_message(), 2)
         if not isinstance(error, NetsimError):
             raise
+        from netsim.studies.folder import Unsaved
+
         _stop(str(error), 1 if isinstance(error, Unsaved) else 2)
+
+
+def _stop_interrupted(message: str = "") -> NoReturn:
+    from netsim.studies.execute import INTERRUPTED, status_of_interrupt
+
+    _stop(message or INTERRUPTED, status_of_interrupt())
 
 
 def _stop(message: str, status: int) -> NoReturn:

@@ -11,7 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from netsim import core
 from netsim._version import __version__
 from netsim.util import datafiles
 
@@ -22,7 +21,9 @@ _NO_RESULT = "_build.py"  # in a clone only, and no part of a result
 
 
 def about() -> dict[str, str]:
-    """Return the version of ``netsim`` and its ``core``, as in settings.json and ``netsim --version``."""
+    """Return the version of ``netsim`` and its ``core``, as in settings.json."""
+    from netsim import core
+
     return {"netsim": __version__, "core": core.NAME}
 
 

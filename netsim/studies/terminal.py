@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
 from netsim._former import former_names
 
 if TYPE_CHECKING:
@@ -225,6 +223,7 @@ def text(value: Any) -> str:
 
     A float too large for a count has six digits.
     """
+    import numpy as np
     import pandas as pd
 
     if isinstance(value, np.generic):

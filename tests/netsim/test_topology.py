@@ -293,3 +293,27 @@ def test_places_of_the_topology_zoo(ending: str, tmp_path: Path) -> None:
     run = Network(read).run({name: Rounder(1) for name in read}, trace=True)
     assert run.trace.scene
     assert run.trace.scene.positions == ((-0.12574, 51.50853), (2.3488, 48.85341), (13.41, 52.52))
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+def in_order(graph: "nx.Graph[int]") -> tuple[object, object, object]:
+    return list(graph.nodes(data=True)), [(a, list(others)) for a, others in graph.adjacency()], graph.graph
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("agents", "radius"), [(1, 0.5), (20, 0.4), (150, 0.15), (600, 0.09), (30, 2.0)])
+def test_a_random_geometric_graph_is_that_of_networkx(agents: int, radius: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    expected = nx.random_geometric_graph(agents, radius, seed=rng)
+    while not nx.is_connected(expected):
+        expected = nx.random_geometric_graph(agents, radius, seed=rng)
+    assert in_order(topology.random_geometric(agents, radius, seed=seed)) == in_order(expected)
+
+
+@pytest.mark.parametrize("reach", [0.1, 0.2, 0.1 * math.sqrt(2), 0.3])
+def test_places_exactly_at_the_radius_are_linked_as_networkx_does(reach: float) -> None:
+    places = np.array([(0.1 * x, 0.1 * y) for x in range(8) for y in range(8)])
+    expected = nx.random_geometric_graph(64, reach, pos=dict(enumerate(places.tolist())))
+    assert in_order(topology._geometric(places, reach)) == in_order(expected)

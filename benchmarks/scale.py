@@ -1,0 +1,142 @@
+"""What grows with the network: wiring it, a delivery, links from positions; and how soon the command line answers.
+
+CPU seconds of the process, not of the clock. Each row is measured in a process of its own, so that peak memory is that
+of one row, which also reads its modules and starts with an empty heap.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+import netsim
+from benchmarks.delivery import DEGREE, HIGH, LOSS, LOW, BulkAdder
+from benchmarks.report import parser, show
+from netsim import Link, Network, latency
+from netsim.core.records import DELIVERED
+
+# So dense that a mote hears some twenty others, and few of them well.
+_MOTES_PER_KM2 = 350
+
+
+class Idle(netsim.Agent):
+    """Is only there."""
+
+    async def run(self) -> None:
+        """End at once."""
+
+
+def _memory() -> int:
+    """Return the peak memory of this process so far, in kB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _network(agents: int) -> Network:
+    graph = nx.random_regular_graph(DEGREE, agents, seed=1)
+    return Network(graph, Link(latency=latency.uniform(LOW, HIGH), loss=LOSS), round_period=0.1, seed=1)
+
+
+def wiring(agents: int) -> dict[str, float]:
+    """Return CPU seconds, and kB an agent, of a run in which nothing happens: wiring, start and end."""
+    network = _network(agents)
+    idle = {node: Idle() for node in network.graph}
+    before, start = _memory(), time.process_time()
+    network.run(idle)
+    return {"seconds": time.process_time() - start, "kB_per_agent": (_memory() - before) / agents}
+
+
+def bulk(agents: int, rounds: int, repeats: int) -> dict[str, float]:
+    """Return CPU µs per delivery (the least of some runs), wiring included, and kB an agent."""
+    network, found, peaks = _network(agents), [], [_memory()]
+    for _ in range(repeats):
+        start = time.process_time()
+        run = network.run({node: BulkAdder(node, rounds) for node in network.graph})
+        found.append((time.process_time() - start) / run.ledger.exits[DELIVERED] * 1e6)
+        peaks.append(_memory())
+    return {"microseconds": min(found), "kB_per_agent": (peaks[1] - peaks[0]) / agents}
+
+
+def positions(motes: int) -> dict[str, float]:
+    """Return CPU seconds of links from positions, and how many links a mote has."""
+    from netsim.radio import LogDistance
+
+    places = np.random.default_rng(1).random((motes, 2)) * 1000.0 * (motes / _MOTES_PER_KM2) ** 0.5
+    model, named = LogDistance(shadowing=4.0), dict(enumerate(map(tuple, places.tolist())))
+    before, start = _memory(), time.process_time()
+    links = model.network(named).links
+    seconds = time.process_time() - start
+    return {
+        "seconds": seconds,
+        "links_per_mote": len(links) / motes,
+        "kB_per_link": (_memory() - before) / len(links),
+    }
+
+
+def first_second(words: str, repeats: int = 5) -> dict[str, float]:
+    """Return CPU seconds (the least of some) of Python with these words after its name, and of its children."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(repeats):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, *words.split()], check=True, capture_output=True, cwd=folder)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {"seconds": min(found)}
+
+
+def table_of_averaging(repeats: int = 5) -> dict[str, float]:
+    """Return CPU seconds until ``netsim run averaging`` has printed its table, before it draws: the least of some."""
+    code = (
+        "import os, sys, time; from netsim.studies.terminal import Reporter; table = Reporter.table\n"
+        "def timed(*given): table(*given); print(time.process_time(), file=sys.stderr, flush=True); os._exit(0)\n"
+        "Reporter.table = timed; sys.argv = ['netsim', 'run', 'averaging']; from netsim.__main__ import main; main()"
+    )
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(repeats):
+            done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=folder)
+            found.append(float(done.stderr.split()[-1]))
+    return {"seconds": min(found)}
+
+
+def _apart(call: str) -> dict[str, float]:
+    """Return the result of a call of this module's, in a process of its own."""
+    code = f"import json; from benchmarks import scale; print(json.dumps(scale.{call}))"
+    # With more threads of BLAS, CPU seconds would count how they wait.
+    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=alone)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def rows(largest: int) -> dict[str, Any]:
+    """Return all rows, of networks up to ``largest`` agents."""
+    sizes = [agents for agents in (10_000, 100_000) if agents <= largest]
+    found: dict[str, Any] = {f"wiring, {agents:,} agents": _apart(f"wiring({agents})") for agents in sizes}
+    small = found["bulk, 20 agents, 1,000 rounds"] = _apart("bulk(20, 1000, 9)")
+    for agents in sizes:
+        row = _apart(f"bulk({agents}, 10, {3 if agents <= 10_000 else 1})")
+        found[f"bulk, {agents:,} agents, 10 rounds"] = row | {"times_20": row["microseconds"] / small["microseconds"]}
+    found |= {f"positions, {motes:,} motes": _apart(f"positions({motes})") for motes in (1_000, 10_000)}
+    for words in ("-c pass", "-m netsim --version", "-m netsim list", "-m netsim run averaging"):
+        found[f"python {words}"] = _apart(f"first_second({words!r})")
+    found["its table"] = _apart("table_of_averaging()")
+    return found
+
+
+def main() -> None:
+    """Run the benchmark."""
+    command = parser(__doc__, largest=100_000)
+    chosen = command.parse_args()
+    show(rows(chosen.largest), chosen.json, f"CPU time by size: {DEGREE} neighbours, 100 float64 a broadcast")
+
+
+if __name__ == "__main__":
+    main()

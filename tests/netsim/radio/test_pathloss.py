@@ -1,0 +1,190 @@
+"""Links from positions: what is left of all pairs, once those too far apart are left out, is what a loop gives."""
+
+import math
+from collections.abc import Mapping
+from itertools import combinations, permutations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+
+from netsim import BadInput, Link
+from netsim.links.measured import from_reception
+from netsim.radio import LogDistance, within
+from netsim.util import draws
+
+Places = dict[Any, tuple[float, ...]]
+
+
+def shadow_of(model: LogDistance, seed: int, a: Any, b: Any) -> float:
+    """X of one link, from the keys of its two ends."""
+    ends = [draws.name_key(a), draws.name_key(b)]
+    first, second = (np.array([key], dtype=np.uint64) for key in (sorted(ends) if model.symmetric else ends))
+    key = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")
+    return model.shadowing * float(ndtri(max(draws.uniforms(key, 0, 1)[0, 0], 2.0**-54)))
+
+
+def powers_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
+    """P = P_t − PL(d) − X of each pair in turn."""
+    return {
+        (a, b): model.transmit_power
+        - model.path_loss(math.dist(places[a], places[b]))
+        - (shadow_of(model, seed, a, b) if model.shadowing else 0.0)
+        for a, b in permutations(places, 2)
+    }
+
+
+def reception_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
+    """Φ((P − θ)/σ) of each pair in turn."""
+    return {
+        ends: float(ndtr((power - model.sensitivity) / model.fading))
+        if model.fading
+        else float(power >= model.sensitivity)
+        for ends, power in powers_of(model, places, seed).items()
+    }
+
+
+def in_order(graph: "nx.Graph[Any]") -> tuple[list[Any], list[Any]]:
+    return list(graph.nodes(data=True)), [(a, list(others)) for a, others in graph.adjacency()]
+
+
+def a_field(seed: int, agents: int, dimensions: int, side: float) -> Places:
+    rng = np.random.default_rng(seed)
+    names = [number if seed % 2 else ("mote", str(number)) for number in rng.permutation(agents).tolist()]
+    return dict(zip(names, map(tuple, (side * rng.random((agents, dimensions))).tolist()), strict=True))
+
+
+models = st.builds(
+    LogDistance,
+    exponent=st.sampled_from([1e-3, 0.5, 2.0, 3.0, 6.0]),
+    reference_distance=st.sampled_from([1.0, 20.0]),
+    shadowing=st.sampled_from([0.0, 1.0, 7.0]),
+    symmetric=st.booleans(),
+    fading=st.sampled_from([0.0, 0.5, 4.0]),
+    transmit_power=st.sampled_from([-20.0, 0.0]),
+)
+fields = st.builds(
+    a_field, st.integers(0, 5), st.integers(2, 25), st.integers(1, 3), st.sampled_from([0.0, 30.0, 300.0, 1e4])
+)
+
+
+@given(model=models, places=fields, seed=st.integers(0, 3))
+def test_powers_and_reception_are_those_of_each_pair(model: LogDistance, places: Places, seed: int) -> None:
+    found = model.powers(places, seed=seed)
+    assert list(found.items()) == list(powers_of(model, places, seed).items())
+    received = model.reception(places, seed=seed)
+    assert list(received.items()) == list(reception_of(model, places, seed).items())
+    assert {type(value) for value in (*found.values(), *received.values())} == {float}
+
+
+@given(
+    model=models,
+    places=fields,
+    seed=st.integers(0, 3),
+    least=st.sampled_from([0.0, 1e-300, 0.01, 0.5, 0.999, 1.0]),
+    both=st.booleans(),
+)
+def test_a_network_is_that_of_all_pairs(
+    model: LogDistance, places: Places, seed: int, least: float, both: bool
+) -> None:
+    received, link = reception_of(model, places, seed), Link(latency=0.01, header_bits=8)
+    best = max(min(p, received[b, a]) if both else p for (a, b), p in received.items())
+    if best < least or not best:
+        strongest = max(powers_of(model, places, seed).values())
+        with pytest.raises(BadInput) as caught:
+            model.network(places, link=link, least=least, both=both, seed=seed)
+        assert f"the best pair receives {best:.2g}{' each way' if both else ''} (least" in str(caught.value)
+        assert f"the strongest signal is {strongest:.4g} dBm" in str(caught.value)
+        return
+    found = model.network(places, link=link, least=least, both=both, seed=seed)
+    expected = from_reception(received, link=link, least=least, both=both, positions=places)
+    assert in_order(found.graph) == in_order(expected.graph)
+    assert list(found.links.items()) == list(expected.links.items())
+
+
+@given(model=models, places=fields, seed=st.integers(0, 3), level=st.sampled_from([-400.0, -95.0, -60.0, 10.0]))
+def test_who_is_audible_is_decided_for_each_pair(model: LogDistance, places: Places, seed: int, level: float) -> None:
+    expected: nx.DiGraph[Any] = nx.DiGraph()
+    expected.add_nodes_from(places)
+    powers = powers_of(model, places, seed)
+    expected.add_edges_from(ends for ends, power in powers.items() if power >= level)
+    assert in_order(model.audible(places, level, seed=seed)) == in_order(expected)
+    # Exactly the power of a pair is enough.
+    (a, b), power = next(iter(powers.items()))
+    assert model.audible(places, power, seed=seed).has_edge(a, b)
+
+
+@given(places=fields, share=st.sampled_from([1e-6, 0.1, 0.5, 2.0]))
+def test_who_is_within_a_distance_is_decided_for_each_pair(places: Places, share: float) -> None:
+    distances = {(a, b): math.dist(places[a], places[b]) for a, b in combinations(places, 2)}
+    reach = max(share * max(distances.values()), 1e-3)
+    expected: nx.Graph[Any] = nx.Graph()
+    expected.add_nodes_from(places)
+    expected.add_edges_from(ends for ends, distance in distances.items() if distance <= reach)
+    assert in_order(within(places, reach)) == in_order(expected)
+    # Exactly the distance of a pair is enough.
+    (a, b), distance = next(iter(distances.items()))
+    assert not distance or within(places, distance).has_edge(a, b)
+
+
+def test_pairs_are_found_in_many_blocks_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = a_field(2, 60, 2, 400.0)
+    model = LogDistance(shadowing=4.0, symmetric=False)
+    whole = model.powers(places), in_order(within(places, 90.0)), model.network(places).links
+    monkeypatch.setattr("netsim.radio.pathloss._BLOCK", 70)
+    assert (model.powers(places), in_order(within(places, 90.0)), model.network(places).links) == whole
+
+
+@pytest.mark.parametrize("exponent", [3.0, 1e-160])
+def test_positions_may_be_as_far_apart_as_numbers_go(exponent: float) -> None:
+    places: Places = {0: (0.0, 0.0), 1: (1e200, 0.0), 2: (0.0, 3e200), 3: (1.0, 1.0)}
+    model = LogDistance(exponent=exponent)
+    assert model.powers(places) == powers_of(model, places, 0)
+    heard = {ends for ends, power in powers_of(model, places, 0).items() if power >= -95.0}
+    assert set(model.audible(places, -95.0).edges) == heard
+    assert set(within(places, 2e200).edges) == {(0, 1), (0, 3), (1, 3)}
+
+
+class TwoRay(LogDistance):
+    """A path loss of its own, which grows with the fourth power from 50 m on, and is least far away, at 500 m."""
+
+    def path_loss(self, distance: float) -> float:
+        return 0.0 if distance > 500.0 else super().path_loss(distance) + 20.0 * math.log10(max(distance / 50.0, 1.0))
+
+
+class Better(LogDistance):
+    """An antenna that hears 30 dB more from node 0."""
+
+    def powers(self, positions: "Mapping[Any, Any] | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
+        found = super().powers(positions, seed=seed)
+        return {ends: power + 30.0 * (ends[0] == 0) for ends, power in found.items()}
+
+
+class Half(LogDistance):
+    """Receives half of what it could."""
+
+    def reception(
+        self, positions: "Mapping[Any, Any] | nx.Graph[Any]", *, seed: int = 0
+    ) -> dict[tuple[Any, Any], float]:
+        return {ends: p / 2 for ends, p in super().reception(positions, seed=seed).items()}
+
+
+@pytest.mark.parametrize("kind", [TwoRay, Better, Half])
+def test_a_model_derived_from_it_decides_for_all_pairs(kind: type[LogDistance]) -> None:
+    model = kind(shadowing=3.0)
+    places = {number: (60.0 * number, 0.0) for number in range(6)}
+    found = model.network(places, least=0.25)
+    assert found.links == from_reception(model.reception(places), least=0.25, positions=places).links
+    heard = {ends for ends, power in model.powers(places).items() if power >= -95.0}
+    assert set(model.audible(places, -95.0).edges) == heard
+
+
+def test_links_with_the_same_loss_share_their_settings() -> None:
+    places = {number: (float(number), 0.0) for number in range(30)}
+    links = LogDistance(fading=0.0).network(places, link=Link(latency=0.5)).links
+    assert len(links) == 30 * 29
+    assert len({id(link) for link in links.values()}) == 1
