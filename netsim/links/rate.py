@@ -3,9 +3,11 @@
 A model is asked when a fragment that begins at some time has left. Each sender's side has a state of its own.
 """
 
+import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -46,21 +48,26 @@ class Opportunities:
         """The mean rate in bits per second."""
         return float(len(self.times) * self.bits / self.times[-1])
 
+    @cached_property
+    def _numbers(self) -> list[float]:
+        # A list, since a single number of an array takes longer to read; one for all links.
+        return [float(each) for each in self.times]
+
     def on_port(self) -> Leave:
         """Return what knows how much of the present opportunity is left."""
-        times, bits, last = self.times, self.bits, float(self.times[-1])
+        times, bits, last = self._numbers, self.bits, float(self.times[-1])
         number, left = -1, 0.0
 
         def time_of(number: int) -> float:
             turn, place = divmod(number, len(times))
-            return turn * last + float(times[place])
+            return turn * last + times[place]
 
         def leave(start: float, size: float) -> float:
             nonlocal number, left
             if number < 0 or time_of(number) < start - _INSTANT:
                 # An opportunity that was not used is gone.
                 turn = math.floor(start / last)
-                place = int(np.searchsorted(times, start - turn * last - _INSTANT))
+                place = bisect.bisect_left(times, start - turn * last - _INSTANT)
                 number, left = max(number + 1, turn * len(times) + place), bits
             while size > left:
                 size -= left
