@@ -96,6 +96,9 @@ class Loop(asyncio.SelectorEventLoop):
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
         selector.ready = self._ready  # type: ignore[attr-defined]
+        # Without a call in between.
+        methods: Any = self
+        methods.now = selector.now
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
         self._asyncgens = self.generators
 
@@ -105,13 +108,13 @@ class Loop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the time in seconds by the clock of the running agent."""
-        clock = self._local_clock()
-        now = self.clock.now()
+        clock = self._local_clock() if self.skewed else None
+        now = self.now()
         return now if clock is None else clock.local(now)
 
     def _local_clock(self) -> LocalClock | None:
         """Return the clock of the running agent if it has its own."""
-        owner = OWNER.get() if self.skewed else None
+        owner = OWNER.get()
         return None if owner is None else owner.clock
 
     def note_calls(self, note: Callable[[Context], None]) -> None:
@@ -144,7 +147,7 @@ class Loop(asyncio.SelectorEventLoop):
         when = float(when)
         if math.isnan(when):
             raise ValueError("when: must be a time in seconds; it is NaN")
-        clock = self._local_clock()
+        clock = self._local_clock() if self.skewed else None
         time = when if clock is None or math.isinf(when) else clock.true(when)
         return self._set_timer(when, time, callback, args, context, first=False)
 
@@ -171,7 +174,10 @@ class Loop(asyncio.SelectorEventLoop):
             raise RuntimeError("Event loop is closed")
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        start = partial(self.call_soon, _run, timer, callback, args, context=context)
+        # As asyncio does; with hooks, `call_soon` tells them.
+        start: Callable[[], object] = partial(self._ready.append, timer)  # type: ignore[attr-defined]
+        if self.on_call:
+            start = partial(self.call_soon, _run, timer, callback, args, context=context)
         self.clock.set_timer(time, timer, start, first)
         return timer
 

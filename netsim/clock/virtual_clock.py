@@ -124,7 +124,8 @@ class ClockSelector(selectors.BaseSelector):
         self.limit: float = PASSES_PER_INSTANT
         self.beyond = False
         self.jobs = 0
-        self.ready: Sized = ()
+        # A loop sets it; one that does not has its passes one by one.
+        self.ready: Sized = (None,)
 
     def now(self) -> float:
         """Return the simulated time in seconds."""
@@ -166,6 +167,13 @@ class ClockSelector(selectors.BaseSelector):
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
+        """Run due timers; if ``timeout`` is None (nothing is ready), let time pass until something is."""
+        ready = self._pass(timeout)
+        while timeout is None and not (ready or self.ready):
+            ready = self._pass(timeout)
+        return ready
+
+    def _pass(self, timeout: float | None) -> Ready:
         """Run due timers; if ``timeout`` is None (nothing is ready), let time pass to the next one."""
         self.passes += 1
         if self.passes > self.limit:
@@ -263,14 +271,15 @@ class VirtualSelector(ClockSelector):
     def skip_to(self, time: float) -> bool:
         """See `ClockSelector.skip_to`."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][0] <= time and timers[0][2].cancelled():
             heapq.heappop(timers)
         if self.ready or self._instant_ends or self.on_pass or time > LATEST or (timers and timers[0][0] <= time):
             return False
         for onlooker in self.onlookers:
             if onlooker.until < time:
                 return False
-        self.wait(time)
+        self._now = time
+        self.passes = 0
         return True
 
 
