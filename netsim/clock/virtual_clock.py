@@ -186,7 +186,8 @@ class ClockSelector(selectors.BaseSelector):
         ready = [] if timeout is None or self.speed == math.inf else self._sockets.select(0)
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-        if timeout is None and not (timers and timers[0][0] <= self.now()):
+        now = self.now()
+        if timeout is None and not (timers and timers[0][0] <= now):
             if self._instant_ends:
                 callbacks, self._instant_ends = self._instant_ends, []
                 for callback in callbacks:
@@ -195,10 +196,9 @@ class ClockSelector(selectors.BaseSelector):
             if not timers:
                 return self._stand_still()
             ready = self._wait_for_onlookers(timers[0][0]) if self.onlookers else self.wait(timers[0][0])
-        if timers:
             now = self.now()
-            while timers and timers[0][0] <= now:
-                heapq.heappop(timers)[3]()
+        while timers and timers[0][0] <= now:
+            heapq.heappop(timers)[3]()
         return ready
 
     def _wait_for_onlookers(self, until: float) -> Ready:

@@ -154,7 +154,7 @@ cdef class EventQueue:
 
     def start(self, timer):
         """Run what is due: at once if nothing else acts now, else in its turn."""
-        if timer.cancelled():
+        if timer is not self.timer:
             return
         if not self.clock.is_alone():
             self.loop.call_soon(self.due, timer, context=self.context)
@@ -170,7 +170,7 @@ cdef class EventQueue:
     def due(self, timer):
         """Run what is due, and what follows."""
         cdef double now
-        if timer.cancelled():
+        if timer is not self.timer:
             return
         now = self.clock.now()
         try:

@@ -86,7 +86,7 @@ def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
     graph = nx.random_regular_graph(5, 24, seed=seed)
     rng = np.random.default_rng(seed)
     powers = {(a, b): float(rng.uniform(-90, -50)) for a in graph for b in graph if a != b}
-    energy = {node: Energy(transmit=0.05, receive=0.06, receive_bit=1e-7, battery=0.1) for node in range(6)}
+    energy = {node: Energy(transmit=0.05, receive=0.06, receive_bit=1e-7, battery=0.04) for node in range(6)}
     radio = Radio(
         access=access,  # type: ignore[arg-type]
         slot=2e-3 if access == "slotted_aloha" else None,
