@@ -136,8 +136,8 @@ class ClockSelector(selectors.BaseSelector):
         raise NotImplementedError
 
     def is_alone(self) -> bool:
-        """Return whether the timer that starts now is all that happens: no callback is ready, no other timer due."""
-        return not self.ready and not (self._timers and self._timers[0][0] <= self.now())
+        """Return whether the timer that starts now is all that happens since time passed: nothing is ready or due."""
+        return not (self.passes or self.ready or (self._timers and self._timers[0][0] <= self.now()))
 
     def skip_to(self, time: float) -> bool:
         """Let virtual time pass to ``time`` (s) if nothing else can happen by then; return whether it has passed."""
@@ -278,8 +278,7 @@ class VirtualSelector(ClockSelector):
         for onlooker in self.onlookers:
             if onlooker.until < time:
                 return False
-        self._now = time
-        self.passes = 0
+        self.wait(time)
         return True
 
 

@@ -19,7 +19,7 @@ from netsim.radio import DutyCycle, medium
 from tests.fuzzers.networks import digest, whole_digest
 from tests.fuzzers.radios import RadioCase
 
-compiled_only = pytest.mark.skipif(medium._compiled is None, reason="there is no compiled twin")
+compiled_only = pytest.mark.skipif(medium.COMPILED is None, reason="there is no compiled twin")
 
 
 def story(run: Run) -> list[Any]:
@@ -33,7 +33,7 @@ def story(run: Run) -> list[Any]:
 def in_python(play: Callable[[], Any]) -> Any:
     """Run with the Python twin."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(medium, "_compiled", None)
+        patch.setattr(medium, "COMPILED", None)
         return play()
 
 
